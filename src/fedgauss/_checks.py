@@ -1,0 +1,103 @@
+"""Input checks. Every message states the rule, the value that broke it, and a fix."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedgauss._types import ArrayLike, FloatArray
+
+
+class FedgaussWarning(UserWarning):
+    """The request is legal, but a theorem or a stability rule does not cover it."""
+
+
+def real_array(
+    name: str, value: ArrayLike, shape: Sequence[int | None] | None = None, fix: str = ""
+) -> FloatArray:
+    """`value` as a finite float64 array of the given shape (None stands for any length)."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(_sentence(f"{name} must be an array of real numbers; got {value!r}", fix)) from error
+    if shape is not None and not _fits(array.shape, shape):
+        wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
+        raise ValueError(_sentence(f"{name} must have shape {wanted}; got {array.shape}", fix))
+    if not np.all(np.isfinite(array)):
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        at = f" at index {where}" if array.ndim else ""
+        raise ValueError(_sentence(f"{name} must be finite; got {array[where]}{at}", fix))
+    return array
+
+
+def real(name: str, value: Any, above: float = -np.inf, fix: str = "") -> float:
+    """`value` as one finite number strictly greater than `above`."""
+    number = float(real_array(name, value, shape=(), fix=fix))
+    if number <= above:
+        raise ValueError(_sentence(f"{name} must be greater than {above:g}; got {number:g}", fix))
+    return number
+
+
+def whole(name: str, value: Any, at_least: int = 1, fix: str = "") -> int:
+    """`value` as an integer not below `at_least`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(_sentence(f"{name} must be a whole number; got {value!r}", fix)) from None
+    if number < at_least:
+        raise ValueError(_sentence(f"{name} must be at least {at_least}; got {number}", fix))
+    return number
+
+
+def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
+    """`value` if it is one of `choices`; otherwise an error that suggests the nearest."""
+    options = list(choices)
+    if isinstance(value, str) and value in options:
+        return value
+    near = difflib.get_close_matches(str(value), options, n=1)
+    fix = f"Did you mean {near[0]!r}?" if near else ""
+    listed = ", ".join(repr(o) for o in options)
+    raise ValueError(_sentence(f"{name} must be one of {listed}; got {value!r}", fix))
+
+
+def client_weights(value: ArrayLike | None, n_clients: int) -> FloatArray:
+    """Client weights w_k: positive and summing to one; equal when not given."""
+    if value is None:
+        return np.full(n_clients, 1.0 / n_clients)
+    weights = real_array("weights", value, shape=(n_clients,), fix="Give one weight for each client.")
+    if np.any(weights <= 0):
+        k = int(np.argmin(weights))
+        raise ValueError(f"weights must be positive; client {k} has {weights[k]:g}. Drop that client instead?")
+    total = float(weights.sum())
+    if abs(total - 1.0) > 1e-6:
+        raise ValueError(f"weights must sum to 1; they sum to {total:.6g}. Use weights / weights.sum()?")
+    return weights / total
+
+
+def covariance(name: str, value: ArrayLike, definite: bool = False) -> FloatArray:
+    """A symmetric positive (semi-)definite matrix, or a stack of them (..., d, d)."""
+    array = real_array(name, value)
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
+        raise ValueError(f"{name} must be square matrices (..., d, d); got shape {array.shape}.")
+    scale = max(float(np.abs(array).max(initial=0.0)), 1e-300)
+    gap = float(np.abs(array - np.swapaxes(array, -1, -2)).max(initial=0.0))
+    if gap > 1e-8 * scale:
+        raise ValueError(f"{name} must be symmetric; it differs from its transpose by {gap:.3g}. Use (M + M.T) / 2?")
+    smallest = float(np.linalg.eigvalsh(array).min(initial=np.inf))
+    if definite and smallest <= 1e-12 * scale:
+        raise ValueError(f"{name} must be positive definite; its smallest eigenvalue is {smallest:.3g}.")
+    if not definite and smallest < -1e-8 * scale:
+        raise ValueError(f"{name} must be positive semi-definite; its smallest eigenvalue is {smallest:.3g}.")
+    return array
+
+
+def _fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
+    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
+
+
+def _sentence(rule: str, fix: str) -> str:
+    return f"{rule}. {fix}".rstrip()
