@@ -1,0 +1,107 @@
+"""Counter-based random numbers: what is drawn depends on (seed, name, step, client, replicate) and nothing else.
+
+Each number is a Threefry-2x32 hash (Salmon et al. 2011, the hash behind `jax.random`) of a counter. So chunk
+size, device and length of run never change a result, and a longer run has every shorter one as its prefix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedgauss import _checks
+from fedgauss._types import JaxArray
+
+Key: TypeAlias = tuple[JaxArray, JaxArray]
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def stage_key(seed: int, stage: str) -> tuple[np.uint32, np.uint32]:
+    """The key of a named stage ("data", "start", ...) of a run with this seed."""
+    number = _checks.whole("seed", seed, at_least=0)
+    digest = hashlib.blake2b(f"{number}/{stage}".encode(), digest_size=8).digest()
+    first, second = np.frombuffer(digest, dtype=np.uint32)
+    return first, second
+
+
+def threefry(key: Key, high: JaxArray, low: JaxArray) -> Key:
+    """Threefry-2x32 with 20 rounds: two random words for each 64-bit counter (high, low).
+
+    Spelled out, rather than called from JAX, because XLA fuses it with the arithmetic that follows.
+    """
+    schedule = (key[0], key[1], key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
+    a, b = high + schedule[0], low + schedule[1]
+    for i in range(5):
+        for rotation in _ROTATIONS[i % 2]:
+            a = a + b
+            b = a ^ ((b << np.uint32(rotation)) | (b >> np.uint32(32 - rotation)))
+        a = a + schedule[(i + 1) % 3]
+        b = b + schedule[(i + 2) % 3] + np.uint32(i + 1)
+    return a, b
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The randomness of one step, for every client and for replicates first, first + 1, ...
+
+    Each named stream is independent of the others, so a problem asks for what it needs in any order.
+    """
+
+    key: Key
+    first: JaxArray
+    n_clients: int
+    n_replicates: int
+    of_run: Noise | None = None
+
+    def at_step(self, t: JaxArray) -> Noise:
+        """The noise of step t. It remembers the noise of the whole run, for what is drawn once, as `of_run`."""
+        return replace(self, key=threefry(self.key, jnp.uint32(t), jnp.uint32(0)), of_run=self)
+
+    def stream(self, name: str) -> Noise:
+        """An independent copy of this noise, for a purpose with this name."""
+        word = np.frombuffer(hashlib.blake2b(name.encode(), digest_size=4).digest(), dtype=np.uint32)[0]
+        return replace(self, key=threefry(self.key, jnp.uint32(word), jnp.uint32(1)))
+
+    def words(self, count: int) -> JaxArray:
+        """Random 32-bit words, (count, K, R)."""
+        total = count * self.n_clients
+        shape = ((total + 1) // 2, self.n_replicates)
+        counter = lax.broadcasted_iota(jnp.uint32, shape, 0)
+        replicate = lax.broadcasted_iota(jnp.uint32, shape, 1) + jnp.uint32(self.first)
+        pair = jnp.concatenate(threefry(self.key, counter, replicate))
+        return pair[:total].reshape(count, self.n_clients, self.n_replicates)
+
+    def uniform(self, count: int) -> JaxArray:
+        """Uniform numbers strictly inside (0, 1), (count, K, R)."""
+        return _materialise(_unit(self.words(count)))
+
+    def normal(self, count: int) -> JaxArray:
+        """Standard normal numbers, (count, K, R), by inverting the normal distribution function."""
+        symmetric = 2.0 * _unit(self.words(count)) - 1.0
+        return _materialise(np.sqrt(2.0).astype(np.float32) * lax.erf_inv(symmetric))
+
+    def keys(self) -> JaxArray:
+        """One `jax.random` key for each client and replicate, (K, R), for samplers that want one."""
+        shape = (self.n_clients, self.n_replicates)
+        client = lax.broadcasted_iota(jnp.uint32, shape, 0)
+        replicate = lax.broadcasted_iota(jnp.uint32, shape, 1) + jnp.uint32(self.first)
+        pair = jnp.stack(threefry(self.key, client, replicate), axis=-1)
+        return jax.random.wrap_key_data(pair, impl="threefry2x32")
+
+
+def _unit(words: JaxArray) -> JaxArray:
+    """The 23 leading bits as the midpoint of one of 2^23 equal cells of (0, 1): never 0, never 1, exact in float32."""
+    mantissa = (words >> np.uint32(9)) | np.uint32(0x3F800000)
+    return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1.0 - 2.0**-24)
+
+
+def _materialise(draws: JaxArray) -> JaxArray:
+    """Keep XLA from hashing the same counter again for every consumer of the draws."""
+    return lax.optimization_barrier(draws)

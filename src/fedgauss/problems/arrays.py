@@ -1,0 +1,154 @@
+"""Real data: rows that belong to clients, read once in random order or drawn with replacement."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jax import lax
+from scipy.linalg import block_diag
+
+from fedgauss import _checks
+from fedgauss._random import Noise, threefry
+from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss.problems.base import Moments, Problem, pytree
+from fedgauss.problems.families import Family
+from fedgauss.problems.families import family as family_named
+from fedgauss.problems.regression import regression_gradient
+
+Order = Literal["once", "replacement"]
+
+
+@pytree
+class ArrayProblem(Problem):
+    """Client k holds `counts[k]` rows; shorter clients are padded to the longest with rows never read."""
+
+    features: FloatArray  # (K, m, p)
+    response: FloatArray  # (K, m)
+    counts: npt.NDArray[np.int64]  # (K,)
+    weights: FloatArray  # (K,)
+    family: Family = field(metadata={"static": True})
+    order: Order = field(metadata={"static": True})
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return int(np.shape(self.features)[2]) * self.family.n_outputs
+
+    def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, JaxArray]:
+        """One row for each client and replicate: x (p, K, R) and y (K, R)."""
+        shape = (noise.n_clients, noise.n_replicates)
+        counts = jnp.broadcast_to(jnp.asarray(self.counts, jnp.uint32)[:, None], shape)
+        if self.order == "once":
+            assert noise.of_run is not None
+            row = _shuffled(noise.of_run.stream("order"), jnp.broadcast_to(jnp.uint32(t) - 1, shape), counts)
+        else:
+            row = noise.stream("rows").words(1)[0] % counts
+        client = lax.broadcasted_iota(jnp.int32, shape, 0)
+        return jnp.moveaxis(self.features[client, row], -1, 0), self.response[client, row]
+
+    def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
+        """X times residual(x'theta, y)."""
+        return regression_gradient(self.family, theta, data)
+
+    def max_steps(self) -> int | None:
+        """One pass ends with the smallest client."""
+        return int(np.min(self.counts)) if self.order == "once" else None
+
+    def moments(self, theta: FloatArray) -> Moments:
+        """Of each client's own rows, as a population."""
+        clients = [
+            _row_moments(self.family, np.asarray(theta, float), x[: int(m)], y[: int(m)])
+            for x, y, m in zip(self.features, self.response, self.counts, strict=True)
+        ]
+        return Moments(*(np.stack(part) for part in zip(*clients, strict=True)))
+
+
+def from_arrays(
+    features: ArrayLike,
+    response: ArrayLike,
+    clients: ArrayLike,
+    family: str | Family = "linear",
+    *,
+    order: Order = "once",
+    weights: ArrayLike | Literal["rows"] | None = None,
+    n_classes: int | None = None,
+) -> ArrayProblem:
+    """A regression on rows you have: features (N, p), response (N,), and the client of each row (N,).
+
+    order    "once": each replicate reads every client's rows once, in its own random order;
+             "replacement": each step draws a row at random
+    weights  equal by default; "rows" for w_k = n_k / N, whose optimum is that of the pooled rows
+    Clients are numbered in the sorted order of their labels.
+    """
+    x = _checks.real_array("features", features, shape=(None, None))
+    y = _checks.real_array("response", response, shape=(len(x),), fix="Give one response a row.")
+    labels = np.asarray(clients)
+    if labels.shape != y.shape:
+        raise ValueError(f"clients must name one client a row, shape {y.shape}; got {labels.shape}.")
+    if not x.size:
+        raise ValueError(f"features must have at least one row and one column; got shape {x.shape}.")
+    _checks.one_of("order", order, ["once", "replacement"])
+    if isinstance(family, str) and family == "one_versus_rest" and n_classes is None:
+        n_classes = int(y.max()) + 1
+    chosen = family_named(family, n_classes) if isinstance(family, str) else family
+    chosen.check_response(y)
+    names, owner = np.unique(labels, return_inverse=True)
+    counts = np.bincount(owner)
+    # Sorting by client and counting within it gives each row its place in the padded (K, m) tables.
+    by_client = np.argsort(owner, kind="stable")
+    place = np.arange(len(y)) - np.repeat(np.cumsum(counts) - counts, counts)
+    table_x = np.zeros((len(names), counts.max(), x.shape[1]))
+    table_y = np.zeros((len(names), counts.max()))
+    table_x[owner[by_client], place] = x[by_client]
+    table_y[owner[by_client], place] = y[by_client]
+    by_rows = isinstance(weights, str) and _checks.one_of("weights", weights, ["rows"]) == "rows"
+    w = counts / counts.sum() if by_rows else _checks.client_weights(weights, len(names))
+    return ArrayProblem(table_x, table_y, counts, w, chosen, order)
+
+
+def _row_moments(family: Family, theta: FloatArray, x: FloatArray, y: FloatArray) -> tuple:
+    """Mean gradient, mean Hessian and gradient covariance over the rows (m, p), in float64."""
+    with jax.enable_x64(True):
+        columns = jnp.asarray(theta.reshape(family.n_outputs, -1) @ x.T)[:, :, None]
+
+        def residual(predictor: JaxArray) -> JaxArray:
+            return family.residual(predictor, jnp.asarray(y)[:, None])
+
+        value, slope = jax.jvp(residual, (columns,), (jnp.ones_like(columns),))
+        r, s = np.asarray(value)[..., 0], np.asarray(slope)[..., 0]
+    gradients = (r[:, None] * x.T).reshape(theta.size, -1)
+    blocks = [np.einsum("m,mi,mj->ij", weight, x, x) / len(y) for weight in s]
+    return (
+        gradients.mean(axis=1),
+        block_diag(*blocks),
+        np.cov(gradients, ddof=0).reshape(theta.size, theta.size),
+    )
+
+
+def _shuffled(noise: Noise, place: JaxArray, counts: JaxArray) -> JaxArray:
+    """A pseudo-random permutation of {0, ..., counts - 1} at `place`, one for each client and replicate.
+
+    Four Feistel rounds permute {0, ..., 4^b - 1}, the least such range that holds `counts`; a value outside
+    is permuted again until it lands inside (Black and Rogaway 2002). Nothing is stored.
+    """
+    keys = noise.words(2)
+    place = place % counts  # a start outside could walk a cycle that never comes inside
+    half = jnp.uint32((33 - lax.clz(counts - 1)) // 2)
+    mask = (jnp.uint32(1) << half) - 1
+
+    def permute(value: JaxArray) -> JaxArray:
+        left, right = value >> half, value & mask
+        for turn in range(4):
+            mixed, _ = threefry((keys[0], keys[1]), right, jnp.uint32(turn))
+            left, right = right, left ^ (mixed & mask)
+        return (left << half) | right
+
+    def walk(value: JaxArray) -> JaxArray:
+        return jnp.where(value < counts, value, permute(value))
+
+    return lax.while_loop(lambda value: jnp.any(value >= counts), walk, permute(place))

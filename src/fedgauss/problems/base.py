@@ -1,0 +1,77 @@
+"""The contract between a problem and the engine."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
+
+import jax
+import numpy as np
+
+from fedgauss._random import Noise
+from fedgauss._types import FloatArray, JaxArray
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def pytree(cls: type[T]) -> type[T]:
+    """A frozen dataclass that JAX can trace through: array fields are arguments, never compiled-in constants.
+
+    Fields marked `field(metadata={"static": True})` are part of the program instead: they must be hashable.
+    """
+    frozen = dataclass(frozen=True, eq=False)(cls)
+    jax.tree_util.register_dataclass(frozen)
+    return frozen
+
+
+class Moments(NamedTuple):
+    """Client risks at one parameter: gradient (K, d), Hessian (K, d, d), gradient covariance (K, d, d)."""
+
+    gradient: FloatArray
+    hessian: FloatArray
+    noise_cov: FloatArray
+
+
+class Problem(abc.ABC):
+    """What K clients minimise: sum_k w_k F_k(theta), F_k(theta) = E f_k(theta, xi^k).
+
+    Inside the engine the replicate axis comes last: `theta` is (d, K, R), and entry [:, k, r] is client k's
+    parameter in replicate r. Data are drawn apart from the gradient, so that several chains can share them.
+    """
+
+    weights: FloatArray
+
+    @property
+    def n_clients(self) -> int:
+        """K."""
+        return int(np.shape(self.weights)[0])
+
+    @property
+    @abc.abstractmethod
+    def dim(self) -> int:
+        """d."""
+
+    @abc.abstractmethod
+    def sample(self, noise: Noise, t: JaxArray) -> Any:
+        """Draw xi_t^k for every client and replicate."""
+
+    @abc.abstractmethod
+    def gradient(self, theta: JaxArray, data: Any) -> JaxArray:
+        """The noisy gradients of f_k at (theta_k, xi^k), (d, K, R)."""
+
+    def mean_gradient(self, theta: JaxArray) -> JaxArray:
+        """The gradients of F_k at theta_k, (d, K, R), where a closed form exists."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no closed-form mean gradient, which the error terms D_2 to D_4 need. "
+            "Use problems.linear, logistic, poisson or huber with Gaussian noise."
+        )
+
+    def moments(self, theta: FloatArray) -> Moments | None:
+        """Exact moments at `theta` (d,), or None where only sampling can tell."""
+        return None
+
+    def max_steps(self) -> int | None:
+        """How many steps the data last, or None when they never run out."""
+        return None

@@ -1,0 +1,83 @@
+"""Any differentiable loss, by automatic differentiation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedgauss import _checks
+from fedgauss._random import Noise
+from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss.problems.base import Problem, pytree
+
+
+@pytree
+class LossProblem(Problem):
+    """f_k(theta, xi) = loss(theta, xi) with xi = sample(key, clients[k])."""
+
+    clients: Any
+    weights: FloatArray
+    loss: Callable[[JaxArray, Any], JaxArray] = field(metadata={"static": True})
+    draw: Callable[[JaxArray, Any], Any] = field(metadata={"static": True})
+    n_params: int = field(metadata={"static": True})
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.n_params
+
+    def sample(self, noise: Noise, t: JaxArray) -> Any:
+        """One observation for each client and replicate: leaves (K, R, ...)."""
+        over_replicates = jax.vmap(self.draw, in_axes=(0, None))
+        return jax.vmap(over_replicates)(noise.stream("user").keys(), self.clients)
+
+    def gradient(self, theta: JaxArray, data: Any) -> JaxArray:
+        """The derivative of the loss, client by client and replicate by replicate."""
+        over_replicates = jax.vmap(jax.grad(self.loss), in_axes=(1, 0), out_axes=1)
+        return jax.vmap(over_replicates, in_axes=(1, 0), out_axes=1)(theta, data)
+
+
+def from_loss(
+    loss: Callable[[JaxArray, Any], JaxArray],
+    sample: Callable[[JaxArray, Any], Any],
+    *,
+    dim: int,
+    clients: Any,
+    weights: ArrayLike | None = None,
+) -> LossProblem:
+    """A problem from two functions written for one client and one observation.
+
+    loss(theta, xi)      the scalar loss at theta (d,), written with jax.numpy
+    sample(key, client)  one observation xi (any arrays), drawn with `jax.random` from `key`
+    clients              the number of clients (`client` is then 0, 1, ...), or arrays whose first axis is the
+                         client (`client` is then that client's slice). Arrays can change without recompiling.
+    """
+    dim = _checks.whole("dim", dim)
+    if isinstance(clients, int | np.integer):
+        clients = np.arange(_checks.whole("clients", clients))
+    sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(clients)}
+    if len(sizes) != 1 or () in sizes:
+        raise ValueError(
+            f"clients must be a number or arrays with one first axis, the client; got lengths {sizes}."
+        )
+    (n_clients,) = sizes.pop()
+    problem = LossProblem(clients, _checks.client_weights(weights, n_clients), loss, sample, dim)
+    _check_loss(problem)
+    return problem
+
+
+def _check_loss(problem: LossProblem) -> None:
+    """Trace both functions once on shapes alone, so that a mistake shows here and not inside the engine."""
+    one_client = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], problem.clients)
+    observation = jax.eval_shape(problem.draw, jax.random.key(0), one_client)
+    value = jax.eval_shape(problem.loss, jax.ShapeDtypeStruct((problem.dim,), jnp.float32), observation)
+    if getattr(value, "shape", None) != ():
+        raise ValueError(
+            f"loss must return one number for one observation; got shape {getattr(value, 'shape', value)}. "
+            "Sum or average over the axes of the observation."
+        )

@@ -1,0 +1,214 @@
+"""Regressions on simulated Gaussian designs: linear, logistic, Poisson, Huber, one-versus-rest."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedgauss import _checks
+from fedgauss._random import Noise
+from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss.problems.base import Moments, Problem, pytree
+from fedgauss.problems.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, check_df
+from fedgauss.problems.gaussian_design import regression_moments
+
+
+@pytree
+class Regression(Problem):
+    """Client k draws x ~ N(0, H_k) and a response y from x'beta_k; the gradient of f_k is x times residual.
+
+    With C outputs (one-versus-rest) the parameter stacks C vectors of length p, and d = C p.
+    """
+
+    coefficients: FloatArray  # beta_k                                      (K, d)
+    noise_var: FloatArray  # sigma_k^2, for families with additive noise    (K,)
+    design_cov: FloatArray  # H_k                                           (K, p, p)
+    design_root: FloatArray | None  # H_k^{1/2}; None when every H_k is I   (K, p, p)
+    weights: FloatArray  # w_k                                              (K,)
+    family: Family = field(metadata={"static": True})
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return int(np.shape(self.coefficients)[1])
+
+    def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, JaxArray]:
+        """Rows x (p, K, R) and responses y (K, R)."""
+        x = noise.stream("design").normal(self.dim // self.family.n_outputs)
+        if self.design_root is not None:
+            x = jnp.einsum("kij,jkr->ikr", self.design_root, x)
+        truth = predictors(self.coefficients.T[:, :, None], x, self.family.n_outputs)
+        return x, self.family.respond(truth, noise.stream("response"), jnp.sqrt(self.noise_var))
+
+    def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
+        """X times residual(x'theta, y)."""
+        return regression_gradient(self.family, theta, data)
+
+    def mean_gradient(self, theta: JaxArray) -> JaxArray:
+        """H_k (a theta - b beta_k), with the family's slopes a and b (Stein's identity)."""
+        beta = self.coefficients.T[:, :, None]
+
+        def times_design(vector: JaxArray) -> JaxArray:
+            return vector if self.design_root is None else jnp.einsum("kij,jkr->ikr", self.design_cov, vector)
+
+        def variance(vector: JaxArray) -> JaxArray:
+            return (vector * times_design(vector)).sum(axis=0)
+
+        a, b = self.family.slopes(
+            variance(theta), variance(beta), variance(theta - beta), jnp.sqrt(self.noise_var)[:, None]
+        )
+        return times_design(a * theta - b * beta)
+
+    def moments(self, theta: FloatArray) -> Moments | None:
+        """Exact for linear; by two-dimensional Gauss-Hermite quadrature for the others."""
+        return regression_moments(self.family, theta, self.coefficients, self.noise_var, self.design_cov)
+
+
+def predictors(theta: JaxArray, x: JaxArray, n_outputs: int) -> JaxArray:
+    """x'theta_c for each output c: (C p, K, R) and (p, K, R) give (C, K, R)."""
+    n_features = x.shape[0]
+    blocks = theta.reshape(n_outputs, n_features, *theta.shape[1:])
+    if n_features > 8:
+        return (blocks * x).sum(axis=1)
+    # A few terms written out fuse with their neighbours; a reduction would not.
+    return sum(blocks[:, j] * x[j] for j in range(n_features))
+
+
+def regression_gradient(family: Family, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
+    """The gradient of any regression loss in theta: x times residual for each output, (C p, K, R)."""
+    x, response = data
+    residual = family.residual(predictors(theta, x, family.n_outputs), response)
+    return (residual[:, None] * x).reshape(theta.shape)
+
+
+def random_effects(
+    n_clients: int,
+    dim: int = 2,
+    heterogeneity: float | ArrayLike = 1.0,
+    seed: int = 0,
+    *,
+    center: ArrayLike | None = None,
+    noise_var: float | ArrayLike | None = None,
+    design_cov: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    df: float | None = None,
+) -> Regression:
+    """FRand-eff (Appendix F): y = x'beta_k + noise with client coefficients beta_k ~ N(beta_0, Gamma).
+
+    heterogeneity  gamma, giving Gamma = gamma I, or Gamma itself (d, d)
+    center         beta_0; (2, -3) repeated to `dim` by default
+    noise_var      sigma_k^2, one number or one a client; drawn uniformly from {1, ..., 5} by default
+    df             Student-t noise with this many degrees of freedom and the same variance
+    `seed` fixes beta_k and sigma_k^2: they belong to the problem, not to a run.
+    """
+    n_clients, dim = _checks.whole("n_clients", n_clients), _checks.whole("dim", dim)
+    middle = (
+        np.resize([2.0, -3.0], dim) if center is None else _checks.real_array("center", center, shape=(dim,))
+    )
+    gamma = _checks.real_array("heterogeneity", heterogeneity)
+    if gamma.ndim == 0 and gamma < 0:
+        raise ValueError(f"heterogeneity is a variance and must not be negative; got {gamma:g}.")
+    spread = gamma * np.eye(dim) if gamma.ndim == 0 else _checks.covariance("heterogeneity", gamma)
+    if spread.shape != (dim, dim):
+        raise ValueError(
+            f"heterogeneity must be a number or a ({dim}, {dim}) matrix; got shape {spread.shape}."
+        )
+    generator = np.random.default_rng(_checks.whole("seed", seed, at_least=0))
+    offsets = generator.standard_normal((n_clients, dim)) @ _root(spread)
+    drawn = generator.integers(1, 6, n_clients).astype(float)
+    return linear(middle + offsets, drawn if noise_var is None else noise_var, design_cov, weights, df=df)
+
+
+def linear(
+    coefficients: ArrayLike,
+    noise_var: float | ArrayLike = 1.0,
+    design_cov: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    *,
+    df: float | None = None,
+) -> Regression:
+    """Linear regression: coefficients (K, d), noise variances (K,), design covariance (d, d) or (K, d, d)."""
+    return _regression(Linear(check_df(df)), coefficients, noise_var, design_cov, weights)
+
+
+def logistic(
+    coefficients: ArrayLike, design_cov: ArrayLike | None = None, weights: ArrayLike | None = None
+) -> Regression:
+    """Logistic regression: P(y = 1 | x) = sigmoid(x'beta_k)."""
+    return _regression(Logistic(), coefficients, 0.0, design_cov, weights)
+
+
+def poisson(
+    coefficients: ArrayLike, design_cov: ArrayLike | None = None, weights: ArrayLike | None = None
+) -> Regression:
+    """Poisson regression: E[y | x] = exp(x'beta_k)."""
+    return _regression(Poisson(), coefficients, 0.0, design_cov, weights)
+
+
+def huber(
+    coefficients: ArrayLike,
+    noise_var: float | ArrayLike = 1.0,
+    design_cov: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    *,
+    threshold: float = 1.345,
+    df: float | None = None,
+) -> Regression:
+    """Huber regression: the linear model under Huber's loss, whose gradient is bounded in y."""
+    family = Huber(_checks.real("threshold", threshold, above=0.0), check_df(df))
+    return _regression(family, coefficients, noise_var, design_cov, weights)
+
+
+def one_versus_rest(
+    coefficients: ArrayLike, design_cov: ArrayLike | None = None, weights: ArrayLike | None = None
+) -> Regression:
+    """One logistic loss for each class: coefficients (K, C, p); the parameter is their rows, d = C p."""
+    table = _checks.real_array("coefficients", coefficients, shape=(None, None, None))
+    n_clients, n_classes, _ = table.shape
+    family = OneVersusRest(_checks.whole("the number of classes", n_classes, at_least=2))
+    return _regression(family, table.reshape(n_clients, -1), 0.0, design_cov, weights)
+
+
+def _regression(
+    family: Family,
+    coefficients: ArrayLike,
+    noise_var: float | ArrayLike,
+    design_cov: ArrayLike | None,
+    weights: ArrayLike | None,
+) -> Regression:
+    beta = _checks.real_array("coefficients", coefficients, shape=(None, None), fix="Give one row a client.")
+    n_clients, n_features = beta.shape[0], beta.shape[1] // family.n_outputs
+    if not beta.size:
+        raise ValueError(
+            f"coefficients must have at least one client and one column; got shape {beta.shape}."
+        )
+    variances = _checks.real_array("noise_var", noise_var)
+    if variances.shape not in ((), (n_clients,)):
+        raise ValueError(f"noise_var must be a number or have shape ({n_clients},); got {variances.shape}.")
+    if np.any(variances < 0):
+        raise ValueError(f"noise_var must not be negative; the smallest is {variances.min():g}.")
+    shape = (n_clients, n_features, n_features)
+    cov = (
+        np.eye(n_features)
+        if design_cov is None
+        else _checks.covariance("design_cov", design_cov, definite=True)
+    )
+    if cov.shape not in (shape, shape[1:]):
+        raise ValueError(f"design_cov must have shape {shape[1:]} or {shape}; got {cov.shape}.")
+    cov = np.broadcast_to(cov, shape).copy()
+    return Regression(
+        coefficients=beta,
+        noise_var=np.broadcast_to(variances, n_clients).copy(),
+        design_cov=cov,
+        design_root=None if design_cov is None else _root(cov),
+        weights=_checks.client_weights(weights, n_clients),
+        family=family,
+    )
+
+
+def _root(matrix: FloatArray) -> FloatArray:
+    """The symmetric square root of positive semi-definite matrices (..., d, d)."""
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)

@@ -1,0 +1,55 @@
+"""The Gaussian surrogate: local SGD's linear, Gaussian shadow, run by the same engine."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedgauss._random import Noise
+from fedgauss._types import FloatArray, JaxArray
+from fedgauss.linearization import Linearization
+from fedgauss.problems.base import Moments, Problem, pytree
+
+
+@pytree
+class GaussianSurrogate(Problem):
+    """Gradients A theta_k / (K w_k) - Z^k, Z^k ~ N(0, Var(W^k)): K w_k times them drives Client-GA.
+
+    The engine's recursion Theta_t = (Theta_{t-1} - eta_t G_t) C_t is then (3.6) of the paper,
+    Theta_t = ((I - eta_t A) Theta_{t-1} + eta_t K (w_1 Z^1, ..., w_K Z^K)) C_t, centred at zero.
+    """
+
+    hessian: FloatArray  # A            (d, d)
+    noise_root: FloatArray  # Var(W^k)^{1/2} (K, d, d)
+    weights: FloatArray  # w_k          (K,)
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return int(np.shape(self.hessian)[0])
+
+    def sample(self, noise: Noise, t: JaxArray) -> JaxArray:
+        """Z^k, (d, K, R)."""
+        return jnp.einsum("kij,jkr->ikr", self.noise_root, noise.stream("surrogate").normal(self.dim))
+
+    def gradient(self, theta: JaxArray, data: JaxArray) -> JaxArray:
+        """A theta_k / (K w_k) - Z^k."""
+        return self.mean_gradient(theta) - data
+
+    def mean_gradient(self, theta: JaxArray) -> JaxArray:
+        """A theta_k / (K w_k)."""
+        scale = self.weights * self.n_clients
+        return jnp.einsum("ij,jkr->ikr", self.hessian, theta) / scale[:, None]
+
+    def moments(self, theta: FloatArray) -> Moments:
+        """Exact: the gradient is linear in theta and its noise does not depend on theta."""
+        hessians = np.asarray(self.hessian) / (np.asarray(self.weights) * self.n_clients)[:, None, None]
+        noise = np.einsum("kij,klj->kil", self.noise_root, self.noise_root)
+        return Moments(hessians @ theta, hessians, noise)
+
+
+def gaussian_surrogate(lin: Linearization) -> GaussianSurrogate:
+    """The surrogate of a linearised problem; its optimum is zero."""
+    values, vectors = np.linalg.eigh(lin.client_noise_cov)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    return GaussianSurrogate(lin.hessian, root, lin.weights)

@@ -1,0 +1,181 @@
+"""The Gaussian laws local SGD is compared with: Sigma_n, tilde Sigma_n and Sigma/K (Section 2)."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import linalg
+
+from fedgauss import _checks
+from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.linearization import Linearization
+from fedgauss.step_sizes import StepSizes, as_step_sizes
+
+Steps = StepSizes | ArrayLike
+
+
+def step_matrices(lin: Linearization, steps: Steps, n_steps: int) -> FloatArray:
+    """Q_s = eta_s sum_{j=s}^n A_s^j for s = 1..n, with A_s^t = prod_{j=s+1}^t (I - eta_j A); (n, d, d).
+
+    Q_s is what one unit of gradient noise at step s adds to n Ybar_n (proof of Theorem 2.1). It is near A^-1
+    away from both ends of the run.
+    """
+    eta = _shared_eta(lin, steps, n_steps, "step_matrices")
+    values, vectors = _eigen(lin)
+    return np.einsum("ip,sp,jp->sij", vectors, _step_factors(eta, values), vectors)
+
+
+def average_covariance(lin: Linearization, steps: Steps, n_steps: int) -> FloatArray:
+    """Sigma_n = n^-1 sum_s Q_s V_K Q_s', the covariance of sqrt(n) (Ybar_n - theta*) in Theorem 2.1; (d, d).
+
+    Steps of each client's own, (n, K): the linearised mean is then
+        Y_t - theta* = (I - sum_k w_k eta_{t,k} H_k) (Y_{t-1} - theta*) + sum_k w_k eta_{t,k} W^k,
+    a recursion whose factors no longer commute, and Sigma_n = n^-1 sum_s B_s N_s B_s' with
+    N_s = sum_k w_k^2 eta_{s,k}^2 Var(W^k) and B_s = I + B_{s+1} (I - sum_k w_k eta_{s+1,k} H_k), B_n = I.
+    Columns that are all equal give back the formula above. This is the covariance only: clients that differ
+    in both optimum and step also move the centre, towards the minimiser of sum_k w_k eta_k F_k.
+    """
+    eta = _eta(lin, steps, n_steps)
+    if eta.ndim == 2:
+        drift, noise = _client_recursion(lin, eta)
+        total = np.zeros_like(drift[0])
+        b = identity = np.eye(lin.dim)
+        for s in range(len(eta) - 1, -1, -1):
+            total += b @ noise[s] @ b.T
+            b = identity + b @ drift[s]
+        return _symmetric(total / len(eta))
+    values, vectors = _eigen(lin)
+    q = _step_factors(eta, values)
+    return _rotate_back(q.T @ q / len(eta), lin.noise_cov, vectors)
+
+
+def last_covariance(lin: Linearization, steps: Steps, n_steps: int, beta: float | None = None) -> FloatArray:
+    """tilde Sigma_n = n^beta sum_s Var(A_s^n sum_k eta_{s,k} w_k W^k), as in Theorem 2.2; (d, d).
+
+    It is the covariance of n^(beta/2) (Y_n - theta*) there. `beta` is the decay of the steps, needed only
+    where they do not state their own.
+    Steps of each client's own, (n, K), use the recursion described at `average_covariance`.
+    """
+    schedule = as_step_sizes(steps)
+    rate = _rate(n_steps, schedule.beta if beta is None else beta)
+    eta = _eta(lin, schedule, n_steps)
+    if eta.ndim == 2:
+        drift, noise = _client_recursion(lin, eta)
+        total = np.zeros_like(drift[0])
+        for m, v in zip(drift, noise, strict=True):
+            total = m @ total @ m.T + v
+        return _symmetric(rate * total)
+    values, vectors = _eigen(lin)
+    contraction = 1.0 - eta[:, None] * values
+    # A_s^n multiplies the factors after s, so the product runs from the last step back and starts at one.
+    after = np.ones_like(contraction)
+    after[:-1] = np.cumprod(contraction[:0:-1], axis=0)[::-1]
+    q = eta[:, None] * after
+    return _rotate_back(rate * (q.T @ q), lin.noise_cov, vectors)
+
+
+def limit_covariance(lin: Linearization) -> FloatArray:
+    """Sigma/K = A^-1 V_K A^-T, what Sigma_n tends to as n grows (Theorem 2.3); (d, d)."""
+    a = _checks.covariance("hessian A", lin.hessian, definite=True)
+    half = linalg.solve(a, lin.noise_cov, assume_a="pos")
+    return _symmetric(linalg.solve(a, half.T, assume_a="pos"))
+
+
+def total_variation_bound(cov1: ArrayLike, cov2: ArrayLike) -> float:
+    """(3/2) |S_2^-1/2 S_1 S_2^-1/2 - I|_F, at least the total variation between N(0, S_1) and N(0, S_2).
+
+    Proposition 9 (Devroye, Mehrabian and Reddad 2018). Nothing is clipped: a value above 1 is possible and
+    says nothing about the two laws. The bound is not symmetric in its arguments.
+    """
+    first = _checks.covariance("cov1", cov1)
+    second = _checks.covariance("cov2", cov2, definite=True)
+    if first.shape != second.shape or first.ndim != 2:
+        raise ValueError(f"cov1 and cov2 must both be (d, d); got {first.shape} and {second.shape}.")
+    # The eigenvalues of S_2^-1/2 S_1 S_2^-1/2 are those of the pencil (S_1, S_2).
+    ratios = linalg.eigh(first, second, eigvals_only=True)
+    return float(1.5 * np.sqrt(np.sum((ratios - 1.0) ** 2)))
+
+
+def start_bias(lin: Linearization, steps: Steps, n_steps: int, start_mean: ArrayLike) -> FloatArray:
+    """n^-1 sum_{t=1}^n prod_{j<=t} (I - eta_j A) (Y_0 - theta*): what the start leaves in Ybar_n; (d,).
+
+    It is D_1 before scaling, with the sum from t = 1 (the printed Q_0/eta_0 counts t = 0 as well). For a
+    linear gradient, equal weights and equal client Hessians it is all of E[Ybar_n - theta*]; otherwise
+    clients drift apart and `mean_recursion` gives the mean. `start_mean` is Y_0, (d,), or one row a client.
+    """
+    eta = _shared_eta(lin, steps, n_steps, "start_bias")
+    start = _checks.real_array("start_mean", start_mean)
+    if start.shape == (lin.n_clients, lin.dim):
+        start = start.mean(axis=0)
+    elif start.shape != (lin.dim,):
+        raise ValueError(
+            f"start_mean must have shape ({lin.dim},) or ({lin.n_clients}, {lin.dim}); got {start.shape}."
+        )
+    values, vectors = _eigen(lin)
+    share = np.cumprod(1.0 - eta[:, None] * values, axis=0).mean(axis=0)
+    return vectors @ (share * (vectors.T @ (start - lin.optimum)))
+
+
+def _eta(lin: Linearization, steps: Steps, n_steps: int) -> FloatArray:
+    """eta_t, t = 1..n: (n,), or (n, K) where clients have their own."""
+    n = _checks.whole("n_steps", n_steps)
+    eta = np.asarray(as_step_sizes(steps).eta(n), dtype=np.float64)
+    if eta.ndim == 2 and eta.shape[1] != lin.n_clients:
+        raise ValueError(
+            f"step sizes must have one column for each of the {lin.n_clients} clients; got {eta.shape[1]}."
+        )
+    return eta
+
+
+def _shared_eta(lin: Linearization, steps: Steps, n_steps: int, caller: str) -> FloatArray:
+    eta = _eta(lin, steps, n_steps)
+    if eta.ndim == 2:
+        raise ValueError(
+            f"{caller} needs one step size for all clients; got {eta.shape[1]} columns. "
+            "Use average_covariance, last_covariance or mean_recursion for steps of each client's own."
+        )
+    return eta
+
+
+def _rate(n_steps: int, beta: float | None) -> float:
+    if beta is None:
+        raise ValueError(
+            "last_covariance needs the decay beta of the step sizes; these do not state one. Pass beta=0.75?"
+        )
+    return float(_checks.whole("n_steps", n_steps)) ** _checks.real("beta", beta)
+
+
+def _eigen(lin: Linearization) -> tuple[FloatArray, FloatArray]:
+    """A in its eigenbasis, where every A_s^t is diagonal and the recursions are scalar."""
+    values, vectors = np.linalg.eigh(_checks.covariance("hessian A", lin.hessian, definite=True))
+    return values, vectors
+
+
+def _step_factors(eta: FloatArray, values: FloatArray) -> FloatArray:
+    """The eigenvalues of Q_s, (n, d): q_s = eta_s b_s with b_s = 1 + (1 - eta_{s+1} lambda) b_{s+1}, b_n = 1.
+
+    Read as b_s - (1 - eta_{s+1} lambda) b_{s+1} = 1 this is a triangular system with two diagonals, which a
+    banded solver runs in compiled code.
+    """
+    n = len(eta)
+    b = np.empty((n, len(values)))
+    bands = np.ones((2, n))
+    for i, value in enumerate(values):
+        bands[0, 1:] = eta[1:] * value - 1.0
+        b[:, i] = linalg.solve_banded((0, 1), bands, np.ones(n))
+    return eta[:, None] * b
+
+
+def _rotate_back(factors: FloatArray, noise_cov: FloatArray, vectors: FloatArray) -> FloatArray:
+    """sum_s D_s V D_s' from factors = sum_s d_s d_s', where D_s = diag(d_s) in the basis `vectors`."""
+    return _symmetric(vectors @ (factors * (vectors.T @ noise_cov @ vectors)) @ vectors.T)
+
+
+def _client_recursion(lin: Linearization, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Drift I - sum_k w_k eta_{t,k} H_k and noise sum_k w_k^2 eta_{t,k}^2 Var(W^k); (n, d, d) each."""
+    weighted = eta * lin.weights
+    drift = np.eye(lin.dim) - np.einsum("tk,kij->tij", weighted, lin.client_hessians)
+    return drift, np.einsum("tk,kij->tij", weighted**2, lin.client_noise_cov)
+
+
+def _symmetric(matrix: FloatArray) -> FloatArray:
+    return (matrix + matrix.T) / 2
