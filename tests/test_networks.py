@@ -98,9 +98,7 @@ def test_matrices_known_by_hand():
 
 
 def test_ring_has_its_closed_form_spectrum():
-    assert networks.ring(10).second_eigenvalue == pytest.approx(
-        1 / 3 + 2 / 3 * np.cos(2 * np.pi / 10), abs=1e-14
-    )
+    assert networks.ring(10).second_eigenvalue == pytest.approx(1 / 3 + 2 / 3 * np.cos(2 * np.pi / 10), abs=1e-14)
 
 
 def test_a_torus_counts_each_edge_once():
@@ -120,9 +118,7 @@ def test_second_eigenvalue_counts_the_negative_end():
     assert networks.from_matrix(c).second_eigenvalue == pytest.approx(0.8)
     n = 400  # two sides that average across: eigenvalues 1, 0.1 and -0.8
     own, across = 0.1 * np.eye(n), np.full((n, n), 0.9 / n)
-    assert networks.from_matrix(np.block([[own, across], [across, own]])).second_eigenvalue == pytest.approx(
-        0.8
-    )
+    assert networks.from_matrix(np.block([[own, across], [across, own]])).second_eigenvalue == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,7 @@ SCHEDULES = {
     "eta_t = 0.3 t^-0.75": step_sizes.polynomial(0.3, 0.75),
     "eta_t = 0.3 (t + 5)^-0.75": step_sizes.polynomial(0.3, 0.75, shift=5),
     "eta_t = 0.3 (t - 0.5)^-0.75": step_sizes.polynomial(0.3, 0.75, shift=-0.5),
-    "eta_t = 0.5 for t <= 3, then eta_t = 0.3 (t - 2)^-0.75": step_sizes.warm_start(
-        0.5, 3, 0.3, 0.75, shift=1
-    ),
+    "eta_t = 0.5 for t <= 3, then eta_t = 0.3 (t - 2)^-0.75": step_sizes.warm_start(0.5, 3, 0.3, 0.75, shift=1),
     "eta_t = 0.1": step_sizes.constant(0.1),
     "eta_t from an array of 20 steps": step_sizes.from_array(np.linspace(1, 2, 20)),
     "eta_t from an array of 20 steps for each of 3 clients": step_sizes.from_array(np.ones((20, 3))),
@@ -71,13 +69,9 @@ def test_constant_and_array():
 
 
 def test_per_client_puts_clients_in_columns():
-    steps = step_sizes.per_client(
-        [step_sizes.polynomial(0.3, 0.75), step_sizes.polynomial(0.6, 0.75), [1, 2, 3]]
-    )
+    steps = step_sizes.per_client([step_sizes.polynomial(0.3, 0.75), step_sizes.polynomial(0.6, 0.75), [1, 2, 3]])
     t = np.arange(1.0, 4.0)
-    np.testing.assert_allclose(
-        steps.eta(3), np.stack([0.3 * t**-0.75, 0.6 * t**-0.75, t], axis=1), rtol=1e-15
-    )
+    np.testing.assert_allclose(steps.eta(3), np.stack([0.3 * t**-0.75, 0.6 * t**-0.75, t], axis=1), rtol=1e-15)
     assert steps.beta is None
     assert step_sizes.per_client([step_sizes.polynomial(e, 0.75) for e in (0.1, 0.2)]).beta == 0.75
     assert str(step_sizes.per_client([step_sizes.constant(0.1)] * 30)).endswith("client 9: eta_t = 0.1\n...")
@@ -147,9 +141,7 @@ def test_unstable_first_steps_are_announced():
     weights = np.array([0.5, 0.5])
     step_sizes.warn_if_unstable([0.5, 0.4], hessians, weights)
     step_sizes.warn_if_unstable([[0.5, 0.1], [0.2, 0.1]], hessians, weights)
-    message = (
-        r"2 / lambda_max\(A\) = 0\.5, .*eta_1 = 0\.6\. Use a smaller eta0 or a larger shift.*eta_1 <= 0\.5"
-    )
+    message = r"2 / lambda_max\(A\) = 0\.5, .*eta_1 = 0\.6\. Use a smaller eta0 or a larger shift.*eta_1 <= 0\.5"
     with pytest.warns(FedgaussWarning, match=message):
         step_sizes.warn_if_unstable([0.6, 0.4], hessians, weights)
     with pytest.warns(FedgaussWarning, match=message):

@@ -1,1 +1,75 @@
-"""placeholder"""
+"""fedgauss: measure, infer and watch decentralised federated learning with local SGD.
+
+    import fedgauss as fg
+
+    problem = fg.problems.random_effects(n_clients=10, seed=1907)
+    runs = fg.simulate(problem, fg.networks.ring(10), fg.step_sizes.polynomial(0.3, beta=0.75), n_steps=500,
+                       sync_every=20, replicates=1000)
+    print(runs)
+
+Importing this package is light: JAX loads with the first name that computes with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from fedgauss import networks, step_sizes
+from fedgauss._checks import FedgaussWarning
+from fedgauss.linearization import Linearization, linearization
+
+if TYPE_CHECKING:
+    from fedgauss import problems, theory
+    from fedgauss.engine import observers, projections
+    from fedgauss.engine.runs import DivergedError, Runs
+    from fedgauss.engine.simulate import simulate
+    from fedgauss.engine.starts import near_optimum
+    from fedgauss.problems.linearize import linearize
+    from fedgauss.theory.advise import advise
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DivergedError",
+    "FedgaussWarning",
+    "Linearization",
+    "Runs",
+    "advise",
+    "linearization",
+    "linearize",
+    "near_optimum",
+    "networks",
+    "observers",
+    "problems",
+    "projections",
+    "simulate",
+    "step_sizes",
+    "theory",
+]
+
+# Where to find the names that need JAX, loaded on first use (PEP 562). A name of None is the module itself.
+_LAZY: dict[str, tuple[str, str | None]] = {
+    "DivergedError": ("fedgauss.engine.runs", "DivergedError"),
+    "Runs": ("fedgauss.engine.runs", "Runs"),
+    "advise": ("fedgauss.theory.advise", "advise"),
+    "linearize": ("fedgauss.problems.linearize", "linearize"),
+    "near_optimum": ("fedgauss.engine.starts", "near_optimum"),
+    "observers": ("fedgauss.engine.observers", None),
+    "problems": ("fedgauss.problems", None),
+    "projections": ("fedgauss.engine.projections", None),
+    "simulate": ("fedgauss.engine.simulate", "simulate"),
+    "theory": ("fedgauss.theory", None),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'fedgauss' has no attribute {name!r}")
+    module, attribute = _LAZY[name]
+    loaded = importlib.import_module(module)
+    return loaded if attribute is None else getattr(loaded, attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

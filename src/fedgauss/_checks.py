@@ -16,9 +16,7 @@ class FedgaussWarning(UserWarning):
     """The request is legal, but a theorem or a stability rule does not cover it."""
 
 
-def real_array(
-    name: str, value: ArrayLike, shape: Sequence[int | None] | None = None, fix: str = ""
-) -> FloatArray:
+def real_array(name: str, value: ArrayLike, shape: Sequence[int | None] | None = None, fix: str = "") -> FloatArray:
     """`value` as a finite float64 array of the given shape (None stands for any length)."""
     try:
         array = np.asarray(value, dtype=np.float64)
@@ -71,9 +69,7 @@ def client_weights(value: ArrayLike | None, n_clients: int) -> FloatArray:
     weights = real_array("weights", value, shape=(n_clients,), fix="Give one weight for each client.")
     if np.any(weights <= 0):
         k = int(np.argmin(weights))
-        raise ValueError(
-            f"weights must be positive; client {k} has {weights[k]:g}. Drop that client instead?"
-        )
+        raise ValueError(f"weights must be positive; client {k} has {weights[k]:g}. Drop that client instead?")
     total = float(weights.sum())
     if abs(total - 1.0) > 1e-6:
         raise ValueError(f"weights must sum to 1; they sum to {total:.6g}. Use weights / weights.sum()?")
@@ -88,9 +84,7 @@ def covariance(name: str, value: ArrayLike, definite: bool = False) -> FloatArra
     scale = max(float(np.abs(array).max(initial=0.0)), 1e-300)
     gap = float(np.abs(array - np.swapaxes(array, -1, -2)).max(initial=0.0))
     if gap > 1e-8 * scale:
-        raise ValueError(
-            f"{name} must be symmetric; it differs from its transpose by {gap:.3g}. Use (M + M.T) / 2?"
-        )
+        raise ValueError(f"{name} must be symmetric; it differs from its transpose by {gap:.3g}. Use (M + M.T) / 2?")
     smallest = float(np.linalg.eigvalsh(array).min(initial=np.inf))
     if definite and smallest <= 1e-12 * scale:
         raise ValueError(f"{name} must be positive definite; its smallest eigenvalue is {smallest:.3g}.")

@@ -78,9 +78,7 @@ def linearization(
     curvature = _checks.real_array("hessians", hessians, shape=noise.shape)
     _checks.covariance("hessians", curvature)
     w = _checks.client_weights(weights, n_clients)
-    _checks.covariance(
-        "hessian A = sum_k w_k hessians[k]", np.einsum("k,kij->ij", w, curvature), definite=True
-    )
+    _checks.covariance("hessian A = sum_k w_k hessians[k]", np.einsum("k,kij->ij", w, curvature), definite=True)
     centre = np.zeros(dim) if optimum is None else _checks.real_array("optimum", optimum, shape=(dim,))
     if n_warmup is not None:
         n_warmup = _checks.whole("n_warmup", n_warmup)

@@ -157,9 +157,7 @@ def from_graph(graph: nx.Graph) -> Network:
             "Use graph.to_undirected()?"
         )
     if graph.is_multigraph():
-        raise ValueError(
-            "graph must have at most one edge a pair; got a multigraph. Use networkx.Graph(graph)?"
-        )
+        raise ValueError("graph must have at most one edge a pair; got a multigraph. Use networkx.Graph(graph)?")
     if len(graph) == 0:
         raise ValueError("graph must have at least one client; got 0 nodes. Use networks.ring(n_clients)?")
     pairs = sp.coo_array(nx.to_scipy_sparse_array(graph, weight=None))
@@ -181,9 +179,7 @@ def as_network(value: Any, n_clients: int) -> Network:
             return complete(1)
         raise ValueError(f"mixing must say which of the K = {n_clients} clients average; got None. {fix}")
     if isinstance(value, str):
-        raise ValueError(
-            f"mixing must be a Network, a K x K matrix or a networkx graph; got {value!r}. {fix}"
-        )
+        raise ValueError(f"mixing must be a Network, a K x K matrix or a networkx graph; got {value!r}. {fix}")
     if isinstance(value, Network):
         network = value
     elif hasattr(value, "is_multigraph"):
@@ -192,9 +188,7 @@ def as_network(value: Any, n_clients: int) -> Network:
         network = from_matrix(value)
     k = network.n_clients
     if k != n_clients:
-        raise ValueError(
-            f"mixing must be K x K with K = {n_clients} clients (Assumption 2.1); got {k} x {k}. {fix}"
-        )
+        raise ValueError(f"mixing must be K x K with K = {n_clients} clients (Assumption 2.1); got {k} x {k}. {fix}")
     return network
 
 
@@ -258,8 +252,7 @@ def _check(matrix: sp.csr_array, uniform: float) -> None:
     n, columns = matrix.shape
     if n != columns or n == 0:
         raise ValueError(
-            f"mixing must be square, K x K (Assumption 2.1); got {n} x {columns}. "
-            "Use networks.ring(n_clients)?"
+            f"mixing must be square, K x K (Assumption 2.1); got {n} x {columns}. Use networks.ring(n_clients)?"
         )
     if not np.all(np.isfinite(matrix.data)):
         i, j = _entry(matrix, ~np.isfinite(matrix.data))
@@ -268,9 +261,7 @@ def _check(matrix: sp.csr_array, uniform: float) -> None:
             "Use 0 where clients do not average."
         )
     if not 0 <= uniform <= 1:
-        raise ValueError(
-            f"uniform must lie in [0, 1] (Assumption 2.1); got {uniform:g}. Use 0 for no J part."
-        )
+        raise ValueError(f"uniform must lie in [0, 1] (Assumption 2.1); got {uniform:g}. Use 0 for no J part.")
     if np.any(matrix.data < 0):
         i, j = _entry(matrix, matrix.data < 0)
         raise ValueError(

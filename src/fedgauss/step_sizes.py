@@ -125,9 +125,7 @@ def warm_start(constant: float, n_warm: int, eta0: float, beta: float, shift: fl
 
 def constant(eta: float) -> Polynomial:
     """eta_t = eta: iterates hover about the optimum at a distance of order eta^(1/2), and do not settle."""
-    return Polynomial(
-        _checks.real("eta", eta, above=0.0, fix="Use a small positive step size, say 0.1."), 0.0
-    )
+    return Polynomial(_checks.real("eta", eta, above=0.0, fix="Use a small positive step size, say 0.1."), 0.0)
 
 
 def from_array(values: ArrayLike) -> Listed:
@@ -216,9 +214,7 @@ def sync_mask(sync_every: Any, n_steps: int, phase: int = 0) -> BoolArray:
                 f"{mask.shape}. Use mask[:n_steps].astype(bool), or a whole number tau?"
             )
         if phase:
-            raise ValueError(
-                f"phase must be 0 when sync_every is a mask; got {phase}. Use np.roll(sync_every, phase)?"
-            )
+            raise ValueError(f"phase must be 0 when sync_every is a mask; got {phase}. Use np.roll(sync_every, phase)?")
         return mask
     tau = _checks.whole("sync_every", sync_every, fix="Use 1 for every step, None for never.")
     return np.arange(1, n + 1) % tau == phase % tau

@@ -75,9 +75,7 @@ def test_paths_are_advised_on_only_when_moments_are_given() -> None:
 @pytest.mark.parametrize("n_clients", [1, 10, 400, 500, 100_000])
 @pytest.mark.parametrize("beta", [None, 0.501, 0.75, 0.999])
 @pytest.mark.parametrize("moments", [None, 2, 8.0])
-def test_every_advice_prints_and_calls_itself_asymptotic(
-    n_clients: int, beta: float | None, moments: float
-) -> None:
+def test_every_advice_prints_and_calls_itself_asymptotic(n_clients: int, beta: float | None, moments: float) -> None:
     text = str(advise(500, n_clients, beta=beta, moments=moments))
     assert "as n grows" in text
     assert "None" not in text

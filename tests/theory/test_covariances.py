@@ -36,9 +36,7 @@ def products(lin: Linearization, eta: np.ndarray, s: int, t: int) -> np.ndarray:
 
 def brute_step_matrices(lin: Linearization, eta: np.ndarray) -> np.ndarray:
     n = len(eta)
-    return np.array(
-        [eta[s - 1] * sum(products(lin, eta, s, j) for j in range(s, n + 1)) for s in range(1, n + 1)]
-    )
+    return np.array([eta[s - 1] * sum(products(lin, eta, s, j) for j in range(s, n + 1)) for s in range(1, n + 1)])
 
 
 STEPS = step_sizes.polynomial(0.4, beta=0.7, shift=1.0)
@@ -47,9 +45,7 @@ STEPS = step_sizes.polynomial(0.4, beta=0.7, shift=1.0)
 @pytest.mark.parametrize("n", [1, 2, 13])
 def test_step_matrices_follow_the_definition(n: int) -> None:
     lin = random_problem()
-    np.testing.assert_allclose(
-        cv.step_matrices(lin, STEPS, n), brute_step_matrices(lin, STEPS.eta(n)), atol=1e-13
-    )
+    np.testing.assert_allclose(cv.step_matrices(lin, STEPS, n), brute_step_matrices(lin, STEPS.eta(n)), atol=1e-13)
 
 
 @pytest.mark.parametrize("n", [1, 13])
@@ -89,9 +85,7 @@ def test_quadratic_of_remark_3_2_has_the_covariance_of_its_gaussian_path() -> No
         for s in range(t + 1):
             path[t, s] = eta[s] * np.prod(1 - eta[s + 1 : t + 1])
     lin = linearization([[[1.0]]], [[[v]]])
-    np.testing.assert_allclose(
-        cv.average_covariance(lin, STEPS, n) / n, [[v * np.sum(path.mean(axis=0) ** 2)]]
-    )
+    np.testing.assert_allclose(cv.average_covariance(lin, STEPS, n) / n, [[v * np.sum(path.mean(axis=0) ** 2)]])
     np.testing.assert_allclose(cv.last_covariance(lin, STEPS, n) / n**0.7, [[v * np.sum(path[-1] ** 2)]])
 
 
@@ -115,9 +109,7 @@ def test_relative_gap_does_not_depend_on_the_number_of_clients(n_clients: int) -
     # n = 100 it is 0.87 for every K.
     eye = np.broadcast_to(np.eye(2), (n_clients, 2, 2))
     lin = linearization(eye, 3.0 * eye)
-    ratio = cv.average_covariance(lin, step_sizes.polynomial(0.5, 0.85), 100) @ np.linalg.inv(
-        cv.limit_covariance(lin)
-    )
+    ratio = cv.average_covariance(lin, step_sizes.polynomial(0.5, 0.85), 100) @ np.linalg.inv(cv.limit_covariance(lin))
     np.testing.assert_allclose(ratio, 1.8706 * np.eye(2), atol=1e-4)
 
 

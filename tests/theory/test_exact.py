@@ -28,9 +28,7 @@ def random_model(n_clients: int = 3, dim: int = 2, seed: int = 0, spread: float 
     )
 
 
-def oracle_path(
-    model: Any, network: networks.Network, eta: np.ndarray, mask: np.ndarray, start: Any, rng, replicates
-):
+def oracle_path(model: Any, network: networks.Network, eta: np.ndarray, mask: np.ndarray, start: Any, rng, replicates):
     n, (k, d) = len(eta), model.coefficients.shape
     x, noise = rng.standard_normal((n, k, d, replicates)), rng.standard_normal((n, k, replicates))
     fixed = (model.coefficients, model.noise_var, model.design_cov, model.weights, network.matrix)
@@ -58,9 +56,7 @@ def test_moments_agree_with_simulation(own_steps: bool) -> None:
     shared = start[:, None] + np.linalg.cholesky(start_cov) @ rng.standard_normal((2, replicates))
     mask = step_sizes.sync_mask(3, n, phase=1)
 
-    path = oracle_path(
-        model, network, eta, mask, np.broadcast_to(shared, (3, 2, replicates)), rng, replicates
-    )
+    path = oracle_path(model, network, eta, mask, np.broadcast_to(shared, (3, 2, replicates)), rng, replicates)
     got = exact_moments(model, network, eta, n, 3, start, start_cov, sync_phase=1)
     y = path[1:].mean(axis=1)
     z = np.concatenate(
@@ -140,9 +136,7 @@ def test_mean_is_the_start_bias_when_hessians_and_weights_are_equal(sync_every: 
     start = np.array([3.0, 0.0, -1.0])
     means = mean_recursion(model, networks.ring(4), STEPS, 50, sync_every, start)
     lin = linearization(model.design_cov, model.design_cov, optimum=means.optimum)
-    np.testing.assert_allclose(
-        means.mean_average - means.optimum, cv.start_bias(lin, STEPS, 50, start), atol=1e-13
-    )
+    np.testing.assert_allclose(means.mean_average - means.optimum, cv.start_bias(lin, STEPS, 50, start), atol=1e-13)
 
 
 def test_unequal_hessians_leave_a_bias_of_drift_that_grows_with_clients() -> None:
@@ -152,9 +146,7 @@ def test_unequal_hessians_leave_a_bias_of_drift_that_grows_with_clients() -> Non
         offset = np.linspace(-1, 1, n_clients)[:, None]
         h = (1 + 0.8 * offset)[:, :, None]
         weights = np.full(n_clients, 1 / n_clients)
-        model = SimpleNamespace(
-            coefficients=offset, noise_var=np.ones(n_clients), design_cov=h, weights=weights
-        )
+        model = SimpleNamespace(coefficients=offset, noise_var=np.ones(n_clients), design_cov=h, weights=weights)
         optimum = np.sum(h[:, :, 0] * offset) / np.sum(h)
         delta = offset[:, 0] - optimum
         noise = (h[:, 0, 0] + 2 * delta**2 * h[:, 0, 0] ** 2)[:, None, None]
@@ -175,9 +167,7 @@ def test_covariance_tends_to_sigma_n_for_small_steps() -> None:
     optimum = mean_recursion(model, networks.ring(k), STEPS, 1, 1, np.zeros(d)).optimum
     delta = model.coefficients - optimum
     hd = np.einsum("kij,kj->ki", h, delta)
-    noise = (model.noise_var + np.einsum("ki,ki->k", delta, hd))[:, None, None] * h + hd[:, :, None] * hd[
-        :, None, :
-    ]
+    noise = (model.noise_var + np.einsum("ki,ki->k", delta, hd))[:, None, None] * h + hd[:, :, None] * hd[:, None, :]
     lin = linearization(h, noise, w, optimum=optimum)
     gaps = []
     for eta0 in (0.04, 0.01):

@@ -41,9 +41,7 @@ class ChangedProblem(Problem):
     def gradient(self, theta: JaxArray, data: Any) -> JaxArray:
         """That of the problem in force."""
         changed, xi = data
-        return lax.cond(
-            changed, lambda: self.after.gradient(theta, xi), lambda: self.before.gradient(theta, xi)
-        )
+        return lax.cond(changed, lambda: self.after.gradient(theta, xi), lambda: self.before.gradient(theta, xi))
 
     def moments(self, theta: FloatArray) -> Any:
         """Those of the problem before the change: what the theory describes is the honest run."""
@@ -67,9 +65,7 @@ def change_at(before: Problem, after: Problem, start: int) -> ChangedProblem:
             f"{before.n_clients} x {before.dim} before and {after.n_clients} x {after.dim} after."
         )
     if abs(jnp.asarray(before.weights) - jnp.asarray(after.weights)).max() > 1e-6:
-        raise ValueError(
-            "both problems must have the same weights. Pass weights=before.weights to the second?"
-        )
+        raise ValueError("both problems must have the same weights. Pass weights=before.weights to the second?")
     shapes = [_sample_shape(problem) for problem in (before, after)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"both problems must draw data of the same shapes; got {shapes[0]} and {shapes[1]}.")
@@ -106,9 +102,7 @@ class CoupledProblem(Problem):
     def gradient(self, theta: JaxArray, data: tuple[Any, Any]) -> JaxArray:
         """Each half at its own iterate."""
         halves = jnp.split(theta, 2)
-        return jnp.concatenate(
-            [self.problem.gradient(half, xi) for half, xi in zip(halves, data, strict=True)]
-        )
+        return jnp.concatenate([self.problem.gradient(half, xi) for half, xi in zip(halves, data, strict=True)])
 
     def max_steps(self) -> int | None:
         """That of the problem."""

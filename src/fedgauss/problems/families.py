@@ -55,9 +55,7 @@ class Family(abc.ABC):
 
         `theta_var`, `beta_var` and `gap_var` are theta'H theta, beta'H beta and (theta-beta)'H(theta-beta).
         """
-        raise NotImplementedError(
-            f"{self} has no closed-form mean gradient; estimate it by simulation instead."
-        )
+        raise NotImplementedError(f"{self} has no closed-form mean gradient; estimate it by simulation instead.")
 
     def residual_moments(self, u: FloatArray, v: FloatArray, noise_sd: float) -> ResidualMoments | None:
         """Conditional moments of the residual, or None where there is no closed form."""
@@ -129,9 +127,7 @@ class Logistic(Family):
 
     def check_response(self, response: FloatArray) -> None:
         """Labels are 0 or 1."""
-        _require(
-            np.isin(response, (0.0, 1.0)), response, "logistic responses must be 0 or 1", "Recode the labels?"
-        )
+        _require(np.isin(response, (0.0, 1.0)), response, "logistic responses must be 0 or 1", "Recode the labels?")
 
 
 @dataclass(frozen=True)

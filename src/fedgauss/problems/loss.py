@@ -62,9 +62,7 @@ def from_loss(
         clients = np.arange(_checks.whole("clients", clients))
     sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(clients)}
     if len(sizes) != 1 or () in sizes:
-        raise ValueError(
-            f"clients must be a number or arrays with one first axis, the client; got lengths {sizes}."
-        )
+        raise ValueError(f"clients must be a number or arrays with one first axis, the client; got lengths {sizes}.")
     (n_clients,) = sizes.pop()
     problem = LossProblem(clients, _checks.client_weights(weights, n_clients), loss, sample, dim)
     _check_loss(problem)

@@ -104,17 +104,13 @@ def random_effects(
     `seed` fixes beta_k and sigma_k^2: they belong to the problem, not to a run.
     """
     n_clients, dim = _checks.whole("n_clients", n_clients), _checks.whole("dim", dim)
-    middle = (
-        np.resize([2.0, -3.0], dim) if center is None else _checks.real_array("center", center, shape=(dim,))
-    )
+    middle = np.resize([2.0, -3.0], dim) if center is None else _checks.real_array("center", center, shape=(dim,))
     gamma = _checks.real_array("heterogeneity", heterogeneity)
     if gamma.ndim == 0 and gamma < 0:
         raise ValueError(f"heterogeneity is a variance and must not be negative; got {gamma:g}.")
     spread = gamma * np.eye(dim) if gamma.ndim == 0 else _checks.covariance("heterogeneity", gamma)
     if spread.shape != (dim, dim):
-        raise ValueError(
-            f"heterogeneity must be a number or a ({dim}, {dim}) matrix; got shape {spread.shape}."
-        )
+        raise ValueError(f"heterogeneity must be a number or a ({dim}, {dim}) matrix; got shape {spread.shape}.")
     generator = np.random.default_rng(_checks.whole("seed", seed, at_least=0))
     offsets = generator.standard_normal((n_clients, dim)) @ _root(spread)
     drawn = generator.integers(1, 6, n_clients).astype(float)
@@ -181,20 +177,14 @@ def _regression(
     beta = _checks.real_array("coefficients", coefficients, shape=(None, None), fix="Give one row a client.")
     n_clients, n_features = beta.shape[0], beta.shape[1] // family.n_outputs
     if not beta.size:
-        raise ValueError(
-            f"coefficients must have at least one client and one column; got shape {beta.shape}."
-        )
+        raise ValueError(f"coefficients must have at least one client and one column; got shape {beta.shape}.")
     variances = _checks.real_array("noise_var", noise_var)
     if variances.shape not in ((), (n_clients,)):
         raise ValueError(f"noise_var must be a number or have shape ({n_clients},); got {variances.shape}.")
     if np.any(variances < 0):
         raise ValueError(f"noise_var must not be negative; the smallest is {variances.min():g}.")
     shape = (n_clients, n_features, n_features)
-    cov = (
-        np.eye(n_features)
-        if design_cov is None
-        else _checks.covariance("design_cov", design_cov, definite=True)
-    )
+    cov = np.eye(n_features) if design_cov is None else _checks.covariance("design_cov", design_cov, definite=True)
     if cov.shape not in (shape, shape[1:]):
         raise ValueError(f"design_cov must have shape {shape[1:]} or {shape}; got {cov.shape}.")
     cov = np.broadcast_to(cov, shape).copy()

@@ -129,9 +129,7 @@ def _what_holds(a: Advice) -> str:
     limit = 2 * a.beta - 1
     at = f"At beta = {a.beta:.3f} the central limit theorem for the average"
     if not a.clt_holds:
-        return (
-            f"{at} is not covered (c >= 2 beta - 1 = {limit:.3f}): the Berry-Esseen bound does not tend to 0."
-        )
+        return f"{at} is not covered (c >= 2 beta - 1 = {limit:.3f}): the Berry-Esseen bound does not tend to 0."
     printed = "also as printed" if a.berry_esseen_vanishes_printed else "as printed it does not"
     return f"{at} holds (c < 2 beta - 1 = {limit:.3f}), and the Berry-Esseen bound tends to 0 ({printed})."
 
@@ -139,9 +137,7 @@ def _what_holds(a: Advice) -> str:
 def _what_dominates(a: Advice) -> str:
     note = ""
     if "K^(1/2)" in a.dominant:
-        note = (
-            " It is a worst case: with linear gradients, equal weights and equal client Hessians it is zero."
-        )
+        note = " It is a worst case: with linear gradients, equal weights and equal client Hessians it is zero."
     return f"The largest term is {a.dominant} = {a.dominant_value:.3g}: {rates.MEANING[a.dominant]}.{note}"
 
 
@@ -184,9 +180,5 @@ def _what_paths_need(a: Advice, moments: float) -> str:
         aggregated = f"Aggr-GA has no such beta, since c >= 2/p = {2 / moments:.3f}"
     else:
         aggregated = f"Aggr-GA needs beta >= {a.aggregated_beta:.3f}"
-    client = (
-        "Client-GA has none, since c >= 1"
-        if a.client_beta is None
-        else f"Client-GA beta > {a.client_beta:.3f}"
-    )
+    client = "Client-GA has none, since c >= 1" if a.client_beta is None else f"Client-GA beta > {a.client_beta:.3f}"
     return f"For whole paths with p = {moments:g} moments (Proposition 1) {aggregated}; {client}."

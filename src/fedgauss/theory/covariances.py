@@ -107,9 +107,7 @@ def start_bias(lin: Linearization, steps: Steps, n_steps: int, start_mean: Array
     if start.shape == (lin.n_clients, lin.dim):
         start = start.mean(axis=0)
     elif start.shape != (lin.dim,):
-        raise ValueError(
-            f"start_mean must have shape ({lin.dim},) or ({lin.n_clients}, {lin.dim}); got {start.shape}."
-        )
+        raise ValueError(f"start_mean must have shape ({lin.dim},) or ({lin.n_clients}, {lin.dim}); got {start.shape}.")
     values, vectors = _eigen(lin)
     share = np.cumprod(1.0 - eta[:, None] * values, axis=0).mean(axis=0)
     return vectors @ (share * (vectors.T @ (start - lin.optimum)))

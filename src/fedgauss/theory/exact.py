@@ -227,9 +227,7 @@ class _Data:
         weights = _checks.client_weights(model.weights, k)
         eta = np.asarray(as_step_sizes(steps).eta(n), dtype=np.float64)
         if eta.ndim == 2 and eta.shape[1] != k:
-            raise ValueError(
-                f"step sizes must have one column for each of the {k} clients; got {eta.shape[1]}."
-            )
+            raise ValueError(f"step sizes must have one column for each of the {k} clients; got {eta.shape[1]}.")
         scales = (eta if eta.ndim == 2 else eta[:, None]) * (k * weights)
         sync = sync_mask(sync_every, n, sync_phase)
         return cls(coefficients, noise_var, design_cov, weights, as_network(network, k), scales, sync)

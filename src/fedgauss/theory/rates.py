@@ -82,9 +82,7 @@ def covariance_gap(n_steps: int, n_clients: int, beta: float, reading: Reading =
     """|Sigma_n - Sigma/K|_F <~ K^-1 n^(beta-1), printed as K^-1/2 n^(beta-1) (Theorem 2.3)."""
     n, k, b = _checked(n_steps, n_clients, beta)
     if _is_printed(reading):
-        return Bound(
-            "Theorem 2.3 as printed, |Sigma_n - Sigma/K|", {"n^(beta-1) K^(-1/2)": n ** (b - 1) * k**-0.5}
-        )
+        return Bound("Theorem 2.3 as printed, |Sigma_n - Sigma/K|", {"n^(beta-1) K^(-1/2)": n ** (b - 1) * k**-0.5})
     return Bound("Theorem 2.3, |Sigma_n - Sigma/K|", {"n^(beta-1) K^(-1)": n ** (b - 1) / k})
 
 
@@ -210,9 +208,7 @@ def client_rate(exponent: float, moments: float) -> float | None:
 def _checked(n_steps: int, n_clients: int, beta: float) -> tuple[int, int, float]:
     b = _checks.real("beta", beta)
     if not 0.5 < b < 1:
-        raise ValueError(
-            f"beta must lie in (1/2, 1) (Theorem 2.1); got {b:g}. Use best_beta(c) with K = n^c?"
-        )
+        raise ValueError(f"beta must lie in (1/2, 1) (Theorem 2.1); got {b:g}. Use best_beta(c) with K = n^c?")
     return _checks.whole("n_steps", n_steps), _checks.whole("n_clients", n_clients), b
 
 

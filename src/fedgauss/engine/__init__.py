@@ -1,0 +1,1 @@
+"""The engine: one recursion folded over time, replicates last."""

@@ -1,0 +1,87 @@
+"""Theta C at a synchronisation: by a dense product for few clients, by the edges of the graph for many."""
+
+from __future__ import annotations
+
+import abc
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from fedgauss._types import FloatArray, JaxArray
+from fedgauss.networks import Network
+from fedgauss.problems.base import pytree
+
+# Up to here one small matrix product is as fast as its edges, and every network shares one compilation.
+_DENSE_CLIENTS = 64
+
+
+class Mixing(abc.ABC):
+    """Averaging with neighbours."""
+
+    @abc.abstractmethod
+    def mix(self, theta: JaxArray) -> JaxArray:
+        """Theta C for theta (d, K, R)."""
+
+
+@pytree
+class DenseMixing(Mixing):
+    """The whole matrix C, (K, K)."""
+
+    matrix: FloatArray
+
+    def mix(self, theta: JaxArray) -> JaxArray:
+        """Theta C."""
+        return jnp.einsum("dkr,kj->djr", theta, self.matrix, precision="highest")
+
+
+@pytree
+class NeighbourMixing(Mixing):
+    """C = sparse + uniform J, with each client's neighbours in a row of a table padded by zero weights."""
+
+    neighbours: npt.NDArray[np.int32]  # (width, K)
+    weights: FloatArray  # (width, K)
+    uniform: float
+
+    def mix(self, theta: JaxArray) -> JaxArray:
+        """One gather for each column of the table."""
+        mixed = self.uniform * theta.mean(axis=1, keepdims=True) + jnp.zeros_like(theta)
+        for neighbour, weight in zip(self.neighbours, self.weights, strict=True):
+            mixed = mixed + weight[:, None] * theta[:, neighbour]
+        return mixed
+
+
+@pytree
+class EdgeMixing(Mixing):
+    """C = sparse + uniform J as a list of edges, for graphs with hubs, where a padded table would be K x K."""
+
+    source: npt.NDArray[np.int32]  # (edges,)
+    target: npt.NDArray[np.int32]  # (edges,), sorted
+    weights: FloatArray  # (edges,)
+    uniform: float
+
+    def mix(self, theta: JaxArray) -> JaxArray:
+        """A segment sum over the edges into each client."""
+        messages = jnp.moveaxis(self.weights[:, None] * theta[:, self.source], 1, 0)
+        sums = jax.ops.segment_sum(messages, self.target, theta.shape[1], indices_are_sorted=True)
+        return jnp.moveaxis(sums, 0, 1) + self.uniform * theta.mean(axis=1, keepdims=True)
+
+
+def mixing_of(network: Network) -> Mixing:
+    """The cheapest way to mix on this network."""
+    if network.n_clients <= _DENSE_CLIENTS:
+        return DenseMixing(network.matrix)
+    table = network.sparse.tocsr()
+    degrees = np.diff(table.indptr)
+    width = int(degrees.max())
+    if width * network.n_clients > 4 * table.nnz:
+        target = np.repeat(np.arange(network.n_clients, dtype=np.int32), degrees)
+        return EdgeMixing(table.indices.astype(np.int32), target, table.data, network.uniform)
+    column = np.arange(table.nnz) - np.repeat(table.indptr[:-1], degrees)
+    client = np.repeat(np.arange(network.n_clients), degrees)
+    neighbours = np.zeros((width, network.n_clients), dtype=np.int32)
+    weights = np.zeros((width, network.n_clients))
+    neighbours[column, client] = table.indices
+    weights[column, client] = table.data
+    return NeighbourMixing(neighbours, weights, network.uniform)
