@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedgauss import networks, step_sizes
 from fedgauss._checks import FedgaussWarning
-from fedgauss.linearization import Linearization, linearization
+from fedgauss._linearization import Linearization, linearization
 
 if TYPE_CHECKING:
     from fedgauss import problems, theory

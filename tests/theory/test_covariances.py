@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtr
 
 from fedgauss import step_sizes
-from fedgauss.linearization import Linearization, linearization
+from fedgauss._linearization import Linearization, linearization
 from fedgauss.theory import covariances as cv
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedgauss import networks, step_sizes
-from fedgauss.linearization import linearization
+from fedgauss._linearization import linearization
 from fedgauss.theory import covariances as cv
 from fedgauss.theory.exact import exact_moments, mean_recursion
 from oracles.local_sgd import local_sgd

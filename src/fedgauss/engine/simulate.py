@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
@@ -196,6 +195,6 @@ def _to_device(algorithm: Algorithm) -> Algorithm:
 
     def move(leaf: Any) -> Any:
         array = np.asarray(leaf)
-        return jnp.asarray(array, jnp.float32) if array.dtype == np.float64 else jnp.asarray(array)
+        return jax.device_put(array.astype(np.float32) if array.dtype == np.float64 else array)
 
     return jax.tree.map(move, algorithm)

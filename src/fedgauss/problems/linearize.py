@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._linearization import Linearization
 from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.linearization import Linearization
 from fedgauss.problems.base import Moments, Problem
 
 _exact: weakref.WeakKeyDictionary[Problem, Linearization] = weakref.WeakKeyDictionary()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from fedgauss._linearization import Linearization
 from fedgauss._random import Noise
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.linearization import Linearization
 from fedgauss.problems.base import Moments, Problem, pytree
 
 

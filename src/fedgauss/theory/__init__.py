@@ -1,1 +1,95 @@
-"""What the paper proves of local SGD, computed: covariances, exact moments, rates and advice."""
+"""What the paper proves, as functions: covariances, exact moments, error terms, rates and advice.
+
+Everything here is NumPy except `error_terms`, `lindeberg` and `measure_propositions`, which run the engine and
+load JAX on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from fedgauss.theory.advise import Advice, advise
+from fedgauss.theory.covariances import (
+    average_covariance,
+    last_covariance,
+    limit_covariance,
+    start_bias,
+    step_matrices,
+    total_variation_bound,
+)
+from fedgauss.theory.exact import ExactMeans, ExactMoments, exact_moments, mean_recursion
+from fedgauss.theory.rates import (
+    Bound,
+    aggregated_beta,
+    aggregated_coupling,
+    aggregated_rate,
+    berry_esseen_average,
+    berry_esseen_last,
+    berry_esseen_limit,
+    best_beta,
+    best_rate,
+    client_beta,
+    client_coupling,
+    client_rate,
+    covariance_gap,
+    synchronisation_bound,
+    synchronisation_factor,
+)
+
+if TYPE_CHECKING:
+    from fedgauss.theory.decomposition import ErrorTerms, error_terms
+    from fedgauss.theory.propositions import Coupling, Slope, lindeberg, measure_propositions, step_variation
+
+_LAZY = {
+    "ErrorTerms": "decomposition",
+    "error_terms": "decomposition",
+    "Coupling": "propositions",
+    "Slope": "propositions",
+    "lindeberg": "propositions",
+    "measure_propositions": "propositions",
+    "step_variation": "propositions",
+}
+
+__all__ = [
+    "Advice",
+    "Bound",
+    "Coupling",
+    "ErrorTerms",
+    "ExactMeans",
+    "ExactMoments",
+    "Slope",
+    "advise",
+    "aggregated_beta",
+    "aggregated_coupling",
+    "aggregated_rate",
+    "average_covariance",
+    "berry_esseen_average",
+    "berry_esseen_last",
+    "berry_esseen_limit",
+    "best_beta",
+    "best_rate",
+    "client_beta",
+    "client_coupling",
+    "client_rate",
+    "covariance_gap",
+    "error_terms",
+    "exact_moments",
+    "last_covariance",
+    "limit_covariance",
+    "lindeberg",
+    "mean_recursion",
+    "measure_propositions",
+    "start_bias",
+    "step_matrices",
+    "step_variation",
+    "synchronisation_bound",
+    "synchronisation_factor",
+    "total_variation_bound",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'fedgauss.theory' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"fedgauss.theory.{_LAZY[name]}"), name)

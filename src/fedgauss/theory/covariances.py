@@ -6,8 +6,8 @@ import numpy as np
 from scipy import linalg
 
 from fedgauss import _checks
+from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.linearization import Linearization
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
 Steps = StepSizes | ArrayLike
