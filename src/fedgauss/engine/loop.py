@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedgauss._lanes import client_mean
 from fedgauss._random import Key, Noise
 from fedgauss._types import JaxArray
 from fedgauss.engine.mixing import Mixing
@@ -45,7 +46,7 @@ def take_step(algorithm: Algorithm, noise: Noise, t: JaxArray, carry: Carry) -> 
     moved = theta - scale[:, None] * problem.gradient(theta, data)
     mixed = lax.cond(algorithm.sync[t - 1], algorithm.mixing.mix, lambda same: same, moved)
     after = algorithm.projection.project(mixed)
-    step = Step(t, problem, theta, data, after, after.mean(axis=1))
+    step = Step(t, problem, theta, data, after, client_mean(after))
     states = tuple(o.update(s, step) for o, s in zip(algorithm.observers, carry.states, strict=True))
     return Carry(after, states)
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from fedgauss._lanes import client_mean
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.networks import Network
 from fedgauss.problems.base import pytree
@@ -33,7 +34,8 @@ class DenseMixing(Mixing):
 
     def mix(self, theta: JaxArray) -> JaxArray:
         """Theta C."""
-        return jnp.einsum("dkr,kj->djr", theta, self.matrix, precision="highest")
+        matrix = jnp.asarray(self.matrix)
+        return sum(theta[:, k : k + 1] * matrix[k, :, None] for k in range(theta.shape[1]))
 
 
 @pytree
@@ -46,7 +48,7 @@ class NeighbourMixing(Mixing):
 
     def mix(self, theta: JaxArray) -> JaxArray:
         """One gather for each column of the table."""
-        mixed = self.uniform * theta.mean(axis=1, keepdims=True) + jnp.zeros_like(theta)
+        mixed = self.uniform * client_mean(theta)[:, None] + jnp.zeros_like(theta)
         for neighbour, weight in zip(self.neighbours, self.weights, strict=True):
             mixed = mixed + weight[:, None] * theta[:, neighbour]
         return mixed
@@ -65,7 +67,7 @@ class EdgeMixing(Mixing):
         """A segment sum over the edges into each client."""
         messages = jnp.moveaxis(self.weights[:, None] * theta[:, self.source], 1, 0)
         sums = jax.ops.segment_sum(messages, self.target, theta.shape[1], indices_are_sorted=True)
-        return jnp.moveaxis(sums, 0, 1) + self.uniform * theta.mean(axis=1, keepdims=True)
+        return jnp.moveaxis(sums, 0, 1) + self.uniform * client_mean(theta)[:, None]
 
 
 def mixing_of(network: Network) -> Mixing:

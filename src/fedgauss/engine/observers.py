@@ -18,6 +18,7 @@ import numpy.typing as npt
 from jax import lax
 
 from fedgauss import _checks
+from fedgauss._lanes import add_up, client_mean
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.problems.base import Problem, pytree
 
@@ -49,6 +50,9 @@ class Observer(abc.ABC):
     @abc.abstractmethod
     def value(self, state: Any) -> dict[str, JaxArray]:
         """Results by name, replicates last."""
+
+    def check(self, dim: int, n_steps: int) -> None:  # noqa: B027 - most observers suit every run
+        """Raise if this observer does not fit a run of n_steps in dim dimensions."""
 
 
 class Sum(NamedTuple):
@@ -100,7 +104,7 @@ class Last(Observer):
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """Y_0."""
-        return theta.mean(axis=1)
+        return client_mean(theta)
 
     def update(self, state: Any, step: Step) -> Any:
         """Y_t."""
@@ -117,6 +121,10 @@ class SupPartialSum(Observer):
 
     center: FloatArray  # (d,)
     norm: Norm = field(metadata={"static": True})
+
+    def check(self, dim: int, n_steps: int) -> None:
+        """The centre is a point of the parameter space."""
+        _checks.real_array("center", self.center, shape=(dim,))
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """No term yet."""
@@ -143,7 +151,7 @@ class Cusum(Observer):
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """Empty tables of sums, of R_t and of its argmax. Sums are of Y_t - Y_0: R_t does not change, rounding does."""
         dim, _, n_replicates = theta.shape
-        start = theta.mean(axis=1)
+        start = client_mean(theta)
         sums = jnp.zeros((n_steps, dim, n_replicates), theta.dtype)
         largest = jnp.zeros((n_steps, n_replicates), theta.dtype)
         return start, Sum.zero(start), sums, largest, jnp.zeros(largest.shape, jnp.int32)
@@ -155,7 +163,7 @@ class Cusum(Observer):
         sums = lax.dynamic_update_index_in_dim(sums, total.result, step.t - 1, 0)
         s = lax.broadcasted_iota(jnp.int32, (sums.shape[0], 1), 0) + 1
         share = s.astype(sums.dtype)[:, :, None] / step.t.astype(sums.dtype)
-        gaps = ((sums - share * total.result) ** 2).sum(axis=1)
+        gaps = add_up((sums - share * total.result) ** 2, axis=1)
         gaps = jnp.where(s <= step.t, gaps, -1.0)
         largest = lax.dynamic_update_index_in_dim(largest, jnp.sqrt(gaps.max(axis=0)), step.t - 1, 0)
         argmax = gaps.argmax(axis=0).astype(jnp.int32) + 1
@@ -173,7 +181,7 @@ class Disagreement(Observer):
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """That of Theta_0."""
-        return _spread(theta, theta.mean(axis=1))
+        return _spread(theta, client_mean(theta))
 
     def update(self, state: Any, step: Step) -> Any:
         """That of Theta_t."""
@@ -191,6 +199,12 @@ class At(Observer):
     observer: Observer
     steps: npt.NDArray[np.int32]  # increasing
     suffix: str = field(metadata={"static": True})
+
+    def check(self, dim: int, n_steps: int) -> None:
+        """Every listed step happens."""
+        if self.steps[-1] > n_steps:
+            raise ValueError(f"steps must not exceed n_steps = {n_steps}; got {self.steps[-1]}. Run longer?")
+        self.observer.check(dim, n_steps)
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """An empty table with one row a listed step."""
@@ -261,8 +275,8 @@ def path(every: int = 1) -> Path:
 
 
 def _length(vector: JaxArray, norm: Norm) -> JaxArray:
-    return jnp.abs(vector).max(axis=0) if norm == "max" else jnp.sqrt((vector**2).sum(axis=0))
+    return jnp.abs(vector).max(axis=0) if norm == "max" else jnp.sqrt(add_up(vector**2))
 
 
 def _spread(theta: JaxArray, mean: JaxArray) -> JaxArray:
-    return jnp.sqrt(((theta - mean[:, None]) ** 2).sum(axis=(0, 1)))
+    return jnp.sqrt(add_up(add_up((theta - mean[:, None]) ** 2)))

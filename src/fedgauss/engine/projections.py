@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._lanes import add_up
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.problems.base import pytree
 
@@ -18,6 +19,12 @@ class Projection(abc.ABC):
     @abc.abstractmethod
     def project(self, theta: JaxArray) -> JaxArray:
         """Each client's nearest point, for theta (d, K, R)."""
+
+    def check(self, dim: int) -> None:
+        """Raise if the set does not lie in dim dimensions."""
+        for array in vars(self).values():
+            if np.ndim(array) == 1 and len(array) not in (1, dim):
+                raise ValueError(f"a projection's bounds must be numbers or have {dim} entries; got {len(array)}.")
 
 
 @pytree
@@ -40,7 +47,7 @@ class Ball(Projection):
         """Shrink towards the centre."""
         center = jnp.asarray(self.center)[:, None, None]
         offset = theta - center
-        length = jnp.sqrt((offset**2).sum(axis=0))
+        length = jnp.sqrt(add_up(offset**2))
         return center + offset * jnp.minimum(1.0, self.radius / jnp.maximum(length, 1e-30))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
@@ -69,11 +70,15 @@ def simulate(
     if keep is not None:
         _checks.one_of("keep", keep, ["path"])
         observe = [*observe, Path(1)]
+    region = Everywhere() if projection is None else projection
+    region.check(problem.dim)
+    observers = (Average(), Last(), *(_observer(o, problem) for o in observe))
+    _check_observers(observers, problem, n_steps)
     algorithm = Algorithm(
         problem=problem,
         mixing=mixing_of(graph),
-        projection=Everywhere() if projection is None else projection,
-        observers=(Average(), Last(), *(_observer(o, problem) for o in observe)),
+        projection=region,
+        observers=observers,
         eta=_padded(eta),
         sync=_padded(mask),
         key=stage_key(seed, "data"),
@@ -173,6 +178,17 @@ def _observer(choice: str | Observer, problem: Problem) -> Observer:
     if name == "sup_partial_sum":
         return sup_partial_sum(linearize(problem).optimum)
     return Cusum() if name == "cusum" else Disagreement()
+
+
+def _check_observers(observers: Sequence[Observer], problem: Problem, n_steps: int) -> None:
+    theta = jax.ShapeDtypeStruct((problem.dim, problem.n_clients, 1), jnp.float32)
+    seen: set[str] = set()
+    for observer in observers:
+        observer.check(problem.dim, n_steps)
+        for name in jax.eval_shape(lambda at, o=observer: o.value(o.init(at, n_steps)), theta):
+            if name in seen:
+                raise ValueError(f"{name!r} is observed twice. Drop one, or give observers.at another suffix.")
+            seen.add(name)
 
 
 def _check_length(problem: Problem, n_steps: int) -> None:

@@ -21,7 +21,7 @@ def pytree(cls: type[T]) -> type[T]:
 
     Fields marked `field(metadata={"static": True})` are part of the program instead: they must be hashable.
     """
-    frozen = dataclass(frozen=True, eq=False)(cls)
+    frozen = dataclass(frozen=True, eq=False, repr=False)(cls)
     jax.tree_util.register_dataclass(frozen)
     return frozen
 
@@ -52,6 +52,9 @@ class Problem(abc.ABC):
     @abc.abstractmethod
     def dim(self) -> int:
         """d."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.n_clients} clients, {self.dim} dimensions>"
 
     @abc.abstractmethod
     def sample(self, noise: Noise, t: JaxArray) -> Any:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._lanes import add_up, times
 from fedgauss._random import Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.problems.base import Moments, Problem, pytree
@@ -38,7 +39,7 @@ class Regression(Problem):
         """Rows x (p, K, R) and responses y (K, R)."""
         x = noise.stream("design").normal(self.dim // self.family.n_outputs)
         if self.design_root is not None:
-            x = jnp.einsum("kij,jkr->ikr", self.design_root, x)
+            x = times(self.design_root, x)
         truth = predictors(self.coefficients.T[:, :, None], x, self.family.n_outputs)
         return x, self.family.respond(truth, noise.stream("response"), jnp.sqrt(self.noise_var))
 
@@ -51,10 +52,10 @@ class Regression(Problem):
         beta = self.coefficients.T[:, :, None]
 
         def times_design(vector: JaxArray) -> JaxArray:
-            return vector if self.design_root is None else jnp.einsum("kij,jkr->ikr", self.design_cov, vector)
+            return vector if self.design_root is None else times(self.design_cov, vector)
 
         def variance(vector: JaxArray) -> JaxArray:
-            return (vector * times_design(vector)).sum(axis=0)
+            return add_up(vector * times_design(vector))
 
         a, b = self.family.slopes(
             variance(theta), variance(beta), variance(theta - beta), jnp.sqrt(self.noise_var)[:, None]
@@ -70,10 +71,7 @@ def predictors(theta: JaxArray, x: JaxArray, n_outputs: int) -> JaxArray:
     """x'theta_c for each output c: (C p, K, R) and (p, K, R) give (C, K, R)."""
     n_features = x.shape[0]
     blocks = theta.reshape(n_outputs, n_features, *theta.shape[1:])
-    if n_features > 8:
-        return (blocks * x).sum(axis=1)
-    # A few terms written out fuse with their neighbours; a reduction would not.
-    return sum(blocks[:, j] * x[j] for j in range(n_features))
+    return add_up(blocks * x, axis=1)
 
 
 def regression_gradient(family: Family, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import numpy as np
 
+from fedgauss._lanes import times
 from fedgauss._linearization import Linearization
 from fedgauss._random import Noise
 from fedgauss._types import FloatArray, JaxArray
@@ -30,7 +30,7 @@ class GaussianSurrogate(Problem):
 
     def sample(self, noise: Noise, t: JaxArray) -> JaxArray:
         """Z^k, (d, K, R)."""
-        return jnp.einsum("kij,jkr->ikr", self.noise_root, noise.stream("surrogate").normal(self.dim))
+        return times(self.noise_root, noise.stream("surrogate").normal(self.dim))
 
     def gradient(self, theta: JaxArray, data: JaxArray) -> JaxArray:
         """A theta_k / (K w_k) - Z^k."""
@@ -39,7 +39,7 @@ class GaussianSurrogate(Problem):
     def mean_gradient(self, theta: JaxArray) -> JaxArray:
         """A theta_k / (K w_k)."""
         scale = self.weights * self.n_clients
-        return jnp.einsum("ij,jkr->ikr", self.hessian, theta) / scale[:, None]
+        return times(self.hessian, theta) / scale[:, None]
 
     def moments(self, theta: FloatArray) -> Moments:
         """Exact: the gradient is linear in theta and its noise does not depend on theta."""

@@ -1,0 +1,1 @@
+"""Results for people: figures, tables, pages and the demonstration."""

@@ -1,0 +1,35 @@
+"""Folders that results are written to."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def writable_folder(path: str | Path) -> Path:
+    """`path` as a folder that exists and takes files, so that hours of work are not lost at the end."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ValueError(
+            f"the output must be a folder that can be written to; {folder}: {reason.lower()}. Choose another folder."
+        ) from error
+    return folder
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or, if this is interrupted, as it was before."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,69 @@
+"""Every fold against the same quantity computed from the stored path."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedgauss as fg
+from fedgauss.engine.observers import Average, Cusum, Disagreement, at, path, sup_partial_sum
+
+PROBLEM, RING = fg.problems.random_effects(6, seed=5), fg.networks.ring(6)
+CENTER = fg.linearize(PROBLEM).optimum
+
+
+def runs(*observers, n_steps=40, **changes):
+    steps = fg.step_sizes.polynomial(0.3, beta=0.75)
+    return fg.simulate(
+        PROBLEM, RING, steps, n_steps, sync_every=4, replicates=7, keep="path", observe=observers, **changes
+    )
+
+
+@pytest.mark.parametrize("norm", ["euclidean", "max"])
+def test_sup_of_partial_sums(norm):
+    r = runs(sup_partial_sum(CENTER, norm))
+    sums = np.cumsum(r.path.astype(float) - CENTER, axis=1)
+    sizes = np.abs(sums).max(axis=2) if norm == "max" else np.linalg.norm(sums, axis=2)
+    np.testing.assert_allclose(r.sup_partial_sum, sizes.max(axis=1), rtol=1e-5)
+
+
+def test_the_name_alone_centres_partial_sums_at_the_optimum():
+    np.testing.assert_array_equal(
+        runs("sup_partial_sum").sup_partial_sum, runs(sup_partial_sum(CENTER)).sup_partial_sum
+    )
+
+
+def test_cusum_and_its_argmax():
+    r = runs(Cusum(), start=[50.0, -50.0])
+    sums = np.cumsum(r.path.astype(float), axis=1)
+    for t in range(1, 41):
+        s = np.arange(1, t + 1)
+        gaps = np.linalg.norm(sums[:, :t] - (s / t)[:, None] * sums[:, t - 1 : t], axis=2)
+        np.testing.assert_allclose(r.cusum[:, t - 1], gaps.max(axis=1), rtol=1e-4, atol=1e-4)
+        attained = np.take_along_axis(gaps, r.cusum_argmax[:, t - 1 : t] - 1, axis=1)[:, 0]
+        np.testing.assert_allclose(attained, gaps.max(axis=1), rtol=1e-4, atol=1e-4)
+
+
+def test_checkpoints_are_shorter_runs():
+    r = runs(at([40, 10, 25], Average()), at([3], Disagreement()))
+    assert r.average_at.shape == (7, 3, 2)
+    for row, n in enumerate([10, 25, 40]):
+        np.testing.assert_array_equal(r.average_at[:, row], runs(n_steps=n).average)
+    np.testing.assert_array_equal(r.disagreement_at[:, 0], runs("disagreement", n_steps=3).disagreement)
+
+
+def test_checkpoints_beyond_the_run_are_refused():
+    with pytest.raises(ValueError, match=r"steps must not exceed n_steps = 40; got 41"):
+        runs(at([41], Average()))
+
+
+def test_path_every_few_steps():
+    np.testing.assert_array_equal(
+        fg.simulate(PROBLEM, RING, [0.1] * 40, 40, replicates=7, observe=[path(every=6)]).path,
+        fg.simulate(PROBLEM, RING, [0.1] * 40, 40, replicates=7, keep="path").path[:, 5::6],
+    )
+
+
+def test_two_observers_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="'disagreement' is observed twice"):
+        runs("disagreement", Disagreement())

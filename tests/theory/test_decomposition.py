@@ -1,0 +1,93 @@
+"""W + D_1 + D_2 + D_3 + D_4 is the error of the run: in the engine, and in its float64 twin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedgauss as fg
+from oracles.data import regression_data, standardised_noise
+from oracles.decomposition import decomposition
+from oracles.local_sgd import local_sgd
+
+STEPS = fg.step_sizes.polynomial(0.3, beta=0.75)
+N, TAU = 40, 5
+
+
+def equal_problem():
+    return fg.problems.random_effects(4, seed=7)
+
+
+def unequal_problem():
+    rng = np.random.default_rng(5)
+    root = rng.standard_normal((4, 2, 4))
+    cov = root @ np.swapaxes(root, 1, 2) / 4 + 0.3 * np.eye(2)
+    return fg.problems.linear(rng.standard_normal((4, 2)), 1.0, cov, [0.1, 0.2, 0.3, 0.4])
+
+
+def terms_of(problem, start="zeros", replicates=6):
+    return fg.theory.error_terms(
+        problem, fg.networks.ring(4), STEPS, N, sync_every=TAU, replicates=replicates, seed=3, start=start
+    )
+
+
+def twin(problem):
+    x, y = regression_data(problem, N, 6, seed=3)
+    identity = np.broadcast_to(np.eye(2), (4, 2, 2))
+    eta, mask = STEPS.eta(N), fg.step_sizes.sync_mask(TAU, N)
+    mixing = fg.networks.ring(4).matrix
+    fixed = (problem.coefficients, problem.noise_var, identity, problem.weights, mixing, eta, mask)
+    path = local_sgd(*fixed, np.zeros(2), x, standardised_noise(problem, x, y))
+    fixed = (problem.coefficients, problem.noise_var, problem.design_cov, problem.weights, eta)
+    return decomposition(path, x, y, *fixed)
+
+
+@pytest.mark.parametrize("make", [equal_problem, unequal_problem])
+def test_the_terms_are_those_of_the_float64_twin(make):
+    problem = make()
+    terms = terms_of(problem)
+    left, *parts = twin(problem)
+    np.testing.assert_allclose(left, sum(parts), rtol=1e-10, atol=1e-10)
+    ours = [terms.noise, terms.start, terms.curvature, terms.drift, terms.moving]
+    for mine, theirs in zip([terms.left, *ours], [left, *parts], strict=True):
+        np.testing.assert_allclose(mine, theirs.T, atol=1e-3 * np.abs(left).max())
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [equal_problem(), unequal_problem()]
+    + [make(np.linspace(-0.6, 0.6, 8).reshape(4, 2)) for make in (fg.problems.logistic, fg.problems.poisson)]
+    + [fg.problems.huber(np.linspace(-2, 2, 8).reshape(4, 2))],
+    ids=["equal", "unequal", "logistic", "poisson", "huber"],
+)
+def test_the_terms_add_up(problem):
+    assert terms_of(problem, replicates=50).gap < 1e-3
+
+
+def test_curvature_and_drift_vanish_in_the_random_effects_model():
+    left, _, _, d2, d3, _ = twin(equal_problem())
+    assert np.abs(d2).max() < 1e-12 * np.abs(left).max()
+    assert np.abs(d3).max() < 1e-12 * np.abs(left).max()
+    terms = terms_of(equal_problem())
+    assert np.abs(terms.curvature).max() < 1e-4
+    assert np.abs(terms.drift).max() < 1e-4
+
+
+def test_drift_does_not_vanish_with_unequal_hessians_and_weights():
+    assert np.abs(terms_of(unequal_problem(), start="optimum").drift).max() > 0.05
+
+
+def test_per_client_steps_are_refused():
+    with pytest.raises(ValueError, match="one step size for all clients"):
+        fg.theory.error_terms(equal_problem(), fg.networks.ring(4), np.full((5, 4), 0.1), 5)
+
+
+def test_problems_without_a_mean_gradient_are_refused():
+    problem = fg.problems.huber(np.zeros((4, 2)), df=5)
+    with pytest.raises(NotImplementedError, match="no closed-form mean gradient"):
+        terms_of(problem)
+
+
+def test_terms_print_themselves():
+    text = str(terms_of(equal_problem()))
+    assert "D_4  moving noise" in text
