@@ -8,8 +8,8 @@ import sys
 
 def main() -> None:
     order = json.loads(sys.argv[1])
-    if order["one_core"]:
-        # Before JAX is imported, which sizes its thread pool by the cores it may use.
+    # Before JAX is imported, which sizes its thread pool by the cores it may use. Only Linux can be told.
+    if order["one_core"] and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     measure = getattr(importlib.import_module(order["module"]), order["measure"])
     print(json.dumps(measure(**order["arguments"])))

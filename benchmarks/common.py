@@ -56,12 +56,7 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def best(work: Callable[[], Any], repeats: int) -> float:
-    """The least of several times: the one that other programs disturbed least."""
-    return min(seconds(work) for _ in range(repeats))
-
-
-def fresh(module: str, measure: str, one_core: bool = False, **arguments: Any) -> dict[str, Any]:
+def fresh(module: str, measure: str, arguments: dict[str, Any], one_core: bool = False) -> dict[str, Any]:
     """Call `module.measure(**arguments)` in a new process, on one core if asked, and return what it returned."""
     # A compilation cache on disk would hide what a first call costs.
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import common
@@ -37,15 +38,15 @@ def measure(runs: int, repeats: int) -> dict[str, Any]:
     common.base_job()  # compiles
     engine, loop = [], []
     for seed in range(1, repeats + 1):
-        engine.append(common.seconds(lambda seed=seed: common.base_job(seed=seed)))
-        loop.append(common.seconds(lambda seed=seed: plain_loop(runs, seed)) * common.REPLICATES / runs)
+        engine.append(common.seconds(partial(common.base_job, seed=seed)))
+        loop.append(common.seconds(partial(plain_loop, runs, seed)) * common.REPLICATES / runs)
     return {"engine": engine, "loop": loop}
 
 
 def figures(say: Say) -> list[Figure]:
     """The figures of this benchmark."""
     say("engine and plain loop in turn, one core")
-    result = common.fresh("loop", "measure", one_core=True, runs=4, repeats=9)
+    result = common.fresh("loop", "measure", {"runs": 4, "repeats": 9}, one_core=True)
     engine, loop = common.spread(result["engine"]), common.spread(result["loop"])
     return [
         Figure("plain loop, 1,000 runs (scaled up from 4), minimum of 9", loop[0], "s"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import common
@@ -24,8 +25,8 @@ def measure(repeats: int) -> dict[str, Any]:
     draw(0, scratch)
     engine, normals = [], []
     for seed in range(1, repeats + 1):
-        engine.append(common.seconds(lambda seed=seed: common.base_job(seed=seed)))
-        normals.append(common.seconds(lambda seed=seed: draw(seed, scratch)))
+        engine.append(common.seconds(partial(common.base_job, seed=seed)))
+        normals.append(common.seconds(partial(draw, seed, scratch)))
     return {"import": loading, "first": first, "engine": engine, "normals": normals}
 
 
@@ -39,7 +40,7 @@ def load() -> None:
 def figures(say: Say) -> list[Figure]:
     """The figures of this benchmark."""
     say("engine and NumPy in turn, one core")
-    result = common.fresh("normals", "measure", one_core=True, repeats=9)
+    result = common.fresh("normals", "measure", {"repeats": 9}, one_core=True)
     engine, normals = common.spread(result["engine"]), common.spread(result["normals"])
     return [
         Figure("import of fedgauss and JAX", result["import"], "s"),

@@ -17,6 +17,33 @@ from fedgauss import __version__
 if TYPE_CHECKING:
     from fedgauss.report.demonstration.run import Tick
 
+# Help is laid out here because a line break in it is one on the screen.
+_HELP = """\
+Measure, infer and watch decentralised federated learning with local SGD.
+
+Clients on a network take gradient steps on their own data and average with their neighbours now and then. \
+This command simulates them and says what theory promises, with an error beside every simulated number.
+
+[bold]Examples[/bold]
+  fedgauss demo                               a page in ./demo, in seconds
+  fedgauss demo --replicates 20000 --out big  smaller Monte-Carlo errors
+  fedgauss advise --steps 5000 --clients 40   which step sizes to use
+"""
+_DEMO_HELP = """\
+Simulate ten clients on a ring, put exact theory beside them, and leave a page with figures.
+
+This is the paper's random-effects regression, started at the optimum and at zero. It prints a table of simulated, \
+exact and approximate values, and writes index.html with every figure as PNG and SVG.
+"""
+_ADVISE_HELP = """\
+Say which step sizes to use for n steps and K clients, and which theorems then hold.
+
+Clients are taken to average completely whenever they mix.
+
+[bold]Example[/bold]
+  fedgauss advise --steps 5000 --clients 40 --sync-every 20
+"""
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
 
@@ -26,38 +53,22 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=_HELP)
 def main(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Measure, infer and watch decentralised federated learning with local SGD.
-
-    Clients on a network take gradient steps on their own data and average with their neighbours now and then.
-    This command simulates them and says what theory promises, with an error beside every simulated number.
-
-    [bold]Examples[/bold]
-
-      fedgauss demo                                 simulate, compare with theory, leave a page in ./demo
-
-      fedgauss demo --replicates 20000 --out big    the same with smaller Monte-Carlo errors
-
-      fedgauss advise --steps 5000 --clients 40     which step sizes to use, and what then holds
-    """
+    """Options that stand before the verb."""
 
 
-@app.command()
+@app.command(help=_DEMO_HELP)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the page and its figures.")] = Path("demo"),
     replicates: Annotated[int, typer.Option(help="Simulated runs from each start, at least 20.")] = 2000,
     seed: Annotated[int, typer.Option(help="Fixes every random number.")] = 0,
 ) -> None:
-    """Simulate ten clients on a ring, put exact theory beside them, and leave a page with figures.
-
-    The paper's random-effects regression, from the optimum and from zero. Prints a table of simulated, exact and
-    approximate values, and writes index.html with every figure as PNG and SVG.
-    """
+    """The main job, end to end."""
     with _plain_endings():
         from fedgauss.report.output import writable_folder
 
@@ -83,7 +94,7 @@ def demo(
         )
 
 
-@app.command()
+@app.command(help=_ADVISE_HELP)
 def advise(
     steps: Annotated[int, typer.Option(help="Steps n that every client takes.")],
     clients: Annotated[int, typer.Option(help="Clients K.")],
@@ -92,10 +103,7 @@ def advise(
     ] = None,
     sync_every: Annotated[int, typer.Option(help="Steps between two mixings, tau.")] = 1,
 ) -> None:
-    """Say which step sizes to use for n steps and K clients, and which theorems then hold.
-
-    Clients are taken to average completely when they mix. Example: fedgauss advise --steps 5000 --clients 40
-    """
+    """Print `fedgauss.advise`."""
     with _plain_endings():
         from fedgauss.theory.advise import advise as advise_on
 
@@ -128,15 +136,19 @@ def _complain(message: str) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Tick]:
-    """A bar for each kind of work, in a terminal; elsewhere nothing."""
+    """A bar for each kind of work, in a terminal; elsewhere nothing. Ctrl-C acts at the next tick."""
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    from fedgauss.report.interrupt import deferred_interrupts
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with deferred_interrupts() as check_interrupt, shown as bar:
 
         def tick(what: str, done: int, total: int) -> None:
+            check_interrupt()
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=total)
             bar.update(tasks[what], completed=done)

@@ -45,7 +45,7 @@ def oracle(problem, network, eta, mask, start, replicates, seed):
 def test_engine_follows_algorithm_1(own_steps, phase):
     problem, network, n = unequal_problem(), fg.networks.path(5), 30
     eta = np.random.default_rng(1).uniform(0.05, 0.3, (n, 5)) if own_steps else STEPS.eta(n)
-    start = np.random.default_rng(2).standard_normal((4, 5, 2))
+    start = np.random.default_rng(2).standard_normal((8, 5, 2))
     runs = fg.simulate(
         problem,
         network,
@@ -53,14 +53,14 @@ def test_engine_follows_algorithm_1(own_steps, phase):
         n,
         sync_every=4,
         sync_phase=phase,
-        replicates=4,
+        replicates=8,
         seed=9,
         start=start,
         keep="path",
         observe=["disagreement"],
     )
     mask = fg.step_sizes.sync_mask(4, n, phase)
-    path = oracle(problem, network, eta, mask, start.transpose(1, 2, 0), 4, seed=9)
+    path = oracle(problem, network, eta, mask, start.transpose(1, 2, 0), 8, seed=9)
     means = path[1:].mean(axis=1).transpose(2, 0, 1)
     np.testing.assert_allclose(runs.path, means, atol=2e-5)
     np.testing.assert_allclose(runs.average, means.mean(axis=1), atol=2e-5)
@@ -148,9 +148,9 @@ def test_memory_of_folds_does_not_grow_with_the_length_of_a_run():
 def test_the_smallest_cases_work(n_clients, dim, n, tau):
     problem = fg.problems.random_effects(n_clients, dim, seed=1)
     network = None if n_clients == 1 else fg.networks.ring(n_clients)
-    runs = fg.simulate(problem, network, STEPS, n, sync_every=tau, replicates=2, keep="path")
+    runs = fg.simulate(problem, network, STEPS, n, sync_every=tau, replicates=8, keep="path")
     eta, mask = STEPS.eta(n), fg.step_sizes.sync_mask(tau, n)
-    path = oracle(problem, fg.networks.ring(n_clients), eta, mask, np.zeros(dim), 2, seed=0)
+    path = oracle(problem, fg.networks.ring(n_clients), eta, mask, np.zeros(dim), 8, seed=0)
     np.testing.assert_allclose(runs.path, path[1:].mean(axis=1).transpose(2, 0, 1), atol=1e-5)
 
 

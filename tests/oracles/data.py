@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -11,7 +12,8 @@ from fedgauss._random import Noise, stage_key
 def regression_data(problem, n_steps, replicates, seed):
     """x (n, K, d, R) and y (n, K, R) of every step, in float64."""
     noise = Noise(stage_key(seed, "data"), jnp.uint32(0), problem.n_clients, replicates)
-    rows = [problem.sample(noise.at_step(jnp.int32(t)), jnp.int32(t)) for t in range(1, n_steps + 1)]
+    draw = jax.jit(lambda t: problem.sample(noise.at_step(t), t))
+    rows = [draw(jnp.int32(t)) for t in range(1, n_steps + 1)]
     x = np.stack([np.asarray(x, float) for x, _ in rows])
     y = np.stack([np.asarray(y, float) for _, y in rows])
     return x.transpose(0, 2, 1, 3), y

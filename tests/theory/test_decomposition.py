@@ -25,14 +25,14 @@ def unequal_problem():
     return fg.problems.linear(rng.standard_normal((4, 2)), 1.0, cov, [0.1, 0.2, 0.3, 0.4])
 
 
-def terms_of(problem, start="zeros", replicates=6):
+def terms_of(problem, start="zeros", replicates=8):
     return fg.theory.error_terms(
         problem, fg.networks.ring(4), STEPS, N, sync_every=TAU, replicates=replicates, seed=3, start=start
     )
 
 
 def twin(problem):
-    x, y = regression_data(problem, N, 6, seed=3)
+    x, y = regression_data(problem, N, 8, seed=3)
     identity = np.broadcast_to(np.eye(2), (4, 2, 2))
     eta, mask = STEPS.eta(N), fg.step_sizes.sync_mask(TAU, N)
     mixing = fg.networks.ring(4).matrix
@@ -56,7 +56,7 @@ def test_the_terms_are_those_of_the_float64_twin(make):
 @pytest.mark.parametrize(
     "problem",
     [equal_problem(), unequal_problem()]
-    + [make(np.linspace(-0.6, 0.6, 8).reshape(4, 2)) for make in (fg.problems.logistic, fg.problems.poisson)]
+    + [make(np.linspace(-0.3, 0.3, 8).reshape(4, 2)) for make in (fg.problems.logistic, fg.problems.poisson)]
     + [fg.problems.huber(np.linspace(-2, 2, 8).reshape(4, 2))],
     ids=["equal", "unequal", "logistic", "poisson", "huber"],
 )

@@ -112,11 +112,13 @@ class Logistic(Family):
         """E[sigmoid'(s)] for s ~ N(0, variance), by Gauss-Hermite quadrature."""
 
         def mean_slope(variance: JaxArray) -> JaxArray:
-            total = jnp.zeros_like(variance)
-            for node, weight in zip(_NODES, _WEIGHTS, strict=True):
-                p = jax.nn.sigmoid(jnp.sqrt(variance) * np.float32(node))
-                total = total + np.float32(weight) * p * (1.0 - p)
-            return total
+            nodes, weights = jnp.asarray(_NODES, variance.dtype), jnp.asarray(_WEIGHTS, variance.dtype)
+
+            def add_node(i: JaxArray, total: JaxArray) -> JaxArray:
+                p = jax.nn.sigmoid(jnp.sqrt(variance) * nodes[i])
+                return total + weights[i] * p * (1.0 - p)
+
+            return lax.fori_loop(0, len(_NODES), add_node, jnp.zeros_like(variance))
 
         return mean_slope(theta_var), mean_slope(beta_var)
 

@@ -91,7 +91,7 @@ def path_figure(title: str, paths: FloatArray, mean: FloatArray, sd: FloatArray,
 @styled
 def cloud_figure(title: str, panels: Sequence[tuple[str, FloatArray, Sequence[Ellipse]]]) -> Figure:
     """sqrt(n) (Ybar_n - theta*) in the plane, a panel for each start, with 95 % ellipses and what they hold."""
-    figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 3.75), layout="constrained")
     columns = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
     for axes, (name, points, ellipses) in zip(columns, panels, strict=True):
         axes.axhline(0, color=LIGHT["faint"], lw=0.7, zorder=0)
@@ -103,7 +103,7 @@ def cloud_figure(title: str, panels: Sequence[tuple[str, FloatArray, Sequence[El
             axes.plot(*ellipse.outline.T, color=LIGHT[ellipse.role], ls=ellipse.line, lw=1.5, label=label)
         axes.set_title(name, fontsize=10.5, color=LIGHT["muted"])
         axes.set_xlabel("coordinate 1")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), handlelength=2.2, labelspacing=0.35)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.23), handlelength=2.2, labelspacing=0.35)
         axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         axes.set_aspect("equal")

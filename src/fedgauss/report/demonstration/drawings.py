@@ -50,8 +50,8 @@ def paths(result: DemoResult) -> Drawing:
     return Drawing(
         "paths",
         figures.path_figure(title, shown, part.path.mean, part.path.sd, result.optimum),
-        f"The first {len(shown)} runs of $Y_t$, the mean over clients, started at zero. The band is the exact mean plus "
-        f"and minus two exact standard deviations; it holds {share:.1f} % of the iterates of "
+        f"The first {len(shown)} runs of $Y_t$, the mean over clients, started at zero. The band is the exact mean "
+        f"plus and minus two exact standard deviations; it holds {share:.1f} % of the iterates of "
         f"{len(part.simulated.paths)} runs, where a normal law would give 95.4 %.",
         "Two line charts, one a coordinate: simulated runs move from zero to the optimum inside a shaded band.",
     )

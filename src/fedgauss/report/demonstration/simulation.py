@@ -12,7 +12,7 @@ from fedgauss.engine import observers
 from fedgauss.engine.simulate import simulate
 from fedgauss.report.demonstration.setup import Setup
 
-_BLOCK = 250  # replicates between two reports of progress, unless there are very many
+_BLOCKS = (250, 2000)  # the fewest and the most replicates between two reports of progress
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ def simulate_from(setup: Setup, start: FloatArray, tick: Callable[[int, int], No
     Each block has a seed of its own. What grows with n is kept for the first block only, or summed over all.
     """
     r, n = setup.replicates, setup.n_steps
-    n_blocks = -(-r // max(_BLOCK, r // 64))
+    fewest, most = _BLOCKS
+    n_blocks = -(-r // min(most, max(fewest, r // 64)))
     size = -(-r // n_blocks)
     watch = [
         observers.at(setup.checkpoints, observers.Average()),

@@ -1,0 +1,111 @@
+"""The command: what it prints, how it fails, and that help is quick."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import fedgauss
+from fedgauss.cli import app
+
+runner = CliRunner()
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_help_teaches():
+    shown = runner.invoke(app, ["--help"])
+    assert shown.exit_code == 0
+    assert "fedgauss demo" in shown.output
+    assert "fedgauss advise --steps" in shown.output
+    for verb in ("demo", "advise"):
+        assert runner.invoke(app, [verb, "--help"]).exit_code == 0
+
+
+def test_version():
+    shown = runner.invoke(app, ["--version"])
+    assert (shown.exit_code, shown.output) == (0, f"fedgauss {fedgauss.__version__}\n")
+
+
+def test_advise_prints_the_advice():
+    shown = runner.invoke(app, ["advise", "--steps", "5000", "--clients", "40", "--beta", "0.8", "--sync-every", "20"])
+    assert shown.exit_code == 0
+    assert words(shown.output) == words(str(fedgauss.advise(5000, 40, beta=0.8, sync_every=20)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["advise", "--steps", "500", "--clients", "10", "--beta", "1.5"], "beta must lie in (1/2, 1)"),
+        (["advise", "--steps", "500", "--clients", "0"], "n_clients must be at least 1; got 0"),
+        (["advise", "--steps", "500", "--clients", "10", "--beta", "nan"], "beta must be finite"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, rule):
+    failed = runner.invoke(app, arguments)
+    assert failed.exit_code == 2
+    assert rule in failed.stderr
+    assert failed.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "rule"),
+    [
+        ("--replicates", "3", "replicates must be at least 20; got 3"),
+        ("--seed", "-1", "seed must be at least 0; got -1"),
+    ],
+)
+def test_demo_checks_its_numbers(tmp_path, option, value, rule):
+    failed = runner.invoke(app, ["demo", "--out", str(tmp_path), option, value])
+    assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
+    assert rule in failed.stderr
+
+
+def test_an_unwritable_folder_is_reported_before_any_computation(tmp_path, monkeypatch):
+    def never(*arguments):
+        raise AssertionError("computed although nothing can be written")
+
+    monkeypatch.setattr("fedgauss.report.demonstration.run.run_demo", never)
+    (tmp_path / "file").write_text("in the way")
+    failed = runner.invoke(app, ["demo", "--out", str(tmp_path / "file" / "demo")])
+    assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
+    assert "must be a folder that can be written to" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (KeyboardInterrupt(), 130, "stopped; no file is left half written.\n"),
+        (
+            OSError(28, "No space left on device"),
+            1,
+            "a file could not be written; [Errno 28] No space left on device.\n",
+        ),
+    ],
+)
+def test_a_run_that_ends_early_says_so_in_one_line(tmp_path, monkeypatch, error, code, line):
+    def end(*arguments):
+        raise error
+
+    monkeypatch.setattr("fedgauss.report.demonstration.run.run_demo", end)
+    ended = runner.invoke(app, ["demo", "--out", str(tmp_path)])
+    assert (ended.exit_code, ended.stderr) == (code, line)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_and_its_help_load_neither_jax_nor_matplotlib():
+    program = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from fedgauss.cli import app\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        "assert CliRunner().invoke(app, ['advise', '--steps', '500', '--clients', '9']).exit_code == 0\n"
+        "print(*sorted({'jax', 'matplotlib', 'networkx'} & set(sys.modules)))\n"
+    )
+    source = Path(fedgauss.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=source)
+    assert done.stdout.strip() == ""
