@@ -55,7 +55,7 @@ def test_bad_input_is_one_line(arguments, rule):
 @pytest.mark.parametrize(
     ("option", "value", "rule"),
     [
-        ("--replicates", "3", "replicates must be at least 20; got 3"),
+        ("--replicates", "3", "replicates must be at least 200; got 3"),
         ("--seed", "-1", "seed must be at least 0; got -1"),
     ],
 )

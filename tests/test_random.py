@@ -68,3 +68,10 @@ def test_user_keys_are_one_for_each_client_and_replicate():
 def test_a_seed_is_a_whole_number(seed):
     with pytest.raises(ValueError, match="seed must be"):
         stage_key(seed, "data")
+
+
+@pytest.mark.parametrize("draw", ["words", "uniform", "normal"])
+def test_accelerators_draw_the_same_numbers(draw, monkeypatch):
+    here = getattr(noise(), draw)(3)
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    np.testing.assert_array_equal(here, getattr(noise(), draw)(3))

@@ -7,6 +7,7 @@ size, device and length of run never change a result, and a longer run has every
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -71,21 +72,30 @@ class Noise:
 
     def words(self, count: int) -> JaxArray:
         """Random 32-bit words, (count, K, R)."""
+        return self._draw(count, lambda words: words)
+
+    def uniform(self, count: int) -> JaxArray:
+        """Uniform numbers strictly inside (0, 1), (count, K, R)."""
+        return self._draw(count, _unit)
+
+    def normal(self, count: int) -> JaxArray:
+        """Standard normal numbers, (count, K, R), by inverting the normal distribution function."""
+        return self._draw(count, lambda words: np.float32(np.sqrt(2.0)) * lax.erf_inv(2.0 * _unit(words) - 1.0))
+
+    def _draw(self, count: int, transform: Callable[[JaxArray], JaxArray]) -> JaxArray:
+        """Transformed words. Both ways give the same numbers; they differ in what the compiler makes of them."""
         total = count * self.n_clients
         shape = ((total + 1) // 2, self.n_replicates)
         counter = lax.broadcasted_iota(jnp.uint32, shape, 0)
         replicate = lax.broadcasted_iota(jnp.uint32, shape, 1) + jnp.uint32(self.first)
-        pair = jnp.concatenate(threefry(self.key, counter, replicate))
-        return pair[:total].reshape(count, self.n_clients, self.n_replicates)
-
-    def uniform(self, count: int) -> JaxArray:
-        """Uniform numbers strictly inside (0, 1), (count, K, R)."""
-        return _materialise(_unit(self.words(count)))
-
-    def normal(self, count: int) -> JaxArray:
-        """Standard normal numbers, (count, K, R), by inverting the normal distribution function."""
-        symmetric = 2.0 * _unit(self.words(count)) - 1.0
-        return _materialise(np.sqrt(2.0).astype(np.float32) * lax.erf_inv(symmetric))
+        halves = threefry(self.key, counter, replicate)
+        if jax.default_backend() == "cpu":
+            # Write the draws down: otherwise every consumer of them hashes the same counters again.
+            draws = lax.optimization_barrier(transform(jnp.concatenate(halves)))
+        else:
+            # An accelerator hashes faster than it reads: let the draws fuse with what uses them.
+            draws = jnp.concatenate([transform(half) for half in halves])
+        return draws[:total].reshape(count, self.n_clients, self.n_replicates)
 
     def keys(self) -> JaxArray:
         """One `jax.random` key for each client and replicate, (K, R), for samplers that want one."""
@@ -100,8 +110,3 @@ def _unit(words: JaxArray) -> JaxArray:
     """The 23 leading bits as the midpoint of one of 2^23 equal cells of (0, 1): never 0, never 1, exact in float32."""
     mantissa = (words >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1.0 - 2.0**-24)
-
-
-def _materialise(draws: JaxArray) -> JaxArray:
-    """Keep XLA from hashing the same counter again for every consumer of the draws."""
-    return lax.optimization_barrier(draws)

@@ -65,7 +65,7 @@ def main(
 @app.command(help=_DEMO_HELP)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the page and its figures.")] = Path("demo"),
-    replicates: Annotated[int, typer.Option(help="Simulated runs from each start, at least 20.")] = 2000,
+    replicates: Annotated[int, typer.Option(help="Simulated runs from each start, at least 200.")] = 2000,
     seed: Annotated[int, typer.Option(help="Fixes every random number.")] = 0,
 ) -> None:
     """The main job, end to end."""

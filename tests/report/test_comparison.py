@@ -19,6 +19,12 @@ def test_compare_states_the_standard_error_of_the_mean():
     assert row.z == pytest.approx(1.0 / row.error)
 
 
+def test_positive_quantities_are_compared_on_a_log_scale():
+    row = Comparison("variance", simulated=2.0, error=0.1, exact=1.0, positive=True)
+    assert row.z == pytest.approx(np.log(2.0) / 0.05)
+    assert Comparison("variance", 1.001, 0.1, 1.0, positive=True).z == pytest.approx(0.01, rel=1e-2)
+
+
 def test_the_limit_grows_with_the_number_of_comparisons():
     one = judge([Comparison("a", 0.0, 1.0, 0.0)], replicates=10**6)
     many = judge([Comparison("a", 0.0, 1.0, 0.0)] * 50, replicates=10**6)

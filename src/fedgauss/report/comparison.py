@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,17 +14,24 @@ from fedgauss._types import FloatArray
 
 @dataclass(frozen=True)
 class Comparison:
-    """One quantity, simulated with its Monte-Carlo standard error, exact, and as Gaussian theory approximates it."""
+    """One quantity, simulated with its Monte-Carlo standard error, exact, and as Gaussian theory approximates it.
+
+    `positive` quantities, such as variances, are compared on a logarithmic scale: their estimates are skewed, and
+    a small one comes with a small error.
+    """
 
     name: str
     simulated: float
     error: float
     exact: float
     approximation: float | None = None
+    positive: bool = False
 
     @property
     def z(self) -> float:
-        """(simulated - exact) / error, about N(0, 1) when the simulation is right."""
+        """(simulated - exact) / error, or log(simulated / exact) / (error / simulated); about N(0, 1) if all is right."""
+        if self.positive:
+            return math.log(self.simulated / self.exact) * self.simulated / self.error
         return (self.simulated - self.exact) / self.error
 
 
@@ -48,10 +56,12 @@ class Verdict:
         return f"Simulation and exact theory {'agree' if self.agrees else 'do not agree'}: {rule}."
 
 
-def compare(name: str, terms: FloatArray, exact: float, approximation: float | None = None) -> Comparison:
+def compare(
+    name: str, terms: FloatArray, exact: float, approximation: float | None = None, positive: bool = False
+) -> Comparison:
     """The mean of one term a replicate, (R,), beside what its expectation should be."""
     error = float(terms.std(ddof=1)) / len(terms) ** 0.5
-    return Comparison(name, float(terms.mean()), error, float(exact), approximation)
+    return Comparison(name, float(terms.mean()), error, float(exact), approximation, positive)
 
 
 def product_terms(x: FloatArray, y: FloatArray) -> FloatArray:

@@ -122,13 +122,15 @@ def _compare(
     cov_last, sigma_last = n**beta * exact.cov_last, last_covariance(lin, setup.steps, n)
     rows = [compare(f"average: mean {i + 1}", x[:, i], mean[i], bias[i]) for i in range(lin.dim)]
     for i in range(lin.dim):
-        rows.append(compare(f"average: variance {i + 1}", product_terms(x[:, i], x[:, i]), cov[i, i], sigma[i, i]))
+        terms = product_terms(x[:, i], x[:, i])
+        rows.append(compare(f"average: variance {i + 1}", terms, cov[i, i], sigma[i, i], positive=True))
     rows.append(compare("average: covariance", product_terms(x[:, 0], x[:, 1]), cov[0, 1], sigma[0, 1]))
     for i in range(lin.dim):
         terms = product_terms(y[:, i], y[:, i])
-        rows.append(compare(f"last iterate: variance {i + 1}", terms, cov_last[i, i], sigma_last[i, i]))
+        rows.append(compare(f"last iterate: variance {i + 1}", terms, cov_last[i, i], sigma_last[i, i], positive=True))
     synced = n - n % setup.sync_every
     for t, when in [(synced - 1, "before"), (synced, "after")]:
         row = (simulated.square_disagreement, simulated.square_disagreement_error, path.square_disagreement)
-        rows.append(Comparison(f"disagreement {when} mixing", *(float(value[t - 1]) for value in row)))
+        values = (float(value[t - 1]) for value in row)
+        rows.append(Comparison(f"disagreement {when} mixing", *values, positive=True))
     return tuple(rows)

@@ -35,6 +35,8 @@ def demo_setup(replicates: int = 2000, seed: int = 0) -> Setup:
         n_steps=500,
         sync_every=20,
         checkpoints=(50, 100, 200, 300, 400, 500),
-        replicates=_checks.whole("replicates", replicates, at_least=20, fix="Fewer show no Monte-Carlo error."),
+        replicates=_checks.whole(
+            "replicates", replicates, at_least=200, fix="Fewer make Monte-Carlo errors too rough."
+        ),
         seed=_checks.whole("seed", seed, at_least=0),
     )

@@ -60,7 +60,9 @@ def demo_page(result: DemoResult, drawings: Mapping[str, Drawing], embedded: Map
     page.paragraph(
         f"For the average, {SCALED}, that approximation is the bias $D_1$ left by the start for means and $Σ_n$ for "
         "variances; for the last iterate, $n^{β/2} (Y_n − θ^*)$, it is the covariance of Theorem 2.2. Disagreement "
-        "is $|Θ_t (I − J)|^2$ at the last mixing. Numbers in brackets are Monte-Carlo standard errors."
+        "is $|Θ_t (I − J)|^2$ at the last mixing. Numbers in brackets are Monte-Carlo standard errors; "
+        "the last column counts how many of them lie between simulated and exact, on a logarithmic scale for "
+        "variances and disagreement."
     )
     for title, part in (("Started at the optimum", result.from_optimum), ("Started at zero", result.from_zero)):
         page.table(_HEADER, [_row(c) for c in part.comparisons], title)

@@ -64,7 +64,8 @@ def _reading(result: DemoResult) -> str:
     return (
         "average: sqrt(n) (Ybar_n - theta*), beside its start bias D_1 and Sigma_n\n"
         "last iterate: n^(beta/2) (Y_n - theta*), beside tilde Sigma_n\n"
-        "disagreement: |Theta_t (I - J)|_F^2 at the last mixing\n\n"
+        "disagreement: |Theta_t (I - J)|_F^2 at the last mixing\n"
+        "diff/error: (simulated - exact) / error, on a log scale for variances and disagreement\n\n"
         f"From the optimum, n = {n}: variance {to_finite.simulated:.2f} ({to_finite.error:.2f}) of Sigma_n and "
         f"{to_limit.simulated:.2f} ({to_limit.error:.2f}) of Sigma/K. "
         f"95 % ellipses hold {exact:.1f} % (exact), {finite:.1f} % (Sigma_n), {limit:.1f} % (Sigma/K) of the runs."
