@@ -49,7 +49,8 @@ class ArrayProblem(Problem):
         else:
             row = noise.stream("rows").words(1)[0] % counts
         client = lax.broadcasted_iota(jnp.int32, shape, 0)
-        return jnp.moveaxis(self.features[client, row], -1, 0), self.response[client, row]
+        x, y = jnp.asarray(self.features), jnp.asarray(self.response)
+        return jnp.moveaxis(x[client, row], -1, 0), y[client, row]
 
     def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
         """X times residual(x'theta, y)."""

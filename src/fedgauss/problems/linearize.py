@@ -60,26 +60,24 @@ def _newton(
 ) -> FloatArray:
     """Solve sum_k w_k grad F_k(theta) = 0 by Newton's method, halving steps that do not shrink the gradient."""
     theta, moments = start, moments_at(start)
-    for _ in range(100):
+    for _ in range(50):
         gradient = weights @ moments.gradient
         hessian = np.einsum("k,kij->ij", weights, moments.hessian)
-        if not np.all(np.isfinite(hessian)) or np.linalg.cond(hessian) > 1e13 or np.linalg.norm(theta) > 1e6:
-            raise ValueError(
-                "the risk sum_k w_k F_k must have one minimiser (Assumption A.1), but Newton's method found none: "
-                "its Hessian is singular or its optimum at infinity. Are columns collinear, or classes separable?"
-            )
+        if not np.all(np.isfinite(hessian)) or np.linalg.cond(hessian) > 1e13:
+            break
         step = np.linalg.solve(hessian, gradient)
         if np.linalg.norm(step) <= tolerance * (1.0 + np.linalg.norm(theta)):
             return theta - step
-        scale = 1.0
-        while True:
-            moments = moments_at(theta - scale * step)
-            shrunk = np.linalg.norm(weights @ moments.gradient) < np.linalg.norm(gradient)
-            if shrunk or scale < 1e-3:
-                break
+        scale, shrunk = 2.0, False
+        while not shrunk and scale > 1e-3:
             scale /= 2.0
+            moments = moments_at(theta - scale * step)
+            shrunk = bool(np.linalg.norm(weights @ moments.gradient) < np.linalg.norm(gradient))
         theta = theta - scale * step
-    return theta
+    raise ValueError(
+        "the risk sum_k w_k F_k must have one minimiser (Assumption A.1), but Newton's method found none: its "
+        "Hessian is singular or its optimum at infinity. Are columns collinear, or classes separable?"
+    )
 
 
 def _linearize_by_sampling(problem: Problem, samples: int, batches: int, seed: int) -> Linearization:

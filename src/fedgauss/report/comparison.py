@@ -29,7 +29,7 @@ class Comparison:
 
     @property
     def z(self) -> float:
-        """(simulated - exact) / error, or log(simulated / exact) / (error / simulated); about N(0, 1) if all is right."""
+        """(simulated - exact) / error, or log(simulated / exact) / (error / simulated): near N(0, 1) if all is well."""
         if self.positive:
             return math.log(self.simulated / self.exact) * self.simulated / self.error
         return (self.simulated - self.exact) / self.error
@@ -51,7 +51,7 @@ class Verdict:
     def __str__(self) -> str:
         rule = (
             f"the largest of {self.n_comparisons} differences is {self.largest:.1f} Monte-Carlo standard errors, and "
-            f"chance alone stays below {self.limit:.1f} in at least 99 of 100 such simulations"
+            f"chance alone stays below {self.limit:.1f} in about 99 of 100 such simulations"
         )
         return f"Simulation and exact theory {'agree' if self.agrees else 'do not agree'}: {rule}."
 

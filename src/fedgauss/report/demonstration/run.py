@@ -130,7 +130,13 @@ def _compare(
         rows.append(compare(f"last iterate: variance {i + 1}", terms, cov_last[i, i], sigma_last[i, i], positive=True))
     synced = n - n % setup.sync_every
     for t, when in [(synced - 1, "before"), (synced, "after")]:
-        row = (simulated.square_disagreement, simulated.square_disagreement_error, path.square_disagreement)
-        values = (float(value[t - 1]) for value in row)
-        rows.append(Comparison(f"disagreement {when} mixing", *values, positive=True))
+        rows.append(
+            Comparison(
+                f"disagreement {when} mixing",
+                simulated=float(simulated.square_disagreement[t - 1]),
+                error=float(simulated.square_disagreement_error[t - 1]),
+                exact=float(path.square_disagreement[t - 1]),
+                positive=True,
+            )
+        )
     return tuple(rows)
