@@ -18,7 +18,7 @@ from fedgauss.theory.covariances import (
     step_matrices,
     total_variation_bound,
 )
-from fedgauss.theory.exact import ExactMeans, ExactMoments, exact_moments, mean_recursion
+from fedgauss.theory.exact import ExactMeans, ExactMoments, ExactPath, exact_moments, exact_path, mean_recursion
 from fedgauss.theory.rates import (
     Bound,
     aggregated_beta,
@@ -58,6 +58,7 @@ __all__ = [
     "ErrorTerms",
     "ExactMeans",
     "ExactMoments",
+    "ExactPath",
     "Slope",
     "advise",
     "aggregated_beta",
@@ -75,6 +76,7 @@ __all__ = [
     "covariance_gap",
     "error_terms",
     "exact_moments",
+    "exact_path",
     "last_covariance",
     "limit_covariance",
     "lindeberg",

@@ -6,6 +6,7 @@ Given theta the update is affine in x x' and x e, so means and covariances obey 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -84,6 +85,13 @@ class ExactMoments:
     optimum: FloatArray
     n_steps: int
 
+    @property
+    def disagreement(self) -> float:
+        """E |Theta_n (I - J)|_F^2 = sum_k |E theta^k - E Y|^2 + sum_k tr Cov(theta^k) - K tr Cov(Y)."""
+        apart = ((self.client_means - self.mean_last) ** 2).sum()
+        noise = np.einsum("kiki->", self.client_cov) - len(self.client_means) * np.trace(self.cov_last)
+        return float(apart + noise)
+
     def __str__(self) -> str:
         n_clients, dim = self.client_means.shape
         with np.printoptions(precision=4, threshold=36):
@@ -95,6 +103,27 @@ class ExactMoments:
                 f"n Cov(average)\n{self.n_steps * self.cov_average}\n"
                 f"Cov(last)\n{self.cov_last}"
             )
+
+
+@dataclass(frozen=True)
+class ExactPath:
+    """Moments after each step t = 1..n, along the first axis.
+
+    mean, cov                   of Y_t                            (n, d), (n, d, d)
+    mean_average, cov_average   of Ybar_t                         (n, d), (n, d, d)
+    disagreement                E |Theta_t (I - J)|_F^2           (n,)
+    """
+
+    mean: FloatArray
+    cov: FloatArray
+    mean_average: FloatArray
+    cov_average: FloatArray
+    disagreement: FloatArray
+
+    @property
+    def sd(self) -> FloatArray:
+        """Standard deviations of the coordinates of Y_t, (n, d)."""
+        return np.sqrt(np.diagonal(self.cov, axis1=1, axis2=2))
 
 
 def exact_moments(
@@ -123,16 +152,67 @@ def exact_moments(
     (K, d, K, d) for any other, None for a fixed start.
     """
     data = _Data.of(model, network, steps, n_steps, sync_every, sync_phase)
+    *_, law = _laws(data, start_mean, start_cov)
+    return law.moments(data.optimum)
+
+
+def exact_path(
+    model: LinearModel,
+    network: Network | ArrayLike,
+    steps: StepSizes | ArrayLike,
+    n_steps: int,
+    sync_every: int | ArrayLike | None,
+    start_mean: ArrayLike,
+    start_cov: ArrayLike | None = None,
+    sync_phase: int = 0,
+) -> ExactPath:
+    """`exact_moments` of every t up to n, from one pass of the recursion."""
+    data = _Data.of(model, network, steps, n_steps, sync_every, sync_phase)
+    laws = (law.moments(data.optimum) for law in _laws(data, start_mean, start_cov))
+    columns = zip(
+        *((m.mean_last, m.cov_last, m.mean_average, m.cov_average, m.disagreement) for m in laws), strict=True
+    )
+    return ExactPath(*(np.stack(column) for column in columns))
+
+
+@dataclass
+class _Law:
+    """First and second moments of Theta_t and of S_t = sum_{s <= t} Y_s."""
+
+    t: int
+    mean: FloatArray  # E theta_t, (K, d)
+    cov: FloatArray  # Cov(theta_t), (Kd, Kd)
+    mean_sum: FloatArray  # E S_t, (d,)
+    var_sum: FloatArray  # Var(S_t), (d, d)
+
+    def moments(self, optimum: FloatArray) -> ExactMoments:
+        """As results, made exactly symmetric."""
+        k, d = self.mean.shape
+        cov = ((self.cov + self.cov.T) / 2).reshape(k, d, k, d)
+        return ExactMoments(
+            mean_average=self.mean_sum / self.t,
+            cov_average=(self.var_sum + self.var_sum.T) / (2 * self.t**2),
+            mean_last=self.mean.mean(axis=0),
+            cov_last=cov.mean(axis=(0, 2)),
+            client_means=self.mean,
+            client_cov=cov,
+            optimum=optimum,
+            n_steps=self.t,
+        )
+
+
+def _laws(data: _Data, start_mean: ArrayLike, start_cov: ArrayLike | None) -> Iterator[_Law]:
+    """The recursion of `exact_moments`, one step at a time."""
     k, d = data.coefficients.shape
     mean = _start_mean(start_mean, k, d)
     cov = _start_cov(start_cov, k, d)
     mixing = data.network.matrix
 
     cov_sum = np.zeros((k * d, d))  # Cov(theta_t, S_t)
-    var_sum = np.zeros((d, d))  # Var(S_t)
-    mean_sum = np.zeros(d)  # E S_t
+    var_sum = np.zeros((d, d))
+    mean_sum = np.zeros(d)
     diagonal = np.arange(k)
-    for scale, synchronise in zip(data.scales, data.sync, strict=True):
+    for t, (scale, synchronise) in enumerate(zip(data.scales, data.sync, strict=True), start=1):
         offset = mean - data.coefficients
         blocks = cov.reshape(k, d, k, d)[diagonal, :, diagonal, :]
         noise = data.gradient_cov(blocks + offset[:, :, None] * offset[:, None, :])
@@ -153,19 +233,7 @@ def exact_moments(
         var_sum = var_sum + step_cov + step_cov.T + with_mean.reshape(k, d, d).mean(axis=0)
         cov_sum = cov_sum + with_mean
         mean_sum = mean_sum + mean.mean(axis=0)
-
-    n = len(data.sync)
-    cov = (cov + cov.T) / 2
-    return ExactMoments(
-        mean_average=mean_sum / n,
-        cov_average=(var_sum + var_sum.T) / (2 * n**2),
-        mean_last=mean.mean(axis=0),
-        cov_last=cov.reshape(k, d, k, d).mean(axis=(0, 2)),
-        client_means=mean,
-        client_cov=cov.reshape(k, d, k, d),
-        optimum=data.optimum,
-        n_steps=n,
-    )
+        yield _Law(t, mean, cov, mean_sum, var_sum)
 
 
 def mean_recursion(

@@ -49,7 +49,7 @@ def paths(result: DemoResult) -> Drawing:
     title = f"{share:.0f} % of simulated iterates lie within two exact sd of the exact mean"
     return Drawing(
         "paths",
-        figures.path_figure(title, shown, part.path.mean, part.path.sd, result.optimum),
+        figures.path_figure(title, shown, part.exact.mean, part.exact.sd, result.optimum),
         f"The first {len(shown)} runs of $Y_t$, the mean over clients, started at zero. The band is the exact mean "
         f"plus and minus two exact standard deviations; it holds {share:.1f} % of the iterates of "
         f"{len(part.simulated.paths)} runs, where a normal law would give 95.4 %.",
@@ -106,7 +106,7 @@ def disagreement(result: DemoResult) -> Drawing:
         figures.disagreement_figure(
             f"Mixing removes {first:.0f} % of the disagreement at first, {last:.0f} % at the end",
             np.sqrt(part.simulated.square_disagreement),
-            np.sqrt(part.path.square_disagreement),
+            np.sqrt(part.exact.disagreement),
             setup.sync_every,
         ),
         "How far clients are from their mean, when they start together at the optimum. They drift towards their own "

@@ -44,9 +44,9 @@ def ratios(result: DemoResult, to_limit: bool) -> list[Ratio]:
 def ellipses(result: DemoResult, part: FromStart) -> list[Ellipse]:
     """95 % ellipses for sqrt(n) (Ybar_n - theta*): the exact law, and N(0, Sigma_n) and N(0, Sigma/K)."""
     n, zero = result.setup.n_steps, np.zeros_like(result.optimum)
-    center = n**0.5 * (part.exact.mean_average - result.optimum)
+    center = n**0.5 * (part.exact.mean_average[-1] - result.optimum)
     return [
-        Ellipse("exact", "exact", center, n * part.exact.cov_average),
+        Ellipse("exact", "exact", center, n * part.exact.cov_average[-1]),
         Ellipse("$\\Sigma_n$", "finite", zero, result.sigma_n[n], line="--"),
         Ellipse("$\\Sigma/K$", "limit", zero, result.limit, line=":"),
     ]
@@ -59,7 +59,7 @@ def coverage(result: DemoResult, part: FromStart) -> list[float]:
 
 def share_in_band(part: FromStart) -> float:
     """The share of simulated Y_t, over kept runs, steps and coordinates, within two exact standard deviations."""
-    return float(np.mean(np.abs(part.simulated.paths - part.path.mean) <= 2 * part.path.sd))
+    return float(np.mean(np.abs(part.simulated.paths - part.exact.mean) <= 2 * part.exact.sd))
 
 
 def removed_by_mixing(result: DemoResult) -> tuple[float, float]:

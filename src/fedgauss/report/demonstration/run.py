@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -14,22 +14,20 @@ from fedgauss.problems.linearize import linearize
 from fedgauss.report.comparison import Comparison, Verdict, compare, judge, product_terms
 from fedgauss.report.demonstration.setup import Setup
 from fedgauss.report.demonstration.simulation import Simulated, simulate_from
-from fedgauss.report.exact_path import ExactPath, exact_path
 from fedgauss.theory.advise import Advice, advise
 from fedgauss.theory.covariances import average_covariance, last_covariance, limit_covariance, start_bias
-from fedgauss.theory.exact import ExactMoments, exact_moments
+from fedgauss.theory.exact import ExactPath, exact_moments, exact_path
 
 Tick = Callable[[str, int, int], None]  # what is being done, how much of it is done, how much there is
 
 
 @dataclass(frozen=True)
 class FromStart:
-    """One start: what was simulated, the exact law of Ybar_n and of every Y_t, and their comparison."""
+    """One start: what was simulated, the exact law of every Y_t and Ybar_t, and their comparison."""
 
     start: FloatArray
     simulated: Simulated
-    exact: ExactMoments
-    path: ExactPath
+    exact: ExactPath
     comparisons: tuple[Comparison, ...]
 
 
@@ -69,12 +67,8 @@ def run_demo(setup: Setup, tick: Tick = lambda what, done, total: None) -> DemoR
     at_optimum = _from_start(setup, lin.optimum, partial(tick, "simulating, from the optimum"))
     at_zero = _from_start(setup, np.zeros(lin.dim), partial(tick, "simulating, from zero"))
     marks = sorted({*range(setup.sync_every, n + 1, setup.sync_every), *setup.checkpoints})
-    exact_n = {}
-    for done, m in enumerate(marks):
-        tick("exact moments", done, len(marks))
-        exact_n[m] = m * _moments(setup, lin.optimum, m).cov_average
-    tick("exact moments", len(marks), len(marks))
-    together = replace(setup, network=networks.complete(setup.network.n_clients), sync_every=1)
+    everyone = networks.complete(setup.network.n_clients)
+    averaged = exact_moments(setup.problem, everyone, setup.steps, n, 1, lin.optimum)
     comparisons = [*at_optimum.comparisons, *at_zero.comparisons]
     return DemoResult(
         setup=setup,
@@ -82,8 +76,8 @@ def run_demo(setup: Setup, tick: Tick = lambda what, done, total: None) -> DemoR
         from_optimum=at_optimum,
         from_zero=at_zero,
         sigma_n={m: average_covariance(lin, setup.steps, m) for m in marks},
-        exact_n=exact_n,
-        averaged=n * _moments(together, lin.optimum, n).cov_average,
+        exact_n={m: m * at_optimum.exact.cov_average[m - 1] for m in marks},
+        averaged=n * averaged.cov_average,
         limit=limit_covariance(lin),
         verdict=judge(comparisons, setup.replicates),
         advice=advise(
@@ -98,18 +92,11 @@ def run_demo(setup: Setup, tick: Tick = lambda what, done, total: None) -> DemoR
 
 def _from_start(setup: Setup, start: FloatArray, tick: Callable[[int, int], None]) -> FromStart:
     simulated = simulate_from(setup, start, tick)
-    exact = _moments(setup, start, setup.n_steps)
-    path = exact_path(setup.problem, setup.network, setup.steps, setup.n_steps, setup.sync_every, start)
-    return FromStart(start, simulated, exact, path, _compare(setup, start, simulated, exact, path))
+    exact = exact_path(setup.problem, setup.network, setup.steps, setup.n_steps, setup.sync_every, start)
+    return FromStart(start, simulated, exact, _compare(setup, start, simulated, exact))
 
 
-def _moments(setup: Setup, start: FloatArray, n_steps: int) -> ExactMoments:
-    return exact_moments(setup.problem, setup.network, setup.steps, n_steps, setup.sync_every, start)
-
-
-def _compare(
-    setup: Setup, start: FloatArray, simulated: Simulated, exact: ExactMoments, path: ExactPath
-) -> tuple[Comparison, ...]:
+def _compare(setup: Setup, start: FloatArray, simulated: Simulated, exact: ExactPath) -> tuple[Comparison, ...]:
     """The average, the last iterate and the disagreement, beside the exact law and the paper's approximations.
 
     Those are D_1, Sigma_n and tilde Sigma_n for sqrt(n) (Ybar_n - theta*) and n^(beta/2) (Y_n - theta*).
@@ -117,9 +104,9 @@ def _compare(
     lin, n, beta = linearize(setup.problem), setup.n_steps, setup.steps.beta
     x = n**0.5 * (simulated.averages[:, -1] - lin.optimum)
     y = n ** (beta / 2) * (simulated.last - lin.optimum)
-    mean, bias = n**0.5 * (exact.mean_average - lin.optimum), n**0.5 * start_bias(lin, setup.steps, n, start)
-    cov, sigma = n * exact.cov_average, average_covariance(lin, setup.steps, n)
-    cov_last, sigma_last = n**beta * exact.cov_last, last_covariance(lin, setup.steps, n)
+    mean, bias = n**0.5 * (exact.mean_average[-1] - lin.optimum), n**0.5 * start_bias(lin, setup.steps, n, start)
+    cov, sigma = n * exact.cov_average[-1], average_covariance(lin, setup.steps, n)
+    cov_last, sigma_last = n**beta * exact.cov[-1], last_covariance(lin, setup.steps, n)
     rows = [compare(f"average: mean {i + 1}", x[:, i], mean[i], bias[i]) for i in range(lin.dim)]
     for i in range(lin.dim):
         terms = product_terms(x[:, i], x[:, i])
@@ -135,7 +122,7 @@ def _compare(
                 f"disagreement {when} mixing",
                 simulated=float(simulated.square_disagreement[t - 1]),
                 error=float(simulated.square_disagreement_error[t - 1]),
-                exact=float(path.square_disagreement[t - 1]),
+                exact=float(exact.disagreement[t - 1]),
                 positive=True,
             )
         )

@@ -5,8 +5,7 @@ import pytest
 
 from fedgauss import networks, step_sizes
 from fedgauss.problems.regression import random_effects
-from fedgauss.report.exact_path import exact_path
-from fedgauss.theory.exact import exact_moments, mean_recursion
+from fedgauss.theory.exact import exact_moments, exact_path, mean_recursion
 
 SETTING = (
     random_effects(4, dim=3, seed=3, design_cov=np.diag([1.0, 2.0, 0.5])),
@@ -18,14 +17,14 @@ SETTING = (
 @pytest.mark.parametrize("n", [1, 7, 12])
 def test_each_step_is_the_last_of_a_shorter_run(n):
     start = np.array([1.0, -1.0, 0.5])
-    path = exact_path(*SETTING, n_steps=12, sync_every=4, start=start)
+    path = exact_path(*SETTING, n_steps=12, sync_every=4, start_mean=start)
     law = exact_moments(*SETTING, n, 4, start)
     np.testing.assert_allclose(path.mean[n - 1], law.mean_last, rtol=1e-12)
     np.testing.assert_allclose(path.sd[n - 1] ** 2, np.diag(law.cov_last), rtol=1e-10)
 
 
 def test_means_are_those_of_the_mean_recursion():
-    path = exact_path(*SETTING, n_steps=12, sync_every=4, start=np.zeros(3))
+    path = exact_path(*SETTING, n_steps=12, sync_every=4, start_mean=np.zeros(3))
     np.testing.assert_allclose(path.mean, mean_recursion(*SETTING, 12, 4, np.zeros(3)).mean_path, rtol=1e-12)
 
 
@@ -35,6 +34,6 @@ def test_disagreement_is_that_of_the_client_moments():
     k, d = law.client_means.shape
     apart = np.kron(np.eye(k) - 1.0 / k, np.eye(d))  # Theta (I - J), clients stacked
     second = law.client_cov.reshape(k * d, k * d) + np.outer(law.client_means, law.client_means)
-    path = exact_path(*SETTING, n_steps=12, sync_every=4, start=start)
-    assert path.square_disagreement[10] == pytest.approx(np.trace(apart @ second @ apart), rel=1e-10)
-    assert path.square_disagreement[11] < path.square_disagreement[10]  # step 12 mixes
+    path = exact_path(*SETTING, n_steps=12, sync_every=4, start_mean=start)
+    assert path.disagreement[10] == pytest.approx(np.trace(apart @ second @ apart), rel=1e-10)
+    assert path.disagreement[11] < path.disagreement[10]  # step 12 mixes
