@@ -20,13 +20,14 @@ from fedgauss._checks import FedgaussWarning
 from fedgauss._linearization import Linearization, linearization
 
 if TYPE_CHECKING:
-    from fedgauss import problems, theory
+    from fedgauss import approx, problems, theory
     from fedgauss.engine import observers, projections
     from fedgauss.engine.runs import DivergedError, Runs
     from fedgauss.engine.simulate import simulate
     from fedgauss.engine.starts import near_optimum
     from fedgauss.problems.linearize import linearize
     from fedgauss.theory.advise import advise
+    from fedgauss.theory.distances import ball_distance, max_relative_quantile_gap
 
 __version__ = "0.1.0"
 
@@ -36,8 +37,11 @@ __all__ = [
     "Linearization",
     "Runs",
     "advise",
+    "approx",
+    "ball_distance",
     "linearization",
     "linearize",
+    "max_relative_quantile_gap",
     "near_optimum",
     "networks",
     "observers",
@@ -53,6 +57,9 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "DivergedError": ("fedgauss.engine.runs", "DivergedError"),
     "Runs": ("fedgauss.engine.runs", "Runs"),
     "advise": ("fedgauss.theory.advise", "advise"),
+    "approx": ("fedgauss.approx", None),
+    "ball_distance": ("fedgauss.theory.distances", "ball_distance"),
+    "max_relative_quantile_gap": ("fedgauss.theory.distances", "max_relative_quantile_gap"),
     "linearize": ("fedgauss.problems.linearize", "linearize"),
     "near_optimum": ("fedgauss.engine.starts", "near_optimum"),
     "observers": ("fedgauss.engine.observers", None),

@@ -18,6 +18,13 @@ from fedgauss.theory.covariances import (
     step_matrices,
     total_variation_bound,
 )
+from fedgauss.theory.distances import (
+    Distance,
+    ball_distance,
+    half_space_distance,
+    max_relative_quantile_gap,
+    quantile_pairs,
+)
 from fedgauss.theory.exact import ExactMeans, ExactMoments, ExactPath, exact_moments, exact_path, mean_recursion
 from fedgauss.theory.rates import (
     Bound,
@@ -55,6 +62,7 @@ __all__ = [
     "Advice",
     "Bound",
     "Coupling",
+    "Distance",
     "ErrorTerms",
     "ExactMeans",
     "ExactMoments",
@@ -65,6 +73,7 @@ __all__ = [
     "aggregated_coupling",
     "aggregated_rate",
     "average_covariance",
+    "ball_distance",
     "berry_esseen_average",
     "berry_esseen_last",
     "berry_esseen_limit",
@@ -77,11 +86,14 @@ __all__ = [
     "error_terms",
     "exact_moments",
     "exact_path",
+    "half_space_distance",
     "last_covariance",
     "limit_covariance",
     "lindeberg",
+    "max_relative_quantile_gap",
     "mean_recursion",
     "measure_propositions",
+    "quantile_pairs",
     "start_bias",
     "step_matrices",
     "step_variation",
