@@ -73,7 +73,8 @@ def simulate(
     region = Everywhere() if projection is None else projection
     region.check(problem.dim)
     observers = (Average(), Last(), *(_observer(o, problem) for o in observe))
-    _check_observers(observers, problem, n_steps)
+    if observe:
+        _check_observers(observers, problem, n_steps)
     algorithm = Algorithm(
         problem=problem,
         mixing=mixing_of(graph),
@@ -118,12 +119,12 @@ class _Engine:
         # Twice, because a segment keeps the state it began with until it is known to have stayed finite.
         largest = int(_checks.real("memory_budget", memory_budget, above=0.0) / (2.0 * state + 3.0 * draws))
         if jax.default_backend() == "cpu":
-            largest = min(largest, max(128, int(2**20 / draws)))
+            largest = min(largest, max(64, int(2**20 / draws)))
         # Chunks of one size share a compilation; evening them out leaves little of the last one unused.
         n_chunks = -(-replicates // max(1, largest))
         chunk = -(-replicates // n_chunks)
-        # The compiler unrolls loops over 2 to 7 lanes, and takes ten times as long over it; spare lanes are dropped.
-        return chunk if chunk == 1 else max(chunk, 8)
+        # Below 16 lanes programs take longer to compile, or to run, than with 16; spare ones are dropped.
+        return chunk if chunk == 1 else max(chunk, 16)
 
     def run(self, first: int, count: int, bar: ProgressBar) -> dict[str, np.ndarray[Any, Any]]:
         """All steps of one chunk, and what its observers saw."""
