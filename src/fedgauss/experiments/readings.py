@@ -53,7 +53,7 @@ class Reading:
 
     def _normals(self, rng: np.random.Generator, n_clients: int) -> FloatArray:
         if self.legacy:
-            return np.random.RandomState(_LEGACY_SEED).standard_normal((n_clients, 2))  # noqa: NPY002 - theirs
+            return np.random.RandomState(_LEGACY_SEED).standard_normal((n_clients, 2))
         return rng.standard_normal((n_clients, 2))
 
 

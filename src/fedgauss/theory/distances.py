@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import stats
@@ -70,13 +71,12 @@ def half_space_distance(
     floor allow for the number of directions.
     """
     z = _standardised(sample, center, cov, rate)
-    rng = np.random.default_rng(_checks.whole("seed", seed, at_least=0))
-    random = rng.standard_normal((_checks.whole("directions", directions), z.shape[1]))
-    units = np.concatenate([np.eye(z.shape[1]), random / np.linalg.norm(random, axis=1, keepdims=True)])
+    seed = _checks.whole("seed", seed, at_least=0)
+    units = _directions(z.shape[1], _checks.whole("directions", directions), seed)
     share = 1.0 - (1.0 - _level(level)) / len(units)
     found = [_kolmogorov("half-space distance", z @ u, stats.norm.cdf, share) for u in units]
     worst = max(found, key=lambda d: d.estimate)
-    floor = _simulated_floor(units, len(z), seed)
+    floor = _half_space_floor(z.shape[1], directions, seed, len(z))
     return Distance(worst.name, worst.estimate, worst.standard_error, worst.interval, floor, worst.replicates, level)
 
 
@@ -144,17 +144,25 @@ def _kolmogorov(name: str, values: FloatArray, cdf: Callable[[FloatArray], Float
     )
 
 
-def _simulated_floor(units: FloatArray, replicates: int, seed: int, repeats: int = 20) -> float:
+def _directions(dim: int, count: int, seed: int) -> FloatArray:
+    """The axes, and as many random unit vectors as asked for."""
+    random = np.random.default_rng(seed).standard_normal((count, dim))
+    return np.concatenate([np.eye(dim), random / np.linalg.norm(random, axis=1, keepdims=True)])
+
+
+@lru_cache(maxsize=64)
+def _half_space_floor(dim: int, count: int, seed: int, replicates: int, repeats: int = 20) -> float:
     """The mean of the largest distance over these directions for Gaussian samples of this size.
 
     It shrinks as R^-1/2 from a few hundred runs on, so larger samples need not be drawn.
     """
     drawn = min(replicates, 1000)
+    units = _directions(dim, count, seed)
     rng = np.random.default_rng([seed, drawn])
     largest = []
     for _ in range(repeats):
-        z = rng.standard_normal((drawn, units.shape[1]))
-        largest.append(max(stats.ks_1samp(z @ u, stats.norm.cdf, method="asymp").statistic for u in units))
+        z = rng.standard_normal((drawn, dim))
+        largest.append(max(_kolmogorov("", z @ u, stats.norm.cdf, 0.95).estimate for u in units))
     return float(np.mean(largest) * np.sqrt(drawn / replicates))
 
 
