@@ -19,7 +19,7 @@ class FedgaussWarning(UserWarning):
 def real_array(name: str, value: ArrayLike, shape: Sequence[int | None] | None = None, fix: str = "") -> FloatArray:
     """`value` as a finite float64 array of the given shape (None stands for any length)."""
     try:
-        array = np.asarray(value, dtype=np.float64)
+        array = np.array(value, dtype=np.float64)  # a copy: what the caller does to theirs later is no matter
     except (TypeError, ValueError) as error:
         raise ValueError(_sentence(f"{name} must be an array of real numbers; got {value!r}", fix)) from error
     if shape is not None and not _fits(array.shape, shape):
@@ -40,15 +40,22 @@ def real(name: str, value: Any, above: float = -np.inf, fix: str = "") -> float:
     return number
 
 
-def whole(name: str, value: Any, at_least: int = 1, fix: str = "") -> int:
-    """`value` as an integer not below `at_least`."""
+def whole(name: str, value: Any, at_least: int = 1, fix: str = "", at_most: int | None = None) -> int:
+    """`value` as an integer from `at_least` to `at_most`."""
     try:
         number = operator.index(value)
     except TypeError:
         raise ValueError(_sentence(f"{name} must be a whole number; got {value!r}", fix)) from None
     if number < at_least:
         raise ValueError(_sentence(f"{name} must be at least {at_least}; got {number}", fix))
+    if at_most is not None and number > at_most:
+        raise ValueError(_sentence(f"{name} must be at most {at_most}; got {number}", fix))
     return number
+
+
+def step_number(name: str, value: Any) -> int:
+    """A step t = 1, 2, ..., small enough for the engine's 32-bit counter."""
+    return whole(name, value, at_most=2**31 - 2, fix="Steps count from 1.")
 
 
 def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
@@ -81,15 +88,16 @@ def covariance(name: str, value: ArrayLike, definite: bool = False) -> FloatArra
     array = real_array(name, value)
     if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
         raise ValueError(f"{name} must be square matrices (..., d, d); got shape {array.shape}.")
-    scale = max(float(np.abs(array).max(initial=0.0)), 1e-300)
-    gap = float(np.abs(array - np.swapaxes(array, -1, -2)).max(initial=0.0))
-    if gap > 1e-8 * scale:
-        raise ValueError(f"{name} must be symmetric; it differs from its transpose by {gap:.3g}. Use (M + M.T) / 2?")
-    smallest = float(np.linalg.eigvalsh(array).min(initial=np.inf))
-    if definite and smallest <= 1e-12 * scale:
-        raise ValueError(f"{name} must be positive definite; its smallest eigenvalue is {smallest:.3g}.")
-    if not definite and smallest < -1e-8 * scale:
-        raise ValueError(f"{name} must be positive semi-definite; its smallest eigenvalue is {smallest:.3g}.")
+    scale = np.maximum(np.abs(array).max(axis=(-1, -2), initial=0.0), 1e-300)
+    gap = np.abs(array - np.swapaxes(array, -1, -2)).max(axis=(-1, -2), initial=0.0)
+    if np.any(gap > 1e-8 * scale):
+        worst = float(gap.max())
+        raise ValueError(f"{name} must be symmetric; it differs from its transpose by {worst:.3g}. Use (M + M.T) / 2?")
+    smallest = np.linalg.eigvalsh(array)[..., 0]
+    if np.any(smallest <= 1e-12 * scale if definite else smallest < -1e-8 * scale):
+        rule = "positive definite" if definite else "positive semi-definite"
+        fix = "Add a small multiple of the identity, or drop redundant columns?"
+        raise ValueError(f"{name} must be {rule}; its smallest eigenvalue is {smallest.min():.3g}. {fix}")
     return array
 
 

@@ -29,6 +29,13 @@ class Linearization:
     standard_errors: dict[str, FloatArray] = field(default_factory=dict)
     n_warmup: int | None = None
 
+    def __post_init__(self) -> None:
+        # Linearisations are cached and shared: nobody may change one in place.
+        for name in ("optimum", "client_hessians", "client_noise_cov", "weights"):
+            array = np.array(getattr(self, name), dtype=np.float64)
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
     @property
     def n_clients(self) -> int:
         """K."""

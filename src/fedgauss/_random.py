@@ -68,7 +68,8 @@ class Noise:
     def stream(self, name: str) -> Noise:
         """An independent copy of this noise, for a purpose with this name."""
         word = np.frombuffer(hashlib.blake2b(name.encode(), digest_size=4).digest(), dtype=np.uint32)[0]
-        return replace(self, key=threefry(self.key, jnp.uint32(word), jnp.uint32(1)))
+        of_run = None if self.of_run is None else self.of_run.stream(name)
+        return replace(self, key=threefry(self.key, jnp.uint32(word), jnp.uint32(1)), of_run=of_run)
 
     def words(self, count: int) -> JaxArray:
         """Random 32-bit words, (count, K, R)."""

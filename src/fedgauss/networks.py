@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _DENSE = 300  # up to this many clients a dense eigenvalue solver is quick enough
-_TOLERANCE = 1e-8  # rounding allowed in the symmetry and the row sums of C
+_TOLERANCE = 1e-6  # rounding allowed in the symmetry and the row sums of C: that of float32
 _DRAWS = 100  # random graphs drawn before giving up on a connected one
 
 
@@ -37,8 +37,8 @@ class Network:
         clean = sp.csr_array(self.sparse, dtype=np.float64, copy=True)
         clean.sum_duplicates()
         clean.eliminate_zeros()
-        object.__setattr__(self, "sparse", clean)
         _check(clean, self.uniform)
+        object.__setattr__(self, "sparse", _without_rounding(clean, self.uniform))
 
     @property
     def n_clients(self) -> int:
@@ -305,3 +305,12 @@ def _entry(matrix: sp.csr_array, where: Any) -> tuple[int, int]:
     row, col = sp.coo_array(matrix).coords
     first = int(np.argmax(where))
     return int(row[first]), int(col[first])
+
+
+def _without_rounding(mixing: sp.csr_array, uniform: float) -> sp.csr_array:
+    """A checked matrix made symmetric and stochastic to float64 precision, with what is missing on the diagonal."""
+    missing = 1.0 - uniform - mixing.sum(axis=1)
+    if np.abs(missing).max() < 1e-12 and abs(mixing - mixing.T).max() == 0.0:
+        return mixing
+    even = (mixing + mixing.T) / 2
+    return sp.csr_array(even + sp.diags_array(1.0 - uniform - even.sum(axis=1)))

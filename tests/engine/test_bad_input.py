@@ -89,3 +89,83 @@ def test_reading_data_once_needs_enough_rows():
 def test_parts_refuse_nonsense(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_spare_lanes_do_not_diverge_for_the_real_ones():
+    # Two replicates run in sixteen lanes; this seed's sixth lane overflows and nobody asked for it.
+    problem = fg.problems.linear([[1.0]])
+    with pytest.warns(fg.FedgaussWarning):
+        runs = fg.simulate(problem, None, fg.step_sizes.constant(50.0), 20, replicates=2, seed=2)
+    assert np.isfinite(runs.last).all()
+
+
+def test_a_box_does_not_hide_who_diverged():
+    eta = np.full((20, 4), 0.1)
+    eta[11, 2] = 3e38
+    with pytest.warns(fg.FedgaussWarning), pytest.raises(fg.DivergedError) as caught:
+        fg.simulate(PROBLEM, RING, eta, 20, sync_every=12, replicates=16, projection=fg.projections.box(-1e9, 1e9))
+    assert (caught.value.step, caught.value.client) == (12, 2)
+
+
+def test_a_divergence_crosses_processes():
+    import pickle
+
+    error = fg.DivergedError(3, 1, 7, 0.5)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy.step, copy.client, copy.replicate, str(copy)) == (3, 1, 7, str(error))
+
+
+def test_results_that_overflow_are_not_returned():
+    lin = fg.linearization(np.eye(1)[None].repeat(10, 0), np.zeros((10, 1, 1)))
+    problem = fg.problems.gaussian_surrogate(lin)
+    with pytest.raises(ArithmeticError, match="left the range of float32"):
+        fg.simulate(problem, fg.networks.ring(10), np.full(3, 1e-6), 3, start=[2e38], replicates=16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"problem": 3}, "problem must be made by fedgauss.problems"),
+        ({"projection": 3.0}, "projection must be projections.ball"),
+        ({"observe": [fg.observers.path(10)]}, "every must not exceed n_steps = 5"),
+        ({"n_steps": 2**33}, "n_steps must be at most"),
+        (
+            {"projection": fg.projections.ball(1.0, [0.0, 0.0, 0.0])},
+            "center of a projection must be a number or have 2",
+        ),
+    ],
+)
+def test_other_nonsense_is_refused(changes, message):
+    arguments = {"problem": PROBLEM, "network": RING, "steps": STEPS, "n_steps": 5} | changes
+    with pytest.raises(ValueError, match=message):
+        fg.simulate(**arguments)
+
+
+def test_schedules_of_the_users_own_are_checked():
+    class Short:
+        beta = None
+
+        def eta(self, n_steps):
+            return np.full(3, 0.1)
+
+    with pytest.raises(ValueError, match=r"step sizes must have shape \(5,\) or \(5, 4\); got \(3,\)"):
+        fg.simulate(PROBLEM, RING, Short(), 5)
+
+
+def test_a_ball_keeps_far_points_on_its_boundary():
+    import jax.numpy as jnp
+
+    far = jnp.array([3e20, 4e20], jnp.float32)[:, None, None]
+    np.testing.assert_allclose(fg.projections.ball(1.0).project(far).ravel(), [0.6, 0.8], rtol=1e-6)
+    near = jnp.array([3e-25, 4e-25], jnp.float32)[:, None, None]
+    np.testing.assert_allclose(fg.projections.ball(1e-25).project(near).ravel(), [6e-26, 8e-26], rtol=1e-5)
+
+
+def test_what_is_shared_cannot_be_changed():
+    lin = fg.linearize(PROBLEM)
+    with pytest.raises(ValueError, match="read-only"):
+        lin.optimum[:] = 7.0
+    beta = np.zeros((3, 2))
+    problem = fg.problems.linear(beta)
+    beta += 5.0
+    assert (problem.coefficients == 0).all()

@@ -137,7 +137,7 @@ def test_long_cells_and_long_groups_come_first():
 
 
 def test_kill_9_loses_and_repeats_nothing(tmp_path):
-    cells = counted(12, tmp_path / "log")
+    cells = counted(30, tmp_path / "log")
     process = start_sweep(tmp_path, len(cells), seconds=0.15)
     process.kill()
     process.communicate()
@@ -148,7 +148,7 @@ def test_kill_9_loses_and_repeats_nothing(tmp_path):
         summary = run_cells(cells, store, workers=2)
         assert (summary.found, summary.left) == (len(kept), 0)
         again = Counter(runs(tmp_path / "log")) - before
-        assert again == Counter(set(range(12)) - kept)
+        assert again == Counter(set(range(30)) - kept)
         assert store.rows() == swept(tmp_path, cells, workers=0)
 
 

@@ -29,6 +29,21 @@ def test_every_row_is_read_once_in_an_order_of_each_replicate():
     assert len({tuple(rows[:, 0, r]) for r in range(8)}) == 8
 
 
+@pytest.mark.parametrize("rows", [3, 5, 8, 16])
+def test_every_order_of_two_rows_is_equally_likely(rows):
+    # Chi-squared on the ordered pair of first rows, at 2e-5 each. Four Feistel rounds fail it at once.
+    import jax
+    from scipy import stats
+
+    counts = jnp.full((1, 40_000), rows, jnp.uint32)
+    noise = Noise(stage_key(3, "data"), jnp.uint32(0), 1, 40_000)
+    read = jax.jit(lambda t: _shuffled(noise, jnp.full((1, 40_000), t, jnp.uint32), counts))
+    first, second = (np.asarray(read(t))[0].astype(int) for t in (0, 1))
+    pairs = np.bincount(first * rows + second, minlength=rows * rows)
+    pairs = np.delete(pairs, np.arange(rows) * (rows + 1))
+    assert stats.chisquare(pairs).pvalue > 2e-5
+
+
 def test_one_pass_over_the_rows_is_plain_sgd():
     # With one client every row is used once; replaying the order it was read in gives the engine's own path.
     import jax
@@ -101,6 +116,19 @@ def test_bad_data_is_refused(changes, message):
     arguments = {"features": X, "response": Y, "clients": CLIENTS} | changes
     with pytest.raises(ValueError, match=message):
         fg.problems.from_arrays(**arguments)
+
+
+def test_runs_need_no_optimum():
+    doubled = np.column_stack([X, X[:, 0]])
+    runs = fg.simulate(fg.problems.from_arrays(doubled, Y, CLIENTS), RING, fg.step_sizes.polynomial(0.05, 0.6), 5)
+    assert np.isfinite(runs.average).all()
+
+
+def test_newton_finds_far_optima():
+    far = fg.problems.from_arrays(X, X @ [50.0, -80.0, 3.0] + 0.1 * Y, CLIENTS, "huber", order="replacement")
+    assert np.isfinite(fg.linearize(far).optimum).all()
+    lin = fg.linearize(fg.problems.poisson([[2.0, 1.0], [1.0, 2.0]]))
+    np.testing.assert_allclose(lin.optimum, lin.optimum[::-1], rtol=1e-8)
 
 
 def test_collinear_columns_and_separable_classes_have_no_optimum():

@@ -25,28 +25,43 @@ def unequal_problem():
     return fg.problems.linear(rng.standard_normal((4, 2)), 1.0, cov, [0.1, 0.2, 0.3, 0.4])
 
 
-def terms_of(problem, start="zeros", replicates=8):
+def terms_of(problem, start="zeros", replicates=8, phase=0):
     return fg.theory.error_terms(
-        problem, fg.networks.ring(4), STEPS, N, sync_every=TAU, replicates=replicates, seed=3, start=start
+        problem,
+        fg.networks.ring(4),
+        STEPS,
+        N,
+        sync_every=TAU,
+        sync_phase=phase,
+        replicates=replicates,
+        seed=3,
+        start=start,
     )
 
 
-def twin(problem):
+def twin(problem, start=(0.0, 0.0), phase=0):
     x, y = regression_data(problem, N, 8, seed=3)
     identity = np.broadcast_to(np.eye(2), (4, 2, 2))
-    eta, mask = STEPS.eta(N), fg.step_sizes.sync_mask(TAU, N)
+    eta, mask = STEPS.eta(N), fg.step_sizes.sync_mask(TAU, N, phase)
     mixing = fg.networks.ring(4).matrix
     fixed = (problem.coefficients, problem.noise_var, identity, problem.weights, mixing, eta, mask)
-    path = local_sgd(*fixed, np.zeros(2), x, standardised_noise(problem, x, y))
+    path = local_sgd(*fixed, start, x, standardised_noise(problem, x, y))
     fixed = (problem.coefficients, problem.noise_var, problem.design_cov, problem.weights, eta)
     return decomposition(path, x, y, *fixed)
 
 
+# One start a client; D_1 knows their mean only, (1, -1.5).
+APART = np.array([[1.0, -2.0], [3.0, 0.5], [-1.0, -1.5], [1.0, -3.0]])
+
+
+@pytest.mark.parametrize(
+    ("start", "phase"), [((0.0, 0.0), 0), ((0.0, 0.0), 1), (APART, 0)], ids=["plain", "phase", "start"]
+)
 @pytest.mark.parametrize("make", [equal_problem, unequal_problem])
-def test_the_terms_are_those_of_the_float64_twin(make):
+def test_the_terms_are_those_of_the_float64_twin(make, start, phase):
     problem = make()
-    terms = terms_of(problem)
-    left, *parts = twin(problem)
+    terms = terms_of(problem, start=np.asarray(start), phase=phase)
+    left, *parts = twin(problem, start, phase)
     np.testing.assert_allclose(left, sum(parts), rtol=1e-10, atol=1e-10)
     ours = [terms.noise, terms.start, terms.curvature, terms.drift, terms.moving]
     for mine, theirs in zip([terms.left, *ours], [left, *parts], strict=True):
@@ -62,6 +77,12 @@ def test_the_terms_are_those_of_the_float64_twin(make):
 )
 def test_the_terms_add_up(problem):
     assert terms_of(problem, replicates=50).gap < 1e-3
+
+
+def test_the_terms_add_up_at_the_base_setting_of_the_paper():
+    problem, ring = fg.problems.random_effects(10, seed=1), fg.networks.ring(10)
+    terms = fg.theory.error_terms(problem, ring, STEPS, 500, sync_every=20, replicates=200)
+    assert terms.gap < 1e-3
 
 
 def test_curvature_and_drift_vanish_in_the_random_effects_model():

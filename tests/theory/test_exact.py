@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedgauss import networks, step_sizes
+from fedgauss import networks, problems, step_sizes
 from fedgauss._linearization import linearization
 from fedgauss.theory import covariances as cv
-from fedgauss.theory.exact import exact_moments, mean_recursion
+from fedgauss.theory.exact import exact_moments, exact_path, mean_recursion
 from oracles.local_sgd import local_sgd
 
 STEPS = step_sizes.polynomial(0.3, beta=0.75)
@@ -210,3 +210,31 @@ def test_errors_state_the_rule_and_the_value() -> None:
     model.noise_var = np.array([1.0, -1.0, 1.0])
     with pytest.raises(ValueError, match=r"noise_var must not be negative; its smallest is -1"):
         mean_recursion(model, ring, STEPS, 8, 2, np.zeros(2))
+
+
+PARAMETERS = np.linspace(-0.4, 0.4, 6).reshape(3, 2)
+
+
+@pytest.mark.parametrize("function", [exact_moments, exact_path, mean_recursion])
+@pytest.mark.parametrize(
+    ("make", "family"),
+    [
+        (problems.logistic, "Logistic"),
+        (problems.poisson, "Poisson"),
+        (problems.huber, "Huber"),
+        (problems.one_versus_rest, "OneVersusRest"),
+    ],
+)
+def test_other_losses_are_refused(function: Any, make: Any, family: str) -> None:
+    problem = make(np.zeros((3, 2, 2)) if family == "OneVersusRest" else PARAMETERS)
+    with pytest.raises(ValueError, match=f"model must have the squared loss.*got {family}. Use problems.linear"):
+        function(problem, networks.ring(3), STEPS, 5, 1, np.zeros(2))
+
+
+@pytest.mark.parametrize("function", [exact_moments, exact_path, mean_recursion])
+def test_what_is_no_regression_is_refused(function: Any) -> None:
+    linear = problems.linear(PARAMETERS, 1.0)
+    changed = problems.change_at(linear, problems.linear(PARAMETERS + 1, 1.0), 3)
+    with pytest.raises(ValueError, match=r"ChangedProblem has no coefficients, noise_var, design_cov\. Use"):
+        function(changed, networks.ring(3), STEPS, 5, 1, np.zeros(2))
+    function(problems.linear(PARAMETERS, 1.0, df=5), networks.ring(3), STEPS, 5, 1, np.zeros(2))

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from fedgauss import networks, step_sizes
 from fedgauss.theory import rates
+from fedgauss.theory.exact import mean_recursion
 
 N, K, BETA = 400, 16, 0.8
 
@@ -51,6 +54,7 @@ def test_best_beta_minimises_the_bound_and_best_rate_is_its_value(reading: rates
 
 def test_where_no_beta_is_left() -> None:
     assert rates.best_beta(0.5, "printed") == 0.75
+    assert rates.best_rate(0.5, "printed") == 0  # bounded, not vanishing
     assert rates.best_beta(0.51, "printed") is None
     assert rates.best_rate(0.51, "printed") is None
     assert rates.best_beta(0.9) == pytest.approx(0.975)
@@ -58,11 +62,41 @@ def test_where_no_beta_is_left() -> None:
 
 
 def test_synchronisation_multiplies_theorem_2_1() -> None:
-    assert rates.synchronisation_factor(1, 0.0) == 2
-    assert rates.synchronisation_factor(4, 0.0625) == pytest.approx(2 + 2**0.5)
-    assert rates.synchronisation_factor(4, -0.0625) == pytest.approx(2 + 2**0.5)
-    plain = rates.berry_esseen_average(N, K, BETA).total
-    assert rates.synchronisation_bound(N, K, BETA, 4, 0.0625).total == pytest.approx((2 + 2**0.5) * plain)
+    for reading, expected in (("corrected", 4 + 2), ("printed", 2 + 2**0.5)):
+        assert rates.synchronisation_factor(1, 0.0, reading) == 2
+        assert rates.synchronisation_factor(4, 0.0625, reading) == pytest.approx(expected)
+        assert rates.synchronisation_factor(4, -0.0625, reading) == pytest.approx(expected)
+        bound = rates.synchronisation_bound(N, K, BETA, 4, 0.0625, reading)
+        assert bound.total == pytest.approx(expected * rates.berry_esseen_average(N, K, BETA).total)
+        assert ("as printed" in bound.name) == (reading == "printed")
+    assert rates.synchronisation_factor(4, 0.0625) == pytest.approx(4 + 2)
+    assert rates.synchronisation_bound(N, K, BETA, 4, 0.0625).name.endswith("times 6 for synchronisation")
+
+
+def test_the_bias_of_client_drift_grows_as_the_corrected_factor() -> None:
+    # E D_3, from the mean recursion: no noise. Hessians go with the offsets, complete averaging every tau steps.
+    k = 20
+    offsets = np.linspace(-1, 1, k)
+    hessians = 1 + offsets / 2
+    model = SimpleNamespace(
+        coefficients=offsets[:, None],
+        noise_var=np.ones(k),
+        design_cov=hessians[:, None, None],
+        weights=np.full(k, 1 / k),
+    )
+    optimum = [hessians @ offsets / hessians.sum()]
+
+    def bias(tau: int) -> float:
+        means = mean_recursion(model, networks.complete(k), step_sizes.polynomial(0.3, 0.75), 4000, tau, optimum)
+        return abs((means.mean_average - means.optimum)[0])
+
+    growth = bias(80) / bias(5)  # 12.7
+    printed, corrected = (
+        rates.synchronisation_factor(80, 0.0, reading) / rates.synchronisation_factor(5, 0.0, reading)
+        for reading in ("printed", "corrected")
+    )
+    assert growth > 3 * printed  # 3.1
+    assert growth == pytest.approx(corrected, rel=0.15)  # 13.5
 
 
 def test_theorems_3_1_and_3_2_by_hand() -> None:

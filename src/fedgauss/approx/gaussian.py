@@ -34,7 +34,7 @@ def aggregated(
     multiplies by K^-1/2; that is too small by sqrt(K).
     """
     one = _one_client(lin.hessian, lin.noise_cov)
-    surrogate = gaussian_surrogate(one)
+    surrogate = gaussian_surrogate(one, stream="aggregated")
     return simulate(surrogate, None, steps, n_steps, replicates=replicates, seed=seed, observe=observe, keep=keep)
 
 
@@ -57,7 +57,7 @@ def client(
     sum_k w_k Z^k: both have one law. What differs is who must know which covariance.
     """
     return simulate(
-        gaussian_surrogate(lin),
+        gaussian_surrogate(lin, stream="client"),
         network,
         steps,
         n_steps,
@@ -85,7 +85,7 @@ def brownian(
     """
     walk = _one_client(np.eye(lin.dim), limit_covariance(lin))
     return simulate(
-        gaussian_surrogate(walk),
+        gaussian_surrogate(walk, stream="brownian"),
         None,
         constant(1.0),
         n_steps,

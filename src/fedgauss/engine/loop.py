@@ -72,7 +72,7 @@ def advance(
     _, n_clients, n_replicates = carry.theta.shape
     noise = Noise(algorithm.key, first, n_clients, n_replicates)
     carry = lax.fori_loop(done + 1, until + 1, lambda t, c: take_step(algorithm, noise, t, c), carry)
-    return carry, jnp.isfinite(carry.theta).all()
+    return carry, jnp.isfinite(carry.theta).all(axis=(0, 1))
 
 
 @jax.jit

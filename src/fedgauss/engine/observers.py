@@ -85,7 +85,7 @@ class Average(Observer):
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """No term yet."""
-        return jnp.float32(0), Sum.zero(theta[:, 0])
+        return jnp.int32(0), Sum.zero(theta[:, 0])
 
     def update(self, state: Any, step: Step) -> Any:
         """Add Y_t."""
@@ -198,6 +198,7 @@ class At(Observer):
 
     observer: Observer
     steps: npt.NDArray[np.int32]  # increasing
+    rows: npt.NDArray[np.int32]  # which of them stands in each row of the result
     suffix: str = field(metadata={"static": True})
 
     def check(self, dim: int, n_steps: int) -> None:
@@ -228,7 +229,8 @@ class At(Observer):
     def value(self, state: Any) -> dict[str, JaxArray]:
         """The inner observer's names with a suffix."""
         _, _, table = state
-        return {name + self.suffix: rows for name, rows in table.items()}
+        order = jnp.asarray(self.rows)
+        return {name + self.suffix: rows[order] for name, rows in table.items()}
 
 
 @pytree
@@ -236,6 +238,11 @@ class Path(Observer):
     """Y_t after every m-th step: (n // m, d)."""
 
     every: int = field(metadata={"static": True})
+
+    def check(self, dim: int, n_steps: int) -> None:
+        """At least one step is kept."""
+        if self.every > n_steps:
+            raise ValueError(f"every must not exceed n_steps = {n_steps}, or nothing is kept; got {self.every}.")
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """An empty table."""
@@ -262,11 +269,16 @@ def sup_partial_sum(center: ArrayLike, norm: Norm = "euclidean") -> SupPartialSu
 
 
 def at(steps: Sequence[int], observer: Observer, suffix: str = "_at") -> At:
-    """The values of `observer` after each listed step: one run to the largest n gives every smaller n too."""
-    listed = np.unique([_checks.whole("steps", step) for step in steps]).astype(np.int32)
+    """The values of `observer` after each listed step, in the order listed.
+
+    Steps do not depend on n, so one run to the largest n gives every smaller n too.
+    """
+    if not isinstance(observer, Observer):
+        raise ValueError(f"observer must be one of fedgauss.observers, such as observers.Average(); got {observer!r}.")
+    listed, rows = np.unique([_checks.step_number("steps", step) for step in steps], return_inverse=True)
     if not listed.size:
-        raise ValueError("steps must list at least one step; got none.")
-    return At(observer, listed, suffix)
+        raise ValueError("steps must list at least one step; got none. Use range(100, 501, 100)?")
+    return At(observer, listed.astype(np.int32), rows.astype(np.int32), suffix)
 
 
 def path(every: int = 1) -> Path:

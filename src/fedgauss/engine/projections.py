@@ -20,11 +20,8 @@ class Projection(abc.ABC):
     def project(self, theta: JaxArray) -> JaxArray:
         """Each client's nearest point, for theta (d, K, R)."""
 
-    def check(self, dim: int) -> None:
+    def check(self, dim: int) -> None:  # noqa: B027 - the whole space suits every dimension
         """Raise if the set does not lie in dim dimensions."""
-        for array in vars(self).values():
-            if np.ndim(array) == 1 and len(array) not in (1, dim):
-                raise ValueError(f"a projection's bounds must be numbers or have {dim} entries; got {len(array)}.")
 
 
 @pytree
@@ -43,12 +40,20 @@ class Ball(Projection):
     center: FloatArray  # (d,) or (1,)
     radius: float
 
+    def check(self, dim: int) -> None:
+        """The centre is a number or a point."""
+        _check_length("center", self.center, dim)
+
     def project(self, theta: JaxArray) -> JaxArray:
         """Shrink towards the centre."""
         center = jnp.asarray(self.center)[:, None, None]
         offset = theta - center
-        length = jnp.sqrt(add_up(offset**2))
-        return center + offset * jnp.minimum(1.0, self.radius / jnp.maximum(length, 1e-30))
+        # Scaled by the largest coordinate, so that no square leaves the range of float32.
+        largest = jnp.abs(offset).max(axis=0)
+        unit = offset / jnp.where(largest > 0, largest, 1.0)
+        length = jnp.sqrt(add_up(unit**2))  # at least 1 where the offset is not zero
+        reach = self.radius / jnp.maximum(length, 1.0)
+        return jnp.where(largest <= reach, theta, center + unit * reach)
 
 
 @pytree
@@ -57,6 +62,11 @@ class Box(Projection):
 
     low: FloatArray  # (d,) or (1,)
     high: FloatArray
+
+    def check(self, dim: int) -> None:
+        """The bounds are numbers or points."""
+        _check_length("low", self.low, dim)
+        _check_length("high", self.high, dim)
 
     def project(self, theta: JaxArray) -> JaxArray:
         """Clip each coordinate."""
@@ -73,6 +83,13 @@ def box(low: ArrayLike, high: ArrayLike) -> Box:
     """Project onto a box; `low` and `high` are numbers or one bound a coordinate."""
     lower = np.atleast_1d(_checks.real_array("low", low))
     upper = np.atleast_1d(_checks.real_array("high", high))
+    if lower.ndim > 1 or upper.ndim > 1 or (lower.size != upper.size and 1 not in (lower.size, upper.size)):
+        raise ValueError(f"low and high must be numbers or vectors of one length; got {lower.shape} and {upper.shape}.")
     if np.any(lower > upper):
         raise ValueError(f"low must not exceed high; got low = {lower} and high = {upper}. Swap them?")
     return Box(lower, upper)
+
+
+def _check_length(name: str, bound: FloatArray, dim: int) -> None:
+    if np.shape(bound) not in ((1,), (dim,)):
+        raise ValueError(f"{name} of a projection must be a number or have {dim} entries; got shape {np.shape(bound)}.")

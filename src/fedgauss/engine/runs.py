@@ -56,9 +56,12 @@ class DivergedError(ArithmeticError):
     """A run left the finite numbers. `step`, `client` and `replicate` say where it happened first."""
 
     def __init__(self, step: int, client: int, replicate: int, eta: float) -> None:
-        self.step, self.client, self.replicate = step, client, replicate
+        self.step, self.client, self.replicate, self.eta = step, client, replicate, eta
         super().__init__(
             f"the run must stay finite, but client {client} left the finite numbers at step {step} "
             f"(replicate {replicate}, eta = {eta:.3g}). Use a smaller eta0 or a larger shift in step_sizes, "
             "or a projection such as projections.ball(radius)."
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.step, self.client, self.replicate, self.eta)  # so that it crosses processes

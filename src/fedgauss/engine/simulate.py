@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._linearization import Linearization
 from fedgauss._random import stage_key
-from fedgauss._types import ArrayLike, BoolArray
+from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.engine.loop import Algorithm, Carry, advance, begin, read
 from fedgauss.engine.mixing import mixing_of
 from fedgauss.engine.observers import Average, Cusum, Disagreement, Last, Observer, Path, sup_partial_sum
@@ -57,20 +58,24 @@ def simulate(
     memory_budget  bytes for the state of the replicates that run at once; results never depend on it
     progress       show a bar (None: in a terminal, when the run takes long)
     """
-    n_steps, replicates = _checks.whole("n_steps", n_steps), _checks.whole("replicates", replicates)
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be made by fedgauss.problems; got {type(problem).__name__}.")
+    n_steps, replicates = _checks.step_number("n_steps", n_steps), _checks.whole("replicates", replicates)
     _check_length(problem, n_steps)
     graph = as_network(network, problem.n_clients)
-    eta = as_step_sizes(steps).eta(n_steps)
-    if eta.ndim == 2 and eta.shape[1] != problem.n_clients:
-        raise ValueError(f"per-client steps must have {problem.n_clients} columns, one a client; got {eta.shape[1]}.")
+    eta = _checked_eta(as_step_sizes(steps).eta(n_steps), n_steps, problem.n_clients)
     mask = sync_mask(sync_every, n_steps, sync_phase)
-    known = exact_linearization(problem)
+    known = _known_linearization(problem)
     if known is not None:
         warn_if_unstable(eta, known.client_hessians, known.weights)
+    if isinstance(observe, str | Observer):
+        observe = [observe]
     if keep is not None:
         _checks.one_of("keep", keep, ["path"])
         observe = [*observe, Path(1)]
     region = Everywhere() if projection is None else projection
+    if not isinstance(region, Projection):
+        raise ValueError(f"projection must be projections.ball(...) or projections.box(...); got {projection!r}.")
     region.check(problem.dim)
     observers = (Average(), Last(), *(_observer(o, problem) for o in observe))
     if observe:
@@ -84,8 +89,8 @@ def simulate(
         sync=_padded(mask),
         key=stage_key(seed, "data"),
     )
-    begin = resolve_start(start, problem, replicates)
-    engine = _Engine(_to_device(algorithm), begin, stage_key(seed, "start"), n_steps)
+    theta_0 = resolve_start(start, problem, replicates)
+    engine = _Engine(_to_device(algorithm), theta_0, stage_key(seed, "start"), n_steps, replicates)
     chunk = engine.chunk_size(replicates, memory_budget)
     values: dict[str, np.ndarray[Any, Any]] = {}
     with ProgressBar("simulating", replicates * n_steps, progress) as bar:
@@ -94,14 +99,18 @@ def simulate(
             for name, value in part.items():
                 whole = values.setdefault(name, np.empty((replicates, *value.shape[1:]), value.dtype))
                 whole[first : first + chunk] = value[: replicates - first]
+                _check_finite(name, whole[first : first + chunk])
     return Runs(values.pop("average"), values.pop("last"), n_steps, problem.n_clients, seed, values)
 
 
 class _Engine:
     """Runs chunks of replicates through time, a segment of steps at a time."""
 
-    def __init__(self, algorithm: Algorithm, start: ResolvedStart, start_key: Any, n_steps: int) -> None:
-        self.algorithm, self.start, self.start_key, self.n_steps = algorithm, start, start_key, n_steps
+    def __init__(
+        self, algorithm: Algorithm, start: ResolvedStart, start_key: Any, n_steps: int, replicates: int
+    ) -> None:
+        self.algorithm, self.start, self.start_key = algorithm, start, start_key
+        self.n_steps, self.replicates = n_steps, replicates
         problem = algorithm.problem
         self.n_clients, self.dim = problem.n_clients, problem.dim
         self.segment: int | None = None
@@ -113,7 +122,7 @@ class _Engine:
 
     def chunk_size(self, replicates: int, memory_budget: float) -> int:
         """How many replicates to run at once: within the budget, and on a CPU within its cache."""
-        shapes = jax.eval_shape(lambda: self.carry(0, 64))
+        shapes = begin.eval_shape(self.algorithm, self.start.replicates(0, 64), self.start_key, 0, 64, self.n_steps)
         state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)) / 64
         draws = 4.0 * self.n_clients * (self.dim + 1)
         # Twice, because a segment keeps the state it began with until it is known to have stayed finite.
@@ -124,7 +133,7 @@ class _Engine:
         n_chunks = -(-replicates // max(1, largest))
         chunk = -(-replicates // n_chunks)
         # Below 16 lanes programs take longer to compile, or to run, than with 16; spare ones are dropped.
-        return chunk if chunk == 1 else max(chunk, 16)
+        return chunk if chunk == 1 and self.n_clients > 3 else max(chunk, 16)
 
     def run(self, first: int, count: int, bar: ProgressBar) -> dict[str, np.ndarray[Any, Any]]:
         """All steps of one chunk, and what its observers saw."""
@@ -134,11 +143,11 @@ class _Engine:
             until = min(self.n_steps, done + (self.segment or self._first_segment(count)))
             began = time.perf_counter()
             after, finite = advance(self.algorithm, carry, np.uint32(first), np.int32(done), np.int32(until))
-            if not bool(finite):
+            if not np.asarray(finite)[: self.replicates - first].all():
                 raise self._diverged(carry, first, done, until)
             if compiled or self.segment is None:
                 self._adapt(until - done, time.perf_counter() - began, compiled)
-            bar.advance(count * (until - done))
+            bar.advance(min(count, self.replicates - first) * (until - done))
             carry, done = after, until
         return {name: np.asarray(value) for name, value in read(self.algorithm.observers, carry.states).items()}
 
@@ -158,20 +167,31 @@ class _Engine:
     def _diverged(self, carry: Carry, first: int, done: int, until: int) -> DivergedError:
         """Find the first step and client that are not finite: a non-finite client stays so, which bisection uses."""
 
-        def finite_at(t: int, algorithm: Algorithm) -> np.ndarray[Any, Any]:
-            after, _ = advance(algorithm, carry, np.uint32(first), np.int32(done), np.int32(t))
-            return np.isfinite(np.asarray(after.theta)).all(axis=0)
+        real = self.replicates - first  # spare lanes do not count
+
+        def walk(algorithm: Algorithm, state: Carry, start: int, stop: int) -> Carry:
+            return advance(algorithm, state, np.uint32(first), np.int32(start), np.int32(stop))[0]
+
+        def finite(state: Carry) -> np.ndarray[Any, Any]:
+            return np.isfinite(np.asarray(state.theta)[..., :real]).all(axis=0)
 
         low, high = done, until
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if finite_at(middle, self.algorithm).all() else (low, middle)
-        # Without the mixing of this very step, which would pass the bad value on to neighbours.
-        before_mixing = self.algorithm._replace(sync=self.algorithm.sync.at[high - 1].set(False))
-        finite = finite_at(high, before_mixing)
-        replicate = int(np.argmin(finite.all(axis=0)))
-        client = int(np.argmin(finite[:, replicate]))
-        return DivergedError(high, client, first + replicate, float(np.max(self.algorithm.eta[high - 1])))
+            after = walk(self.algorithm, carry, low, middle)
+            if finite(after).all():
+                carry, low = after, middle
+            else:
+                high = middle
+        # That step alone, without its mixing and projection, which pass a bad value on or hide it.
+        alone = self.algorithm._replace(sync=jnp.zeros_like(self.algorithm.sync), projection=Everywhere())
+        good = finite(walk(alone, carry, low, high))
+        if good.all():  # the mixing itself overflowed
+            good = finite(walk(self.algorithm, carry, low, high))
+        replicate = int(np.argmin(good.all(axis=0)))
+        client = int(np.argmin(good[:, replicate]))
+        eta = np.atleast_1d(self.algorithm.eta[high - 1])
+        return DivergedError(high, client, first + replicate, float(eta[client if eta.size > 1 else 0]))
 
 
 def _observer(choice: str | Observer, problem: Problem) -> Observer:
@@ -181,6 +201,35 @@ def _observer(choice: str | Observer, problem: Problem) -> Observer:
     if name == "sup_partial_sum":
         return sup_partial_sum(linearize(problem).optimum)
     return Cusum() if name == "cusum" else Disagreement()
+
+
+def _known_linearization(problem: Problem) -> Linearization | None:
+    """Closed forms, to warn by; a problem without an optimum can be simulated all the same."""
+    try:
+        return exact_linearization(problem)
+    except ValueError:
+        return None
+
+
+def _checked_eta(eta: ArrayLike, n_steps: int, n_clients: int) -> FloatArray:
+    """Step sizes (n,) or (n, K), finite and positive, whoever made them."""
+    array = _checks.real_array("step sizes", eta)
+    if array.ndim == 2 and array.shape[1] != n_clients:
+        raise ValueError(f"per-client steps must have {n_clients} columns, one a client; got {array.shape[1]}.")
+    if array.ndim not in (1, 2) or len(array) != n_steps:
+        raise ValueError(f"step sizes must have shape ({n_steps},) or ({n_steps}, {n_clients}); got {array.shape}.")
+    if np.any(array <= 0):
+        t = int(np.argmax((array <= 0).reshape(n_steps, -1).any(axis=1))) + 1
+        raise ValueError(f"step sizes must be positive; at step {t} one is {np.min(array[t - 1]):g}.")
+    return array
+
+
+def _check_finite(name: str, values: np.ndarray[Any, Any]) -> None:
+    if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
+        raise ArithmeticError(
+            f"{name} must be finite, but it left the range of float32 although every client stayed inside. "
+            "Rescale the problem, so that iterates stay below 1e18."
+        )
 
 
 def _check_observers(observers: Sequence[Observer], problem: Problem, n_steps: int) -> None:

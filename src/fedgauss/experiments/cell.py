@@ -24,7 +24,7 @@ class Cell(Protocol):
     cost         how long it takes, in any unit shared by all cells of a sweep; long cells start first
     group        cells of one group share compiled programs, and stay with one worker where that costs nothing
 
-    `str(cell)` names it in messages.
+    `str(cell)` names it in messages. A cell prints nothing: the sweep has a bar of its own.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]

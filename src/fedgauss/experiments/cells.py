@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from fedgauss.experiments.cell import Row
 
 from fedgauss import approx, networks, step_sizes
 from fedgauss._linearization import Linearization
 from fedgauss._types import FloatArray
 from fedgauss.engine.observers import Average, Last, Norm, at, sup_partial_sum
 from fedgauss.engine.simulate import simulate
+from fedgauss.experiments.cell import Row
 from fedgauss.experiments.readings import Reading
 from fedgauss.problems.linearize import linearize
 from fedgauss.step_sizes import StepSizes
@@ -146,7 +146,7 @@ class QuantileCell:
         lin, ring = linearize(problem), networks.ring(self.n_clients)
         schedule = step_sizes.polynomial(self.eta0, self.beta)
         shifted = step_sizes.polynomial(self.eta0, self.beta, shift=float(self.index_shift))
-        size = {"replicates": self.replicates}
+        size = self.replicates
         runs = simulate(
             problem,
             ring,
@@ -158,16 +158,16 @@ class QuantileCell:
             start=self.reading.theta_0(),
             observe=[sup_partial_sum(lin.optimum, self.norm)],
             progress=False,
-            **size,
+            replicates=size,
         )
         watch = [sup_partial_sum(np.zeros(lin.dim))]
         n, tau = self.n_steps, self.sync_every
         others = {
-            "Aggr-GA": approx.aggregated(lin, shifted, n, seed=self.seed + 1, observe=watch, **size),
+            "Aggr-GA": approx.aggregated(lin, shifted, n, seed=self.seed + 1, observe=watch, replicates=size),
             "Client-GA": approx.client(
-                lin, ring, shifted, n, sync_every=tau, seed=self.seed + 2, observe=watch, **size
+                lin, ring, shifted, n, sync_every=tau, seed=self.seed + 2, observe=watch, replicates=size
             ),
-            "f-CLT": approx.brownian(lin, n, seed=self.seed + 3, observe=watch, **size),
+            "f-CLT": approx.brownian(lin, n, seed=self.seed + 3, observe=watch, replicates=size),
         }
         u = runs.sup_partial_sum.astype(float)
         rows: list[Row] = []

@@ -16,7 +16,7 @@ from fedgauss import _checks
 from fedgauss._random import Noise, threefry
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.problems.base import Moments, Problem, pytree
-from fedgauss.problems.families import Family
+from fedgauss.problems.families import Family, Huber, Linear
 from fedgauss.problems.families import family as family_named
 from fedgauss.problems.regression import regression_gradient
 
@@ -25,11 +25,12 @@ Order = Literal["once", "replacement"]
 
 @pytree
 class ArrayProblem(Problem):
-    """Client k holds `counts[k]` rows; shorter clients are padded to the longest with rows never read."""
+    """Rows sorted by client: client k holds the `counts[k]` rows from `firsts[k]` on."""
 
-    features: FloatArray  # (K, m, p)
-    response: FloatArray  # (K, m)
+    features: FloatArray  # (N, p)
+    response: FloatArray  # (N,)
     counts: npt.NDArray[np.int64]  # (K,)
+    firsts: npt.NDArray[np.int64]  # (K,)
     weights: FloatArray  # (K,)
     family: Family = field(metadata={"static": True})
     order: Order = field(metadata={"static": True})
@@ -37,7 +38,7 @@ class ArrayProblem(Problem):
     @property
     def dim(self) -> int:
         """d."""
-        return int(np.shape(self.features)[2]) * self.family.n_outputs
+        return int(np.shape(self.features)[1]) * self.family.n_outputs
 
     def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, JaxArray]:
         """One row for each client and replicate: x (p, K, R) and y (K, R)."""
@@ -48,9 +49,8 @@ class ArrayProblem(Problem):
             row = _shuffled(noise.of_run.stream("order"), jnp.broadcast_to(jnp.uint32(t) - 1, shape), counts)
         else:
             row = noise.stream("rows").words(1)[0] % counts
-        client = lax.broadcasted_iota(jnp.int32, shape, 0)
-        x, y = jnp.asarray(self.features), jnp.asarray(self.response)
-        return jnp.moveaxis(x[client, row], -1, 0), y[client, row]
+        place = jnp.asarray(self.firsts, jnp.uint32)[:, None] + row
+        return jnp.moveaxis(jnp.asarray(self.features)[place], -1, 0), jnp.asarray(self.response)[place]
 
     def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
         """X times residual(x'theta, y)."""
@@ -63,10 +63,19 @@ class ArrayProblem(Problem):
     def moments(self, theta: FloatArray) -> Moments:
         """Of each client's own rows, as a population."""
         clients = [
-            _row_moments(self.family, np.asarray(theta, float), x[: int(m)], y[: int(m)])
-            for x, y, m in zip(self.features, self.response, self.counts, strict=True)
+            _row_moments(self.family, np.asarray(theta, float), self.features[i : i + m], self.response[i : i + m])
+            for i, m in zip(self.firsts, self.counts, strict=True)
         ]
         return Moments(*(np.stack(part) for part in zip(*clients, strict=True)))
+
+    def guess(self) -> FloatArray:
+        """Least squares on all rows, for the families whose responses follow the predictor itself."""
+        if not isinstance(self.family, Linear | Huber):
+            return np.zeros(self.dim)
+        owner = np.repeat(np.arange(self.n_clients), self.counts)
+        scale = np.sqrt(np.asarray(self.weights)[owner] / self.counts[owner])
+        fitted, *_ = np.linalg.lstsq(self.features * scale[:, None], self.response * scale, rcond=None)
+        return np.asarray(fitted, dtype=np.float64)
 
 
 def from_arrays(
@@ -100,16 +109,10 @@ def from_arrays(
     chosen.check_response(y)
     names, owner = np.unique(labels, return_inverse=True)
     counts = np.bincount(owner)
-    # Sorting by client and counting within it gives each row its place in the padded (K, m) tables.
     by_client = np.argsort(owner, kind="stable")
-    place = np.arange(len(y)) - np.repeat(np.cumsum(counts) - counts, counts)
-    table_x = np.zeros((len(names), counts.max(), x.shape[1]))
-    table_y = np.zeros((len(names), counts.max()))
-    table_x[owner[by_client], place] = x[by_client]
-    table_y[owner[by_client], place] = y[by_client]
     by_rows = isinstance(weights, str) and _checks.one_of("weights", weights, ["rows"]) == "rows"
     w = counts / counts.sum() if by_rows else _checks.client_weights(weights, len(names))
-    return ArrayProblem(table_x, table_y, counts, w, chosen, order)
+    return ArrayProblem(x[by_client], y[by_client], counts, np.cumsum(counts) - counts, w, chosen, order)
 
 
 def _row_moments(family: Family, theta: FloatArray, x: FloatArray, y: FloatArray) -> tuple:
@@ -134,7 +137,8 @@ def _row_moments(family: Family, theta: FloatArray, x: FloatArray, y: FloatArray
 def _shuffled(noise: Noise, place: JaxArray, counts: JaxArray) -> JaxArray:
     """A pseudo-random permutation of {0, ..., counts - 1} at `place`, one for each client and replicate.
 
-    Four Feistel rounds permute {0, ..., 4^b - 1}, the least such range that holds `counts`; a value outside
+    Twelve Feistel rounds (four leave small ranges visibly uneven) permute {0, ..., 4^b - 1}, the least such
+    range that holds `counts`; a value outside
     is permuted again until it lands inside (Black and Rogaway 2002). Nothing is stored.
     """
     keys = noise.words(2)
@@ -144,7 +148,7 @@ def _shuffled(noise: Noise, place: JaxArray, counts: JaxArray) -> JaxArray:
 
     def permute(value: JaxArray) -> JaxArray:
         left, right = value >> half, value & mask
-        for turn in range(4):
+        for turn in range(12):
             mixed, _ = threefry((keys[0], keys[1]), right, jnp.uint32(turn))
             left, right = right, left ^ (mixed & mask)
         return (left << half) | right

@@ -75,6 +75,20 @@ class Problem(abc.ABC):
         """Exact moments at `theta` (d,), or None where only sampling can tell."""
         return None
 
+    def risk(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Exact gradients (K, d) and Hessians (K, d, d) of the client risks, where `moments` exist."""
+        moments = self.moments(theta)
+        assert moments is not None
+        return moments.gradient, moments.hessian
+
+    def guess(self) -> FloatArray:
+        """Where to begin looking for the optimum."""
+        return np.zeros(self.dim)
+
+    def reference(self) -> Problem:
+        """The problem that the theory describes: this one, unless it changes on the way."""
+        return self
+
     def max_steps(self) -> int | None:
         """How many steps the data last, or None when they never run out."""
         return None

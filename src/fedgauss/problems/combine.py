@@ -6,6 +6,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
 from jax import lax
 
 from fedgauss import _checks
@@ -16,60 +18,65 @@ from fedgauss.problems.base import Problem, pytree
 
 @pytree
 class ChangedProblem(Problem):
-    """`before` up to step `start` - 1, `after` from step `start` on."""
+    """One problem after another: `phases[i]` from step `starts[i - 1]` on, `phases[0]` from the beginning."""
 
-    before: Problem
-    after: Problem
-    start: JaxArray
+    phases: tuple[Problem, ...]
+    starts: npt.NDArray[np.int32]  # increasing, one fewer than phases
 
     @property
     def weights(self) -> FloatArray:  # type: ignore[override]
-        """Those of `before`, and the same for `after`."""
-        return self.before.weights
+        """The same in every phase."""
+        return self.phases[0].weights
 
     @property
     def dim(self) -> int:
         """d."""
-        return self.before.dim
+        return self.phases[0].dim
 
-    def sample(self, noise: Noise, t: JaxArray) -> Any:
-        """Whether the change has happened, and the data of the problem in force."""
-        changed = t >= self.start
-        data = lax.cond(changed, lambda: self.after.sample(noise, t), lambda: self.before.sample(noise, t))
-        return changed, data
+    def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, Any]:
+        """The number of the phase in force, and its data."""
+        phase = (t >= jnp.asarray(self.starts)).sum()
+        return phase, lax.switch(phase, [lambda p=p: p.sample(noise, t) for p in self.phases])
 
-    def gradient(self, theta: JaxArray, data: Any) -> JaxArray:
-        """That of the problem in force."""
-        changed, xi = data
-        return lax.cond(changed, lambda: self.after.gradient(theta, xi), lambda: self.before.gradient(theta, xi))
+    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any]) -> JaxArray:
+        """That of the phase in force."""
+        phase, xi = data
+        return lax.switch(phase, [lambda p=p: p.gradient(theta, xi) for p in self.phases])
 
-    def moments(self, theta: FloatArray) -> Any:
-        """Those of the problem before the change: what the theory describes is the honest run."""
-        return self.before.moments(theta)
+    def reference(self) -> Problem:
+        """The first phase: what the theory describes is the honest run."""
+        return self.phases[0].reference()
 
     def max_steps(self) -> int | None:
-        """The data of either problem may run out."""
-        limits = [m for m in (self.before.max_steps(), self.after.max_steps()) if m is not None]
-        return min(limits, default=None)
+        """The data of any phase may run out."""
+        return min((m for m in (p.max_steps() for p in self.phases) if m is not None), default=None)
 
 
 def change_at(before: Problem, after: Problem, start: int) -> ChangedProblem:
-    """A problem that turns into another from step `start` on: an attack, a drift, a repair.
+    """A problem that turns into another from step `start` on: an attack, a drift, and with a second call a repair.
 
     Both must have the same clients, weights and dimension, and draw data of the same shapes.
     """
-    start = _checks.whole("start", start, fix="Steps count from 1.")
-    if (before.n_clients, before.dim) != (after.n_clients, after.dim):
+    start = _checks.step_number("start", start)
+    phases: tuple[Problem, ...] = before.phases if isinstance(before, ChangedProblem) else (before,)
+    starts: list[int] = list(before.starts) if isinstance(before, ChangedProblem) else []
+    if starts and start <= starts[-1]:
+        raise ValueError(f"changes must follow one another; got one at step {start} after one at step {starts[-1]}.")
+    last = phases[-1]
+    if (last.n_clients, last.dim) != (after.n_clients, after.dim):
         raise ValueError(
             "both problems must have the same clients and dimension; got "
-            f"{before.n_clients} x {before.dim} before and {after.n_clients} x {after.dim} after."
+            f"{last.n_clients} x {last.dim} before and {after.n_clients} x {after.dim} after."
         )
-    if abs(jnp.asarray(before.weights) - jnp.asarray(after.weights)).max() > 1e-6:
+    if abs(jnp.asarray(last.weights) - jnp.asarray(after.weights)).max() > 1e-6:
         raise ValueError("both problems must have the same weights. Pass weights=before.weights to the second?")
-    shapes = [_sample_shape(problem) for problem in (before, after)]
+    shapes = [_sample_shape(problem) for problem in (last, after)]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"both problems must draw data of the same shapes; got {shapes[0]} and {shapes[1]}.")
-    return ChangedProblem(before, after, start)
+        raise ValueError(
+            f"both problems must draw data of the same shapes; got {shapes[0]} and {shapes[1]}. "
+            "Make the second with the same function as the first?"
+        )
+    return ChangedProblem((*phases, after), np.array([*starts, start], dtype=np.int32))
 
 
 @pytree
@@ -111,7 +118,7 @@ class CoupledProblem(Problem):
 
 def coupled(problem: Problem, resampled: int) -> CoupledProblem:
     """The problem beside its Lindeberg copy, in which the data of step `resampled` alone are drawn afresh."""
-    return CoupledProblem(problem, _checks.whole("resampled", resampled, fix="Steps count from 1."))
+    return CoupledProblem(problem, _checks.step_number("resampled", resampled))
 
 
 def _sample_shape(problem: Problem) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,12 @@ from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.problems.base import Moments, Problem
 
-_exact: weakref.WeakKeyDictionary[Problem, Linearization] = weakref.WeakKeyDictionary()
-
 _ESTIMATED = ("optimum", "client_hessians", "client_noise_cov", "hessian", "noise_cov")
+
+# Linearisations already computed, by problem and by how: None for closed forms, else (samples, batches, seed).
+_known: weakref.WeakKeyDictionary[Problem, dict[tuple[int, ...] | None, Linearization]] = weakref.WeakKeyDictionary()
+
+Risk: TypeAlias = Callable[[FloatArray], tuple[FloatArray, FloatArray]]  # client gradients and Hessians at a point
 
 
 def linearize(problem: Problem, *, samples: int = 8192, batches: int = 32, seed: int = 0) -> Linearization:
@@ -26,54 +30,69 @@ def linearize(problem: Problem, *, samples: int = 8192, batches: int = 32, seed:
 
     Without closed forms they are averages over `batches` independent batches of `samples` draws a client, each
     with its own optimum by Newton's method; their spread gives `standard_errors`, which therefore include
-    the error that the estimated optimum passes on to the others.
+    the error that the estimated optimum passes on to the others. They do not include the bias of order 1/samples
+    that each batch has. A problem that changes on the way is linearised as it was before the change.
     """
     known = exact_linearization(problem)
     if known is not None:
         return known
     samples = _checks.whole("samples", samples, at_least=2)
     batches = _checks.whole("batches", batches, at_least=2, fix="One batch shows no spread.")
-    return _linearize_by_sampling(problem, samples, batches, seed)
+    problem = problem.reference()
+    kept = _known.setdefault(problem, {})
+    how = (samples, batches, seed)
+    if how not in kept:
+        kept[how] = _linearize_by_sampling(problem, samples, batches, seed)
+    return kept[how]
 
 
 def exact_linearization(problem: Problem) -> Linearization | None:
     """The linearisation by closed forms (computed once a problem), or None where there are none."""
-    if problem in _exact:
-        return _exact[problem]
-    if problem.moments(np.zeros(problem.dim)) is None:
-        return None
-
-    def moments_at(theta: FloatArray) -> Moments:
+    problem = problem.reference()
+    kept = _known.setdefault(problem, {})
+    if None not in kept:
+        guess = problem.guess()
+        if problem.moments(guess) is None:
+            return None
+        weights = np.asarray(problem.weights, dtype=float)
+        theta = _newton(problem.risk, weights, guess, tolerance=1e-11)
         moments = problem.moments(theta)
-        assert moments is not None
-        return moments
-
-    weights = np.asarray(problem.weights, dtype=float)
-    theta = _newton(moments_at, weights, np.zeros(problem.dim), tolerance=1e-12)
-    moments = moments_at(theta)
-    _exact[problem] = Linearization(theta, moments.hessian, moments.noise_cov, weights)
-    return _exact[problem]
+        if moments is None:
+            return None
+        kept[None] = Linearization(theta, moments.hessian, moments.noise_cov, weights)
+    return kept[None]
 
 
-def _newton(
-    moments_at: Callable[[FloatArray], Moments], weights: FloatArray, start: FloatArray, tolerance: float
-) -> FloatArray:
-    """Solve sum_k w_k grad F_k(theta) = 0 by Newton's method, halving steps that do not shrink the gradient."""
-    theta, moments = start, moments_at(start)
-    for _ in range(50):
-        gradient = weights @ moments.gradient
-        hessian = np.einsum("k,kij->ij", weights, moments.hessian)
-        if not np.all(np.isfinite(hessian)) or np.linalg.cond(hessian) > 1e13:
+def _newton(risk: Risk, weights: FloatArray, start: FloatArray, tolerance: float) -> FloatArray:
+    """Solve sum_k w_k grad F_k(theta) = 0 by Newton's method.
+
+    Steps that do not shrink the gradient are damped (Levenberg): far from the optimum a Hessian may be near zero.
+    """
+    theta, damping = start, 0.0
+    gradients, hessians = risk(theta)
+    for _ in range(200):
+        gradient, hessian = weights @ gradients, np.einsum("k,kij->ij", weights, hessians)
+        if not np.all(np.isfinite(hessian)):
             break
-        step = np.linalg.solve(hessian, gradient)
-        if np.linalg.norm(step) <= tolerance * (1.0 + np.linalg.norm(theta)):
+        scale = max(float(np.abs(hessian).max()), 1e-12)
+        damped = hessian + damping * scale * np.eye(len(theta))
+        if np.linalg.cond(damped) > 1e14:
+            damping = max(10 * damping, 1e-3)
+            if damping > 1e6:
+                break
+            continue
+        step = np.linalg.solve(damped, gradient)
+        if damping < 1e-6 and np.linalg.norm(step) <= tolerance * (1.0 + np.linalg.norm(theta)):
             return theta - step
-        scale, shrunk = 2.0, False
-        while not shrunk and scale > 1e-3:
-            scale /= 2.0
-            moments = moments_at(theta - scale * step)
-            shrunk = bool(np.linalg.norm(weights @ moments.gradient) < np.linalg.norm(gradient))
-        theta = theta - scale * step
+        with np.errstate(all="ignore"):
+            trial = risk(theta - step)
+            shrunk = np.linalg.norm(weights @ trial[0]) < np.linalg.norm(gradient)
+        if shrunk:
+            theta, (gradients, hessians), damping = theta - step, trial, damping / 10 if damping > 1e-7 else 0.0
+        elif np.linalg.norm(step) <= 1e3 * tolerance * (1.0 + np.linalg.norm(theta)) and damping < 1e-6:
+            return theta  # rounding alone keeps the gradient from shrinking
+        else:
+            damping = max(10 * damping, 1e-3)
     raise ValueError(
         "the risk sum_k w_k F_k must have one minimiser (Assumption A.1), but Newton's method found none: its "
         "Hessian is singular or its optimum at infinity. Are columns collinear, or classes separable?"
@@ -83,7 +102,7 @@ def _newton(
 def _linearize_by_sampling(problem: Problem, samples: int, batches: int, seed: int) -> Linearization:
     weights = np.asarray(problem.weights, dtype=float)
     key = stage_key(seed, "linearize")
-    theta = np.zeros(problem.dim)
+    theta = problem.guess()
     estimates = []
     for batch in range(batches):
 
@@ -91,7 +110,7 @@ def _linearize_by_sampling(problem: Problem, samples: int, batches: int, seed: i
             return Moments(*(np.asarray(m, float) for m in _batch_moments(problem, key, batch, at, samples)))
 
         # Float32 averages resolve the optimum to about 1e-6; sampling error is far larger.
-        theta = _newton(moments_at, weights, theta, tolerance=1e-5)
+        theta = _newton(lambda at, moments=moments_at: moments(at)[:2], weights, theta, tolerance=1e-5)  # type: ignore[misc]
         moments = moments_at(theta)
         estimates.append(Linearization(theta, moments.hessian, moments.noise_cov, weights))
     values = {name: np.stack([getattr(e, name) for e in estimates]) for name in _ESTIMATED}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -66,6 +67,21 @@ class Regression(Problem):
         """Exact for linear; by two-dimensional Gauss-Hermite quadrature for the others."""
         return regression_moments(self.family, theta, self.coefficients, self.noise_var, self.design_cov)
 
+    def risk(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The mean gradient and its derivative, in float64."""
+
+        def client_gradients(at: JaxArray) -> JaxArray:
+            point = jnp.broadcast_to(at[:, None, None], (self.dim, self.n_clients, 1))
+            return self.mean_gradient(point)[:, :, 0].T
+
+        with jax.enable_x64(True):
+            point = jnp.asarray(theta, jnp.float64)
+            return np.asarray(client_gradients(point)), np.asarray(jax.jacfwd(client_gradients)(point))
+
+    def guess(self) -> FloatArray:
+        """The weighted mean of the client coefficients."""
+        return self.weights @ self.coefficients
+
 
 def predictors(theta: JaxArray, x: JaxArray, n_outputs: int) -> JaxArray:
     """x'theta_c for each output c: (C p, K, R) and (p, K, R) give (C, K, R)."""
@@ -93,7 +109,7 @@ def random_effects(
     weights: ArrayLike | None = None,
     df: float | None = None,
 ) -> Regression:
-    """FRand-eff (Appendix F): y = x'beta_k + noise with client coefficients beta_k ~ N(beta_0, Gamma).
+    """FRand-eff (Appendix F.1.1): y = x'beta_k + noise with client coefficients beta_k ~ N(beta_0, Gamma).
 
     heterogeneity  gamma, giving Gamma = gamma I, or Gamma itself (d, d)
     center         beta_0; (2, -3) repeated to `dim` by default

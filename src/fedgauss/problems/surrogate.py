@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 import numpy as np
 
 from fedgauss._lanes import times
@@ -22,6 +24,7 @@ class GaussianSurrogate(Problem):
     hessian: FloatArray  # A            (d, d)
     noise_root: FloatArray  # Var(W^k)^{1/2} (K, d, d)
     weights: FloatArray  # w_k          (K,)
+    stream: str = field(default="surrogate", metadata={"static": True})
 
     @property
     def dim(self) -> int:
@@ -30,7 +33,7 @@ class GaussianSurrogate(Problem):
 
     def sample(self, noise: Noise, t: JaxArray) -> JaxArray:
         """Z^k, (d, K, R)."""
-        return times(self.noise_root, noise.stream("surrogate").normal(self.dim))
+        return times(self.noise_root, noise.stream(self.stream).normal(self.dim))
 
     def gradient(self, theta: JaxArray, data: JaxArray) -> JaxArray:
         """A theta_k / (K w_k) - Z^k."""
@@ -48,8 +51,11 @@ class GaussianSurrogate(Problem):
         return Moments(hessians @ theta, hessians, noise)
 
 
-def gaussian_surrogate(lin: Linearization) -> GaussianSurrogate:
-    """The surrogate of a linearised problem; its optimum is zero."""
+def gaussian_surrogate(lin: Linearization, stream: str = "surrogate") -> GaussianSurrogate:
+    """The surrogate of a linearised problem; its optimum is zero.
+
+    At one seed, surrogates with other names for their `stream` of noise are independent.
+    """
     values, vectors = np.linalg.eigh(lin.client_noise_cov)
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    return GaussianSurrogate(lin.hessian, root, lin.weights)
+    return GaussianSurrogate(lin.hessian, root, lin.weights, stream)

@@ -2,6 +2,8 @@
 
 Everything here is NumPy except `error_terms`, `lindeberg` and `measure_propositions`, which run the engine and
 load JAX on first use.
+
+Appendix letters are those of the published version.
 """
 
 from __future__ import annotations

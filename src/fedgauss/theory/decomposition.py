@@ -84,7 +84,7 @@ def error_terms(
     seed: int = 0,
     start: Start = "zeros",
 ) -> ErrorTerms:
-    """Run local SGD and take its error apart as in (B.4) to (B.8).
+    """Run local SGD and take its error apart as in (B.5) to (B.10).
 
     The printed D_1 is n^-1/2 Sigma_n^-1/2 eta_0^-1 Q_0 (Y_0 - theta*), whose Q_0 counts a term j = 0 that Ybar_n
     does not have; here the sum starts at j = 1, and the identity is exact.

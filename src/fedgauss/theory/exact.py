@@ -38,6 +38,9 @@ class LinearModel(Protocol):
         """w_k, (K,)."""
 
 
+_NEEDED = ("coefficients", "noise_var", "design_cov", "weights")
+
+
 @dataclass(frozen=True)
 class ExactMeans:
     """Expectations after n steps.
@@ -285,6 +288,7 @@ class _Data:
         sync_phase: int,
     ) -> _Data:
         n = _checks.whole("n_steps", n_steps)
+        _check_linear(model)
         coefficients = _checks.real_array("model.coefficients", model.coefficients, shape=(None, None))
         k, d = coefficients.shape
         noise_var = _checks.real_array("model.noise_var", model.noise_var, shape=(k,))
@@ -311,6 +315,24 @@ class _Data:
         hm = np.matmul(self.design_cov, second)
         level = np.trace(hm, axis1=1, axis2=2) + self.noise_var
         return np.matmul(hm, self.design_cov) + level[:, None, None] * self.design_cov
+
+
+def _check_linear(model: LinearModel) -> None:
+    """Refuse what is no linear model: the recursions would return numbers all the same."""
+    kind = type(model).__name__
+    missing = [name for name in _NEEDED if not hasattr(model, name)]
+    if missing:
+        raise ValueError(
+            f"model must be linear and have {', '.join(_NEEDED)}; {kind} has no {', '.join(missing)}. "
+            "Use problems.linear or problems.random_effects, or simulate."
+        )
+    # By name, since the class itself would load JAX.
+    family = type(getattr(model, "family", None)).__name__
+    if family not in {"NoneType", "Linear"}:
+        raise ValueError(
+            f"model must have the squared loss, under which moments obey closed recursions; got {family}. "
+            "Use problems.linear or problems.random_effects, or simulate."
+        )
 
 
 def _left(drift: FloatArray, matrix: FloatArray) -> FloatArray:

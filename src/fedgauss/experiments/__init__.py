@@ -1,0 +1,1 @@
+"""The numerical results of the paper as data, and what runs and keeps them."""
