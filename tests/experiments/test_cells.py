@@ -31,8 +31,8 @@ def test_legacy_offsets_are_those_of_the_published_programs():
 
 
 def test_figure_4_left_as_coded():
-    # Printed against a sample; against the exact law the published program gives these. Standard errors are below
-    # .016 at 1,000 runs, so .03 on one of five points fails wrongly with the seed fixed: it does not.
+    # The published curve was measured against a sample; against the exact law the same program gives these values.
+    # The seed is fixed, so this repeats one draw; it catches a start, a scale or a phase read otherwise.
     (cell,) = [c for c in results()["figure4"].cells(PAPER) if c.reading.fixed_vars and c.curve == "tau=10"]
     estimates = [row["estimate"] for row in cell.run()]
     np.testing.assert_allclose(estimates, [0.159, 0.103, 0.084, 0.063, 0.056], atol=0.03)

@@ -54,6 +54,11 @@ class DistanceCell:
     seed: int = 0
 
     @property
+    def experiment(self) -> str:
+        """The result that the rows belong to."""
+        return self.result
+
+    @property
     def cost(self) -> float:
         """In draws, to start long cells first."""
         return float(max(self.steps) * self.n_clients * self.replicates)
@@ -129,6 +134,11 @@ class QuantileCell:
     norm: Norm = "euclidean"
     index_shift: int = 0
     seed: int = 0
+
+    @property
+    def experiment(self) -> str:
+        """The result that the rows belong to."""
+        return self.result
 
     @property
     def cost(self) -> float:
