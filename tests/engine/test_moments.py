@@ -32,7 +32,8 @@ def problems():
 @pytest.mark.parametrize("case", problems())
 def test_mean_and_covariance_agree_with_the_exact_recursion(case):
     # Whitened by the exact covariance, z-scores of means and covariances over 40 seeds have mean 0 and variance 1.
-    # False failure: four two-sided tests at 1e-5 and 2e-5 each, 8e-5 with the skewness of studentised products. Catches a bias of 0.016 standard deviations, or
+    # False failure: four two-sided tests at 1e-5 and 2e-5 each, 8e-5 with the skewness of studentised products.
+    # Catches a bias of 0.016 standard deviations, or
     # a variance wrong by 2 %: one wrong factor of K w_k, H_k or the mixing moves both by far more.
     problem, start = problems()[case]
     ring = fg.networks.ring(5)
