@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
-from fedgauss._linearization import Linearization
 from fedgauss._random import stage_key
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.engine.loop import Algorithm, Carry, advance, begin, read
@@ -23,7 +22,7 @@ from fedgauss.engine.runs import DivergedError, Runs
 from fedgauss.engine.starts import ResolvedStart, Start, resolve_start
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem
-from fedgauss.problems.linearize import exact_linearization, linearize
+from fedgauss.problems.linearize import exact_optimum, optimum
 from fedgauss.step_sizes import StepSizes, as_step_sizes, sync_mask, warn_if_unstable
 
 _SEGMENT_SECONDS = 0.25  # how long Python waits for the compiled loop: progress and Ctrl-C act in between
@@ -65,9 +64,9 @@ def simulate(
     graph = as_network(network, problem.n_clients)
     eta = _checked_eta(as_step_sizes(steps).eta(n_steps), n_steps, problem.n_clients)
     mask = sync_mask(sync_every, n_steps, sync_phase)
-    known = _known_linearization(problem)
-    if known is not None:
-        warn_if_unstable(eta, known.client_hessians, known.weights)
+    hessians = _known_hessians(problem)
+    if hessians is not None:
+        warn_if_unstable(eta, hessians, problem.weights)
     if isinstance(observe, str | Observer):
         observe = [observe]
     if keep is not None:
@@ -199,16 +198,17 @@ def _observer(choice: str | Observer, problem: Problem) -> Observer:
         return choice
     name = _checks.one_of("observe", choice, ["sup_partial_sum", "cusum", "disagreement"])
     if name == "sup_partial_sum":
-        return sup_partial_sum(linearize(problem).optimum)
+        return sup_partial_sum(optimum(problem))
     return Cusum() if name == "cusum" else Disagreement()
 
 
-def _known_linearization(problem: Problem) -> Linearization | None:
-    """Closed forms, to warn by; a problem without an optimum can be simulated all the same."""
+def _known_hessians(problem: Problem) -> FloatArray | None:
+    """Client Hessians at the optimum, to warn by; a problem without an optimum can be simulated all the same."""
     try:
-        return exact_linearization(problem)
+        found = exact_optimum(problem)
     except ValueError:
         return None
+    return None if found is None else found[1]
 
 
 def _checked_eta(eta: ArrayLike, n_steps: int, n_clients: int) -> FloatArray:

@@ -12,7 +12,7 @@ from fedgauss import _checks
 from fedgauss._random import Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.problems.base import Problem, pytree
-from fedgauss.problems.linearize import linearize
+from fedgauss.problems.linearize import optimum
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ def resolve_start(start: Start, problem: Problem, replicates: int) -> ResolvedSt
     """Check a start against the problem: "zeros", "optimum", near_optimum(sd), (d,), (K, d) or (R, K, d)."""
     dim, n_clients = problem.dim, problem.n_clients
     if isinstance(start, NearOptimum):
-        return ResolvedStart(linearize(problem).optimum[:, None, None], start.sd, start.shared)
+        return ResolvedStart(optimum(problem)[:, None, None], start.sd, start.shared)
     if isinstance(start, str):
         choice = _checks.one_of("start", start, ["zeros", "optimum"])
-        point = np.zeros(dim) if choice == "zeros" else linearize(problem).optimum
+        point = np.zeros(dim) if choice == "zeros" else optimum(problem)
         return ResolvedStart(point[:, None, None])
     array = _checks.real_array("start", start)
     shapes = [(dim,), (n_clients, dim), (replicates, n_clients, dim)]

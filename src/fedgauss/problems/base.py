@@ -75,11 +75,10 @@ class Problem(abc.ABC):
         """Exact moments at `theta` (d,), or None where only sampling can tell."""
         return None
 
-    def risk(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Exact gradients (K, d) and Hessians (K, d, d) of the client risks, where `moments` exist."""
+    def risk(self, theta: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """Exact gradients (K, d) and Hessians (K, d, d) of the client risks: `moments` without the noise."""
         moments = self.moments(theta)
-        assert moments is not None
-        return moments.gradient, moments.hessian
+        return None if moments is None else (moments.gradient, moments.hessian)
 
     def guess(self) -> FloatArray:
         """Where to begin looking for the optimum."""

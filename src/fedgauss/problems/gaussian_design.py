@@ -20,19 +20,27 @@ def regression_moments(
     family: Family, theta: FloatArray, coefficients: FloatArray, noise_var: FloatArray, design_cov: FloatArray
 ) -> Moments | None:
     """Gradient, Hessian and gradient covariance of every client's risk at `theta` (d,)."""
+    if not has_closed_form(family, theta, coefficients, design_cov):
+        return None
     if isinstance(family, Linear):
         return _linear_moments(theta, coefficients, noise_var, design_cov)
     if isinstance(family, Huber):
-        return None if family.df is not None else _huber_moments(family, theta, coefficients, noise_var, design_cov)
-    if family.residual_moments(np.zeros(1), np.zeros(1)) is None:
-        return None
-    if not isinstance(family, Poisson):
-        everyone = np.broadcast_to(theta, coefficients.shape)
-        signals = [np.einsum("ki,kij,kj->k", b, design_cov, b).max() for b in (coefficients, everyone)]
-        if max(signals) > _LARGEST_SIGNAL**2:
-            return None
+        return _huber_moments(family, theta, coefficients, noise_var, design_cov)
     clients = [_client_moments(family, theta, beta, cov) for beta, cov in zip(coefficients, design_cov, strict=True)]
     return Moments(*(np.stack(part) for part in zip(*clients, strict=True)))
+
+
+def has_closed_form(family: Family, theta: FloatArray, coefficients: FloatArray, design_cov: FloatArray) -> bool:
+    """Whether moments at `theta` are exact, to the precision of the quadrature."""
+    if isinstance(family, Linear | Poisson):
+        return True
+    if isinstance(family, Huber):
+        return family.df is None
+    if family.residual_moments(np.zeros(1), np.zeros(1)) is None:
+        return False
+    everyone = np.broadcast_to(theta, coefficients.shape)
+    signals = [np.einsum("ki,kij,kj->k", b, design_cov, b).max() for b in (coefficients, everyone)]
+    return bool(max(signals) <= _LARGEST_SIGNAL**2)
 
 
 def _linear_moments(theta: FloatArray, beta: FloatArray, noise_var: FloatArray, cov: FloatArray) -> Moments:

@@ -22,7 +22,10 @@ _ESTIMATED = ("optimum", "client_hessians", "client_noise_cov", "hessian", "nois
 # Linearisations already computed, by problem and by how: None for closed forms, else (samples, batches, seed).
 _known: weakref.WeakKeyDictionary[Problem, dict[tuple[int, ...] | None, Linearization]] = weakref.WeakKeyDictionary()
 
-Risk: TypeAlias = Callable[[FloatArray], tuple[FloatArray, FloatArray]]  # client gradients and Hessians at a point
+_optima: weakref.WeakKeyDictionary[Problem, tuple[FloatArray, FloatArray]] = weakref.WeakKeyDictionary()
+
+# Client gradients and Hessians at a point, or None where closed forms end.
+Risk: TypeAlias = Callable[[FloatArray], tuple[FloatArray, FloatArray] | None]
 
 
 def linearize(problem: Problem, *, samples: int = 8192, batches: int = 32, seed: int = 0) -> Linearization:
@@ -51,16 +54,37 @@ def exact_linearization(problem: Problem) -> Linearization | None:
     problem = problem.reference()
     kept = _known.setdefault(problem, {})
     if None not in kept:
-        guess = problem.guess()
-        if problem.moments(guess) is None:
+        found = exact_optimum(problem)
+        moments = None if found is None else problem.moments(found[0])
+        if found is None or moments is None:
             return None
         weights = np.asarray(problem.weights, dtype=float)
-        theta = _newton(problem.risk, weights, guess, tolerance=1e-11)
-        moments = problem.moments(theta)
-        if moments is None:
-            return None
-        kept[None] = Linearization(theta, moments.hessian, moments.noise_cov, weights)
+        kept[None] = Linearization(found[0], moments.hessian, moments.noise_cov, weights)
     return kept[None]
+
+
+def exact_optimum(problem: Problem) -> tuple[FloatArray, FloatArray] | None:
+    """theta*_K and the client Hessians there (computed once a problem), or None without closed forms.
+
+    It leaves out the gradient noise, which can cost far more for many clients.
+    """
+    problem = problem.reference()
+    if problem not in _optima:
+        guess = problem.guess()
+        if problem.risk(guess) is None:
+            return None
+        theta = _newton(problem.risk, np.asarray(problem.weights, dtype=float), guess, tolerance=1e-11)
+        last = problem.risk(theta)
+        if last is None:
+            return None
+        _optima[problem] = theta, last[1]
+    return _optima[problem]
+
+
+def optimum(problem: Problem) -> FloatArray:
+    """theta*_K, as cheaply as it can be had."""
+    found = exact_optimum(problem)
+    return linearize(problem).optimum if found is None else found[0]
 
 
 def _newton(risk: Risk, weights: FloatArray, start: FloatArray, tolerance: float) -> FloatArray:
@@ -69,8 +93,11 @@ def _newton(risk: Risk, weights: FloatArray, start: FloatArray, tolerance: float
     Steps that do not shrink the gradient are damped (Levenberg): far from the optimum a Hessian may be near zero.
     """
     theta, damping = start, 0.0
-    gradients, hessians = risk(theta)
+    here = risk(theta)
     for _ in range(200):
+        if here is None:
+            break
+        gradients, hessians = here
         gradient, hessian = weights @ gradients, np.einsum("k,kij->ij", weights, hessians)
         if not np.all(np.isfinite(hessian)):
             break
@@ -86,9 +113,9 @@ def _newton(risk: Risk, weights: FloatArray, start: FloatArray, tolerance: float
             return theta - step
         with np.errstate(all="ignore"):
             trial = risk(theta - step)
-            shrunk = np.linalg.norm(weights @ trial[0]) < np.linalg.norm(gradient)
+            shrunk = trial is not None and np.linalg.norm(weights @ trial[0]) < np.linalg.norm(gradient)
         if shrunk:
-            theta, (gradients, hessians), damping = theta - step, trial, damping / 10 if damping > 1e-7 else 0.0
+            theta, here, damping = theta - step, trial, damping / 10 if damping > 1e-7 else 0.0
         elif np.linalg.norm(step) <= 1e3 * tolerance * (1.0 + np.linalg.norm(theta)) and damping < 1e-6:
             return theta  # rounding alone keeps the gradient from shrinking
         else:

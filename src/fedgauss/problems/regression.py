@@ -14,7 +14,7 @@ from fedgauss._random import Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.problems.base import Moments, Problem, pytree
 from fedgauss.problems.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, check_df
-from fedgauss.problems.gaussian_design import regression_moments
+from fedgauss.problems.gaussian_design import has_closed_form, regression_moments
 
 
 @pytree
@@ -67,22 +67,30 @@ class Regression(Problem):
         """Exact for linear; by two-dimensional Gauss-Hermite quadrature for the others."""
         return regression_moments(self.family, theta, self.coefficients, self.noise_var, self.design_cov)
 
-    def risk(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def risk(self, theta: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """The mean gradient and its derivative, in float64."""
-        if isinstance(self.family, Linear):
+        if isinstance(self.family, Linear | Huber):
             return super().risk(theta)
-
-        def client_gradients(at: JaxArray) -> JaxArray:
-            point = jnp.broadcast_to(at[:, None, None], (self.dim, self.n_clients, 1))
-            return self.mean_gradient(point)[:, :, 0].T
-
+        if not has_closed_form(self.family, theta, self.coefficients, self.design_cov):
+            return None
         with jax.enable_x64(True):
-            point = jnp.asarray(theta, jnp.float64)
-            return np.asarray(client_gradients(point)), np.asarray(jax.jacfwd(client_gradients)(point))
+            gradients, hessians = _float64_risk(self, np.asarray(theta, np.float64))
+            return np.asarray(gradients), np.asarray(hessians)
 
     def guess(self) -> FloatArray:
         """The weighted mean of the client coefficients."""
         return self.weights @ self.coefficients
+
+
+@jax.jit
+def _float64_risk(problem: Regression, theta: JaxArray) -> tuple[JaxArray, JaxArray]:
+    """Client gradients (K, d) at one point, and their derivatives (K, d, d)."""
+
+    def client_gradients(at: JaxArray) -> JaxArray:
+        point = jnp.broadcast_to(at[:, None, None], (problem.dim, problem.n_clients, 1))
+        return problem.mean_gradient(point)[:, :, 0].T
+
+    return client_gradients(theta), jax.jacfwd(client_gradients)(theta)
 
 
 def predictors(theta: JaxArray, x: JaxArray, n_outputs: int) -> JaxArray:
