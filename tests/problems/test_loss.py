@@ -54,7 +54,8 @@ def test_linearize_agrees_with_the_closed_forms(case):
 
 def test_standard_errors_are_honest():
     # Over 20 seeds the z-scores of the optimum have variance near 1: chi-squared with 40 degrees of freedom at
-    # 1e-5 on either side. (Thirty-one degrees of freedom for the errors themselves widen it by 7 %, allowed for.)
+    # 1e-5 on either side; 7e-5 in all, because the errors themselves have 31 degrees of freedom. Catches errors
+    # wrong by a factor of two; 1.5 it would often miss.
     from scipy import stats
 
     problem, closed = CASES["logistic"][0], fg.linearize(CASES["logistic"][1])

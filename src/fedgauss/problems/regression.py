@@ -64,7 +64,7 @@ class Regression(Problem):
         return times_design(a * theta - b * beta)
 
     def moments(self, theta: FloatArray) -> Moments | None:
-        """Exact for linear; by two-dimensional Gauss-Hermite quadrature for the others."""
+        """In closed form for linear and Huber, by quadrature in two dimensions for logistic and Poisson."""
         return regression_moments(self.family, theta, self.coefficients, self.noise_var, self.design_cov)
 
     def risk(self, theta: FloatArray) -> tuple[FloatArray, FloatArray] | None:
