@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from fedgauss.report import figures
 from fedgauss.report.demonstration import findings
 from fedgauss.report.demonstration.run import DemoResult
+from fedgauss.report.drawing import Drawing
 
 SCALED = r"$√n (\bar{Y}_n − θ^*)$"
 _SHOWN = 6  # runs drawn as lines
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure to be shown and saved under `name`."""
-
-    name: str
-    figure: Figure
-    caption: str
-    alt: str
-    small: bool = False
 
 
 def network(result: DemoResult) -> Drawing:

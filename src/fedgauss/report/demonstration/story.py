@@ -8,9 +8,10 @@ from pathlib import Path
 from fedgauss import __version__
 from fedgauss.report import images
 from fedgauss.report.comparison import Comparison
-from fedgauss.report.demonstration.drawings import DRAWINGS, SCALED, Drawing
+from fedgauss.report.demonstration.drawings import DRAWINGS, SCALED
 from fedgauss.report.demonstration.run import DemoResult, Tick
 from fedgauss.report.demonstration.setup import PROBLEM_SEED
+from fedgauss.report.drawing import Drawing
 from fedgauss.report.output import write_whole
 from fedgauss.report.page import Page
 
