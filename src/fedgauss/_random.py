@@ -87,15 +87,26 @@ class Noise:
         """Transformed words. Both ways give the same numbers; they differ in what the compiler makes of them."""
         total = count * self.n_clients
         shape = ((total + 1) // 2, self.n_replicates)
-        counter = lax.broadcasted_iota(jnp.uint32, shape, 0)
-        replicate = lax.broadcasted_iota(jnp.uint32, shape, 1) + jnp.uint32(self.first)
-        halves = threefry(self.key, counter, replicate)
+
+        def hashed(key: Key) -> Key:
+            counter = lax.broadcasted_iota(jnp.uint32, shape, 0)
+            replicate = lax.broadcasted_iota(jnp.uint32, shape, 1) + jnp.uint32(self.first)
+            return threefry(key, counter, replicate)
+
         if jax.default_backend() == "cpu":
-            # Write the draws down: otherwise every consumer of them hashes the same counters again.
-            draws = lax.optimization_barrier(transform(jnp.concatenate(halves)))
+            # Write the draws down. Whatever reads them would otherwise compute them again, several times a step; a
+            # branch is a program of its own, which the compiler does not merge with those that read its result.
+            always = (self.key[0] | np.uint32(1)) != np.uint32(0)
+            dtype = jax.eval_shape(transform, jax.ShapeDtypeStruct((), jnp.uint32)).dtype
+            draws = lax.cond(
+                always,
+                lambda key: transform(jnp.concatenate(hashed(key))),
+                lambda key: jnp.zeros((2 * shape[0], shape[1]), dtype),
+                self.key,
+            )
         else:
             # An accelerator hashes faster than it reads: let the draws fuse with what uses them.
-            draws = jnp.concatenate([transform(half) for half in halves])
+            draws = jnp.concatenate([transform(half) for half in hashed(self.key)])
         return draws[:total].reshape(count, self.n_clients, self.n_replicates)
 
     def keys(self) -> JaxArray:

@@ -84,22 +84,22 @@ def test_chunk_size_never_changes_a_result():
 
 
 def test_a_budget_really_cuts_the_run_into_chunks(monkeypatch):
-    from fedgauss.engine import simulate as module
+    from fedgauss.engine import chunks as module
 
     sizes = []
     original = module.advance
-    monkeypatch.setattr(module, "advance", lambda a, c, *rest: sizes.append(c.theta.shape[2]) or original(a, c, *rest))
+    monkeypatch.setattr(module, "advance", lambda a, c, *rest: sizes.append(c.theta.shape[-1]) or original(a, c, *rest))
     base(memory_budget=2e5)
     assert len(sizes) > 1
     assert max(sizes) < 300
 
 
 def test_segments_of_time_never_change_a_result(monkeypatch):
-    from fedgauss.engine import simulate as module
+    from fedgauss.engine import chunks as module
 
     whole = base()
-    monkeypatch.setattr(module._Engine, "_first_segment", lambda self, count: 7)
-    monkeypatch.setattr(module._Engine, "_adapt", lambda self, *rest: None)
+    monkeypatch.setattr(module.Chunks, "_first_segment", lambda self, count: 7)
+    monkeypatch.setattr(module.Chunks, "_adapt", lambda self, *rest: None)
     np.testing.assert_array_equal(whole.path, base().path)
 
 

@@ -212,23 +212,24 @@ class At(Observer):
         inner = self.observer.init(theta, n_steps)
         shapes = jax.eval_shape(self.observer.value, inner)
         rows = self.steps.shape[0]
-        return jnp.int32(0), inner, jax.tree.map(lambda s: jnp.zeros((rows, *s.shape), s.dtype), shapes)
+        return inner, jax.tree.map(lambda s: jnp.zeros((rows, *s.shape), s.dtype), shapes)
 
     def update(self, state: Any, step: Step) -> Any:
-        """Fill the next row if this step is listed."""
-        row, inner, table = state
+        """Fill this step's row if it is listed."""
+        inner, table = state
         inner = self.observer.update(inner, step)
-        listed = (row < self.steps.shape[0]) & (step.t == jnp.asarray(self.steps)[row])
+        listed = jnp.asarray(self.steps) == step.t
 
         def fill() -> Any:
+            row = listed.argmax()
             value = self.observer.value(inner)
             return jax.tree.map(lambda rows, new: lax.dynamic_update_index_in_dim(rows, new, row, 0), table, value)
 
-        return row + listed, inner, lax.cond(listed, fill, lambda: table)
+        return inner, lax.cond(listed.any(), fill, lambda: table)
 
     def value(self, state: Any) -> dict[str, JaxArray]:
         """The inner observer's names with a suffix."""
-        _, _, table = state
+        _, table = state
         order = jnp.asarray(self.rows)
         return {name + self.suffix: rows[order] for name, rows in table.items()}
 

@@ -33,7 +33,10 @@ def near_optimum(sd: float, shared: bool = False) -> NearOptimum:
 
 @pytree
 class ResolvedStart:
-    """A start with its shapes settled: fixed values (d, K, R), where K and R may be 1, plus noise of size `sd`."""
+    """A start with its shapes settled: fixed values (d, K, R), where K and R may be 1, plus noise of size `sd`.
+
+    Starts of several settings are stacked along a new first axis.
+    """
 
     fixed: FloatArray
     sd: float | None = None
@@ -44,10 +47,10 @@ class ResolvedStart:
 
         The last chunk may reach past the end: it repeats the last replicate there, to be dropped later.
         """
-        if self.fixed.shape[2] == 1:
+        if self.fixed.shape[-1] == 1:
             return self
-        index = np.minimum(np.arange(first, first + count), self.fixed.shape[2] - 1)
-        return replace(self, fixed=self.fixed[:, :, index])
+        index = np.minimum(np.arange(first, first + count), self.fixed.shape[-1] - 1)
+        return replace(self, fixed=self.fixed[..., index])
 
     def theta(self, noise: Noise, dim: int) -> JaxArray:
         """Theta_0, (d, K, R)."""

@@ -1,0 +1,111 @@
+"""Runs replicates in chunks that fit the memory, and each chunk in segments of time that a user can wait for."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedgauss import _checks
+from fedgauss._random import Key
+from fedgauss._types import BoolArray
+from fedgauss.engine.loop import Algorithm, Carry, advance, begin, read
+from fedgauss.engine.progress import ProgressBar
+from fedgauss.engine.projections import Everywhere
+from fedgauss.engine.runs import DivergedError
+from fedgauss.engine.starts import ResolvedStart
+
+_SEGMENT_SECONDS = 0.25  # how long Python waits for the compiled loop: progress and Ctrl-C act in between
+_CACHE = 2**19  # bytes that a CPU keeps close to a core: the draws of a step and Theta_t of every setting
+
+
+class Chunks:
+    """The replicates of S stacked algorithms, a chunk at a time."""
+
+    def __init__(
+        self, algorithm: Algorithm, start: ResolvedStart, start_key: Key, n_steps: int, replicates: int
+    ) -> None:
+        self.algorithm, self.start, self.start_key = algorithm, start, start_key
+        self.n_steps, self.replicates = n_steps, replicates
+        self.n_settings, self.n_clients = algorithm.problem.weights.shape
+        self.dim = start.fixed.shape[1]
+        self.segment: int | None = None
+
+    def size(self, memory_budget: float) -> int:
+        """How many replicates to run at once: within the budget, and on a CPU within its cache."""
+        shapes = begin.eval_shape(self.algorithm, self.start.replicates(0, 64), self.start_key, 0, 64, self.n_steps)
+        state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)) / 64
+        draws = 4.0 * self.n_clients * (self.dim + 1)
+        # Twice, because a segment keeps the state it began with until it is known to have stayed finite.
+        largest = int(_checks.real("memory_budget", memory_budget, above=0.0) / (2.0 * state + 3.0 * draws))
+        if jax.default_backend() == "cpu":
+            theta = 4.0 * self.n_settings * self.n_clients * self.dim
+            largest = min(largest, max(64, int(_CACHE / (draws + theta))))
+        # Chunks of one size share a compilation; evening them out leaves little of the last one unused.
+        n_chunks = -(-self.replicates // max(1, largest))
+        size = -(-self.replicates // n_chunks)
+        # Below 16 lanes programs take longer to compile, or to run, than with 16; spare ones are dropped.
+        return size if size == 1 and self.n_clients > 3 else max(size, 16)
+
+    def run(self, first: int, count: int, bar: ProgressBar) -> dict[str, np.ndarray[Any, Any]]:
+        """All steps of replicates first, ..., first + count - 1, and what observers saw, (S, count, ...)."""
+        start = self.start.replicates(first, count)
+        carry = begin(self.algorithm, start, self.start_key, np.uint32(first), count, self.n_steps)
+        done = 0
+        while done < self.n_steps:
+            compiled = self.segment is not None
+            until = min(self.n_steps, done + (self.segment or self._first_segment(count)))
+            began = time.perf_counter()
+            after, finite = advance(self.algorithm, carry, np.uint32(first), np.int32(done), np.int32(until))
+            if not np.asarray(finite)[:, : self.replicates - first].all():
+                raise self._diverged(carry, first, done, until)
+            if compiled or self.segment is None:
+                self._adapt(until - done, time.perf_counter() - began, compiled)
+            bar.advance(min(count, self.replicates - first) * (until - done))
+            carry, done = after, until
+        return {name: np.asarray(value) for name, value in read(self.algorithm.observers, carry.states).items()}
+
+    def _first_segment(self, count: int) -> int:
+        """A guess for steps that take about a quarter of a second."""
+        work = 2e7 if jax.default_backend() == "cpu" else 5e9
+        return max(1, int(work / (count * self.n_clients * (self.dim * self.n_settings + 1))))
+
+    def _adapt(self, taken: int, seconds: float, compiled: bool) -> None:
+        """Lengthen or shorten segments towards `_SEGMENT_SECONDS`; the first call also compiles, so it tells little."""
+        if not compiled:
+            self.segment = taken
+        else:
+            factor = np.clip(_SEGMENT_SECONDS / max(seconds, 1e-4), 0.25, 4.0)
+            self.segment = max(1, int(taken * factor))
+
+    def _diverged(self, carry: Carry, first: int, done: int, until: int) -> DivergedError:
+        """Find the first step and client that are not finite: a non-finite client stays so, which bisection uses."""
+
+        def walk(algorithm: Algorithm, state: Carry, start: int, stop: int) -> Carry:
+            return advance(algorithm, state, np.uint32(first), np.int32(start), np.int32(stop))[0]
+
+        def finite(state: Carry) -> BoolArray:
+            real = self.replicates - first  # spare lanes do not count
+            return np.isfinite(np.asarray(state.theta)[..., :real]).all(axis=1)  # (S, K, R)
+
+        low, high = done, until
+        while high - low > 1:
+            middle = (low + high) // 2
+            after = walk(self.algorithm, carry, low, middle)
+            if finite(after).all():
+                carry, low = after, middle
+            else:
+                high = middle
+        # That step alone, without its mixing and projection, which pass a bad value on or hide it.
+        alone = self.algorithm._replace(sync=jnp.zeros_like(self.algorithm.sync), projection=Everywhere())
+        good = finite(walk(alone, carry, low, high))
+        if good.all():  # the mixing itself overflowed
+            good = finite(walk(self.algorithm, carry, low, high))
+        setting = int(np.argmin(good.all(axis=(1, 2))))
+        replicate = int(np.argmin(good[setting].all(axis=0)))
+        client = int(np.argmin(good[setting, :, replicate]))
+        eta = np.atleast_1d(self.algorithm.eta[setting, high - 1])
+        return DivergedError(high, client, first + replicate, float(eta[client if eta.size > 1 else 0]))
