@@ -48,6 +48,11 @@ def threefry(key: Key, high: JaxArray, low: JaxArray) -> Key:
     return a, b
 
 
+def stream_number(name: str) -> np.uint32:
+    """The number that stands for the name of a stream."""
+    return np.frombuffer(hashlib.blake2b(name.encode(), digest_size=4).digest(), dtype=np.uint32)[0]
+
+
 @dataclass(frozen=True)
 class Noise:
     """The randomness of one step, for every client and for replicates first, first + 1, ...
@@ -67,9 +72,12 @@ class Noise:
 
     def stream(self, name: str) -> Noise:
         """An independent copy of this noise, for a purpose with this name."""
-        word = np.frombuffer(hashlib.blake2b(name.encode(), digest_size=4).digest(), dtype=np.uint32)[0]
-        of_run = None if self.of_run is None else self.of_run.stream(name)
-        return replace(self, key=threefry(self.key, jnp.uint32(word), jnp.uint32(1)), of_run=of_run)
+        return self.numbered(stream_number(name))
+
+    def numbered(self, number: np.uint32 | JaxArray) -> Noise:
+        """`stream`, where the name is an argument of the program: see `stream_number`."""
+        of_run = None if self.of_run is None else self.of_run.numbered(number)
+        return replace(self, key=threefry(self.key, jnp.uint32(number), jnp.uint32(1)), of_run=of_run)
 
     def words(self, count: int) -> JaxArray:
         """Random 32-bit words, (count, K, R)."""

@@ -7,6 +7,7 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,11 +62,18 @@ def pids(log: Path) -> set[int]:
     return {int(line.split()[1]) for line in log.read_text().splitlines()}
 
 
+class Announcing(Store):
+    """Says that the sweep has begun as it looks for the first time."""
+
+    def finished(self, keys: Iterable[str]) -> set[str]:
+        print("begun", flush=True)
+        return super().finished(keys)
+
+
 def sweep(path: str, log: str, n_cells: int, seconds: float, workers: int) -> None:
     """A program that sweeps, for tests that kill it. Says when it begins, and where it stopped on Ctrl-C."""
     try:
-        with Store(path) as store:
-            print("begun", flush=True)
+        with Announcing(path) as store:
             run_cells(counted(n_cells, Path(log), seconds), store, workers)
     except SweepInterrupted as stopped:
         print(f"run {stopped.summary.run} left {stopped.summary.left}")

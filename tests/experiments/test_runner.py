@@ -1,20 +1,26 @@
 """Sweeps end in every way a sweep can end, and lose nothing that finished."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
 from counting_cells import Costly, Counted, Environment, counted, pids, runs
 
 import fedgauss
+from fedgauss.experiments.bar import status
 from fedgauss.experiments.cell import cell_key
-from fedgauss.experiments.runner import Plan, Summary, SweepError, SweepInterrupted, _status, run_cells
+from fedgauss.experiments.plan import Plan
+from fedgauss.experiments.runner import Summary, SweepError, SweepInterrupted, run_cells
 from fedgauss.experiments.store import Store, StoreError
 
 
@@ -26,7 +32,7 @@ def swept(tmp_path, cells, workers):
 
 
 def start_sweep(tmp_path, n_cells, seconds, workers=2):
-    """A sweep in a process of its own, as far as its first finished cells."""
+    """A sweep in a session of its own, as far as the call of `run_cells`."""
     arguments = (str(tmp_path / "s.sqlite"), str(tmp_path / "log"), n_cells, seconds, workers)
     folders = [str(Path(__file__).parent), str(Path(fedgauss.__file__).parents[1])]
     process = subprocess.Popen(
@@ -37,7 +43,7 @@ def start_sweep(tmp_path, n_cells, seconds, workers=2):
         text=True,
         start_new_session=True,
     )
-    wait_until(lambda: len(runs(tmp_path / "log")) >= 4)
+    assert process.stdout.readline() == "begun\n"
     return process
 
 
@@ -48,11 +54,20 @@ def wait_until(true, seconds=15.0):
         time.sleep(0.02)
 
 
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
+def living(session):
+    """The processes of a session that have not ended."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            state, _, _, its_session = (folder / "stat").read_text().rsplit(")", 1)[1].split()[:4]
+            if state not in "ZX" and int(its_session) == session:
+                found.add(int(folder.name))
+    return found
+
+
+def press():
+    """Ctrl-C, for this process alone."""
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def finished(tmp_path, cells):
@@ -106,6 +121,32 @@ def test_workers_have_one_thread_and_this_process_keeps_its_environment(tmp_path
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
+def test_a_sweep_brings_in_nothing_heavy():
+    program = (
+        "import sys, fedgauss; before = set(sys.modules); from fedgauss.experiments.runner import run_cells\n"
+        "print({'jax', 'matplotlib', 'networkx', 'pandas', 'rich'} & set(sys.modules))\n"
+        "print({name for name in set(sys.modules) - before if name.startswith('scipy')})"
+    )
+    source = Path(fedgauss.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", program], cwd=source, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("set()\nset()\n", "")
+
+
+@pytest.mark.parametrize(("usable", "count"), [(1, 1), (3, 3), (64, 8)])
+def test_a_worker_for_each_usable_cpu_up_to_eight(tmp_path, monkeypatch, usable, count):
+    asked = []
+
+    def run_in_workers(plan, count, ctrl_c):
+        asked.append(count)
+        yield from ()
+
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(usable)))
+    monkeypatch.setattr("fedgauss.experiments.runner.run_in_workers", run_in_workers)
+    with Store(tmp_path / "s") as store:
+        run_cells([], store)
+    assert asked == [count]
+
+
 def test_workers_must_be_a_whole_number(tmp_path):
     with Store(tmp_path / "s") as store, pytest.raises(ValueError, match="workers must be at least 0; got -1"):
         run_cells([], store, workers=-1)
@@ -139,9 +180,10 @@ def test_long_cells_and_long_groups_come_first():
 def test_kill_9_loses_and_repeats_nothing(tmp_path):
     cells = counted(30, tmp_path / "log")
     process = start_sweep(tmp_path, len(cells), seconds=0.15)
+    wait_until(lambda: len(runs(tmp_path / "log")) >= 4)
     process.kill()
     process.communicate()
-    wait_until(lambda: not any(map(alive, pids(tmp_path / "log"))), seconds=3.0)
+    wait_until(lambda: not living(process.pid), seconds=3.0)
     kept, before = finished(tmp_path, cells), Counter(runs(tmp_path / "log"))
     assert 0 < len(kept) < len(cells)
     with Store(tmp_path / "s.sqlite") as store:
@@ -150,34 +192,6 @@ def test_kill_9_loses_and_repeats_nothing(tmp_path):
         again = Counter(runs(tmp_path / "log")) - before
         assert again == Counter(set(range(30)) - kept)
         assert store.rows() == swept(tmp_path, cells, workers=0)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_ctrl_c_stops_at_once_and_says_how_far_it_came(tmp_path, workers):
-    cells = counted(40, tmp_path / "log")
-    process = start_sweep(tmp_path, len(cells), seconds=0.3, workers=workers)
-    pressed = time.monotonic()
-    os.killpg(process.pid, signal.SIGINT)  # a terminal tells the whole group
-    out, err = process.communicate()
-    assert time.monotonic() - pressed < 2.0
-    assert (process.returncode, err) == (130, "")
-    kept = finished(tmp_path, cells)
-    assert out == f"begun\nrun {len(kept)} left {40 - len(kept)}\n"
-    assert 0 < len(kept) < 40
-    assert not any(map(alive, pids(tmp_path / "log")))
-
-
-def test_an_interrupt_carries_the_counts(tmp_path):
-    def press(summary):
-        if summary.run == 2:
-            raise KeyboardInterrupt
-
-    cells = counted(6, tmp_path / "log", seconds=0.05)
-    with Store(tmp_path / "s.sqlite") as store, pytest.raises(SweepInterrupted) as stopped:
-        run_cells(cells, store, workers=2, on_tick=press)
-    assert (stopped.value.summary.run, stopped.value.summary.left) == (2, 4)
-    assert len(finished(tmp_path, cells)) == 2
-    assert not any(map(alive, pids(tmp_path / "log")))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +212,7 @@ def test_a_cell_that_fails_is_named_and_the_others_kept(tmp_path, ending, worker
     assert failed.value.summary.run == len(kept)
     assert 5 not in kept
     assert len(kept) >= 2
-    assert not any(map(alive, pids(tmp_path / "log") - {os.getpid()}))
+    assert not multiprocessing.active_children()
     if ending == "error" and workers:
         assert "in run\n" in failed.value.__notes__[0]
 
@@ -224,16 +238,146 @@ def test_a_program_without_a_guard_is_told(tmp_path):
     assert 'Put the program\'s top level under `if __name__ == "__main__":`, or use workers=0.' in done.stderr
 
 
-def test_a_full_disk_ends_the_sweep_with_everything_kept(tmp_path):
-    cells = counted(300, tmp_path / "log")
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        ("max_page_count = 1", "a store must have room to grow"),  # a full disk: no page beyond those in use
+        ("query_only = ON", "a store must be a file that can be written to"),
+    ],
+)
+def test_a_store_that_cannot_grow_ends_the_sweep_with_everything_kept(tmp_path, trouble, words, workers):
+    def strike(summary):
+        if summary.run == 2:
+            store._connection.execute(f"PRAGMA {trouble}")
+
+    cells = counted(100, tmp_path / "log")
+    with Store(tmp_path / "s.sqlite") as store, pytest.raises(StoreError, match=words):
+        run_cells(cells, store, workers, on_tick=strike)
+    assert not multiprocessing.active_children()
+    kept, before = finished(tmp_path, cells), Counter(runs(tmp_path / "log"))
+    assert 2 <= len(kept) < 100
     with Store(tmp_path / "s.sqlite") as store:
-        store._connection.execute("PRAGMA max_page_count = 12")
-        with pytest.raises(StoreError, match="must have room to grow"):
-            run_cells(cells, store, workers=0)
-    kept = finished(tmp_path, cells)
-    assert len(kept) == len(runs(tmp_path / "log")) - 1
+        assert run_cells(cells, store, workers=0).found == len(kept)
+    assert Counter(runs(tmp_path / "log")) - before == Counter(set(range(100)) - kept)
+
+
+# --- Ctrl-C ----------------------------------------------------------------------------------------------------------
+
+
+def interrupted(process):
+    """Press Ctrl-C in the terminal of a sweep, which tells the whole group; the counts that it ends with."""
+    pressed = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate()
+    assert time.monotonic() - pressed < 1.0
+    assert (process.returncode, err) == (130, "")
+    wait_until(lambda: not living(process.pid), seconds=1.0)
+    _, run, _, left = out.split()
+    return int(run), int(left)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ctrl_c_stops_in_the_middle_of_a_cell_and_says_how_far_it_came(tmp_path, workers):
+    cells = counted(40, tmp_path / "log")
+    process = start_sweep(tmp_path, len(cells), seconds=0.3, workers=workers)
+    wait_until(lambda: len(runs(tmp_path / "log")) >= 4)
+    run, left = interrupted(process)
+    assert 0 < run < 40
+    assert (run, left) == (len(finished(tmp_path, cells)), 40 - run)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.03, 0.2, 0.6, 1.0])
+def test_ctrl_c_at_any_moment_loses_nothing(tmp_path, seconds):
+    cells = counted(200, tmp_path / "log")
+    process = start_sweep(tmp_path, len(cells), seconds=0.02)
+    time.sleep(seconds)  # workers take about half a second to start
+    run, left = interrupted(process)
+    kept, before = finished(tmp_path, cells), Counter(runs(tmp_path / "log"))
+    assert (run, left) == (len(kept), 200 - len(kept))
     with Store(tmp_path / "s.sqlite") as store:
-        assert run_cells(cells, store, workers=0).found == len(kept) > 0
+        run_cells(cells, store, workers=0)
+        assert Counter(runs(tmp_path / "log")) - before == Counter(set(range(200)) - kept)
+        assert store.rows() == swept(tmp_path, cells, workers=0)
+
+
+def test_ctrl_c_while_workers_start(tmp_path, monkeypatch):
+    start, started = SpawnProcess.start, []
+
+    def start_and_press(process):
+        press()
+        start(process)
+        started.append(process.pid)
+        press()
+
+    monkeypatch.setattr(SpawnProcess, "start", start_and_press)
+    with Store(tmp_path / "s") as store, pytest.raises(SweepInterrupted) as stopped:
+        run_cells(counted(4, tmp_path / "log"), store, workers=2)
+    assert (stopped.value.summary.run, stopped.value.summary.left) == (0, 4)
+    assert len(started) == 2
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize(("workers", "n_cells"), [(0, 1), (0, 4), (2, 4)])
+def test_ctrl_c_while_a_cell_is_written(tmp_path, workers, n_cells):
+    class Pressed(Store):
+        def add(self, *finished):
+            press()
+            super().add(*finished)
+            press()
+
+    cells = counted(n_cells, tmp_path / "log")
+    with Pressed(tmp_path / "s.sqlite") as store, pytest.raises(SweepInterrupted) as stopped:
+        run_cells(cells, store, workers)
+    # Both workers may have finished by then, and what has come is kept.
+    assert 1 <= stopped.value.summary.run == len(finished(tmp_path, cells)) <= max(workers, 1)
+    assert not multiprocessing.active_children()
+
+
+def test_ctrl_c_again_while_workers_end(tmp_path, monkeypatch):
+    kill = SpawnProcess.kill
+
+    def press_and_kill(process):
+        press()
+        kill(process)
+        press()
+
+    monkeypatch.setattr(SpawnProcess, "kill", press_and_kill)
+    with Store(tmp_path / "s") as store, pytest.raises(SweepInterrupted):
+        run_cells(counted(4, tmp_path / "log"), store, workers=2, on_tick=lambda summary: press())
+    assert not multiprocessing.active_children()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_carries_the_counts(tmp_path):
+    def interrupt(summary):
+        if summary.run == 2:
+            raise KeyboardInterrupt
+
+    cells = counted(6, tmp_path / "log", seconds=0.05)
+    with Store(tmp_path / "s.sqlite") as store, pytest.raises(SweepInterrupted) as stopped:
+        run_cells(cells, store, workers=2, on_tick=interrupt)
+    assert (stopped.value.summary.run, stopped.value.summary.left) == (2, 4)
+    assert len(finished(tmp_path, cells)) == 2
+    assert not multiprocessing.active_children()
+
+
+def test_a_callers_own_handler_stays(tmp_path):
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda *_: heard.append("Ctrl-C"))
+    try:
+        with Store(tmp_path / "s") as store:
+            assert run_cells(counted(2, tmp_path / "log"), store, 0, on_tick=lambda summary: press()).run == 2
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == ["Ctrl-C", "Ctrl-C"]
+
+
+def test_a_sweep_runs_in_any_thread(tmp_path):
+    thread = threading.Thread(target=swept, args=(tmp_path, counted(2, tmp_path / "log"), 1))
+    thread.start()
+    thread.join()
+    assert sorted(runs(tmp_path / "log")) == [0, 1]
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------------
@@ -248,14 +392,14 @@ def test_a_full_disk_ends_the_sweep_with_everything_kept(tmp_path):
     ],
 )
 def test_the_rate_and_the_time_left(run, seconds, left, text):
-    assert _status(Summary(100, 0, run, seconds), left) == text
+    assert status(Summary(100, 0, run, seconds), left) == text
 
 
 def test_the_bar_waits_before_it_shows_and_counts_cells(tmp_path, capsys, monkeypatch):
     with Store(tmp_path / "s") as store:
         run_cells(counted(2, tmp_path / "log"), store, workers=0, progress=True)
         assert capsys.readouterr().err == ""
-        monkeypatch.setattr("fedgauss.experiments.runner._PATIENCE", 0.0)
+        monkeypatch.setattr("fedgauss.experiments.bar._PATIENCE", 0.0)
         monkeypatch.setenv("FORCE_COLOR", "1")
         run_cells(counted(5, tmp_path / "log", seconds=0.01), store, workers=0, progress=True)
     shown = capsys.readouterr().err

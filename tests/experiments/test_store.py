@@ -117,7 +117,7 @@ def test_rows_come_back_exactly(tmp_path):
 def test_the_order_of_rows_is_not_that_of_arrival(tmp_path):
     with Store(filled(tmp_path / "a", [3, 1, 2])) as a, Store(filled(tmp_path / "b", [2, 3, 1])) as b:
         assert a.rows() == b.rows()
-        keys = [cell_key(Thing(number)) for number in (2, 9, 1)]
+        keys = [cell_key(Thing(number)) for number in (2, 9, 1, 2)]
         assert [row["x"] for row in a.rows(keys)] == [2, 2, 1, 1]
         assert a.finished(keys) == {keys[0], keys[2]}
         assert len(a.rows(experiment="Thing")) == 6
@@ -205,7 +205,8 @@ def test_an_empty_file_becomes_a_store(tmp_path):
 def test_places_that_take_no_file(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
-    for path in (tmp_path / "file" / "s.sqlite", tmp_path / "folder"):
+    nobody_writes = Path("/proc")  # whatever its mode, root may write to any other folder
+    for path in (tmp_path / "file" / "s", tmp_path / "folder", nobody_writes / "s", nobody_writes / "new" / "s"):
         with pytest.raises(StoreError, match="must be a file that can be written to") as caught:
             Store(path)
         assert str(path) in str(caught.value)

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import fedgauss as fg
-from fedgauss.theory import half_space_distance, quantile_pairs
+from fedgauss.theory import half_space_distance, quantile_gap_error, quantile_pairs
 
 COV = np.array([[2.0, 0.5], [0.5, 1.0]])
 
@@ -51,6 +51,19 @@ def test_half_spaces_see_a_shift_that_balls_hardly_see():
     half = half_space_distance(x, np.zeros(2), COV, 10.0)
     assert half.estimate > 2 * ball.estimate
     assert half.interval[0] > 0
+
+
+def test_the_error_of_a_quantile_gap_is_its_spread_over_samples():
+    """The mean bootstrap error over 40 pairs of samples, beside the spread of Q itself over 400.
+
+    Trimmed, so that Q is near normal. The spread has a relative error of 3.5 %, the mean error one of about 3 %, so
+    a ratio outside .75 to 1.35 has a chance under 1e-4. Catches errors of one sample only (ratio .7), and of a mean.
+    """
+    rng = np.random.default_rng(5)
+    pairs = rng.gamma(4.0, size=(400, 2, 300))
+    spread = np.std([fg.theory.max_relative_quantile_gap(a, b, trim=0.05) for a, b in pairs], ddof=1)
+    errors = [quantile_gap_error(a, b, trim=0.05, seed=i) for i, (a, b) in enumerate(pairs[:40])]
+    assert 0.75 < np.mean(errors) / spread < 1.35
 
 
 def test_quantile_gap():

@@ -4,6 +4,13 @@ Theorems 3.1 and 3.2 say that on a rich enough probability space some copy of th
 path. That copy cannot be computed from the data. What is simulated here is the approximating law, by itself.
 """
 
-from fedgauss.approx.gaussian import aggregated, brownian, client
+from fedgauss.approx.gaussian import (
+    aggregated,
+    aggregated_setting,
+    brownian,
+    brownian_setting,
+    client,
+    client_setting,
+)
 
-__all__ = ["aggregated", "brownian", "client"]
+__all__ = ["aggregated", "aggregated_setting", "brownian", "brownian_setting", "client", "client_setting"]

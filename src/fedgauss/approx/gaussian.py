@@ -1,21 +1,53 @@
-"""Aggr-GA, Client-GA and the functional CLT. Each is local SGD on a Gaussian surrogate problem."""
+"""Aggr-GA, Client-GA and the functional CLT. Each is local SGD on a Gaussian surrogate problem.
+
+Each comes twice: as runs, and as a `Setting` for `simulate_together`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
+from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, BoolArray
-from fedgauss.engine.observers import Observer
+from fedgauss.engine.observers import Observer, path
 from fedgauss.engine.runs import Runs
-from fedgauss.engine.simulate import simulate
+from fedgauss.engine.together import Setting, simulate_together
 from fedgauss.networks import Network
 from fedgauss.problems.surrogate import gaussian_surrogate
 from fedgauss.step_sizes import StepSizes, constant
 from fedgauss.theory.covariances import limit_covariance
+
+Observe = Sequence[str | Observer]
+
+
+def aggregated_setting(lin: Linearization, steps: StepSizes | ArrayLike, observe: Observe = ()) -> Setting:
+    """Aggr-GA as one client with Hessian A and gradient noise of covariance V_K."""
+    one = _one_client(lin.hessian, lin.noise_cov)
+    return Setting(gaussian_surrogate(one, stream="aggregated"), None, steps, observe=observe)
+
+
+def client_setting(
+    lin: Linearization,
+    network: Network | ArrayLike | None,
+    steps: StepSizes | ArrayLike,
+    sync_every: int | BoolArray | None = 1,
+    sync_phase: int = 0,
+    observe: Observe = (),
+) -> Setting:
+    """Client-GA: every client with its own gradient noise, on the network."""
+    surrogate = gaussian_surrogate(lin, stream="client")
+    return Setting(surrogate, network, steps, sync_every, sync_phase, observe=observe)
+
+
+def brownian_setting(lin: Linearization, observe: Observe = ()) -> Setting:
+    """f-CLT as the recursion with A = I and eta_t = 1, which forgets its past: Y_t = (I - I) Y_{t-1} + Z_t."""
+    walk = _one_client(np.eye(lin.dim), limit_covariance(lin))
+    return Setting(gaussian_surrogate(walk, stream="brownian"), None, constant(1.0), observe=observe)
 
 
 def aggregated(
@@ -25,7 +57,7 @@ def aggregated(
     *,
     replicates: int = 1,
     seed: int = 0,
-    observe: Sequence[str | Observer] = (),
+    observe: Observe = (),
     keep: Literal["path"] | None = None,
 ) -> Runs:
     """Aggr-GA (Theorem 3.1): Y_t = (I - eta_t A) Y_{t-1} + eta_t Z_t with Z_t ~ N(0, V_K), from zero.
@@ -33,9 +65,7 @@ def aggregated(
     The paper writes Z_t ~ N(0, K V_K) times K^-1/2, which is the same. Its Algorithm 2 draws N(0, V_K) and still
     multiplies by K^-1/2; that is too small by sqrt(K).
     """
-    one = _one_client(lin.hessian, lin.noise_cov)
-    surrogate = gaussian_surrogate(one, stream="aggregated")
-    return simulate(surrogate, None, steps, n_steps, replicates=replicates, seed=seed, observe=observe, keep=keep)
+    return _run(aggregated_setting(lin, steps, observe), n_steps, replicates, seed, keep)
 
 
 def client(
@@ -48,7 +78,7 @@ def client(
     sync_phase: int = 0,
     replicates: int = 1,
     seed: int = 0,
-    observe: Sequence[str | Observer] = (),
+    observe: Observe = (),
     keep: Literal["path"] | None = None,
 ) -> Runs:
     """Client-GA (Theorem 3.2): Theta_t = ((I - eta_t A) Theta_{t-1} + eta_t K (w_1 Z^1, ..., w_K Z^K)) C_t, from zero.
@@ -56,18 +86,8 @@ def client(
     Z^k ~ N(0, Var(W^k)), drawn by client k alone. Mixing keeps the mean, so Y_t is exactly Aggr-GA driven by
     sum_k w_k Z^k: both have one law. What differs is who must know which covariance.
     """
-    return simulate(
-        gaussian_surrogate(lin, stream="client"),
-        network,
-        steps,
-        n_steps,
-        sync_every=sync_every,
-        sync_phase=sync_phase,
-        replicates=replicates,
-        seed=seed,
-        observe=observe,
-        keep=keep,
-    )
+    setting = client_setting(lin, network, steps, sync_every, sync_phase, observe)
+    return _run(setting, n_steps, replicates, seed, keep)
 
 
 def brownian(
@@ -76,24 +96,19 @@ def brownian(
     *,
     replicates: int = 1,
     seed: int = 0,
-    observe: Sequence[str | Observer] = (),
+    observe: Observe = (),
     keep: Literal["path"] | None = None,
 ) -> Runs:
-    """f-CLT: independent Y_t ~ N(0, Sigma/K), whose partial sums are Brownian motion at whole times.
+    """f-CLT: independent Y_t ~ N(0, Sigma/K), whose partial sums are Brownian motion at whole times."""
+    return _run(brownian_setting(lin, observe), n_steps, replicates, seed, keep)
 
-    The recursion with A = I and eta_t = 1 forgets its past at every step: Y_t = (I - I) Y_{t-1} + Z_t.
-    """
-    walk = _one_client(np.eye(lin.dim), limit_covariance(lin))
-    return simulate(
-        gaussian_surrogate(walk, stream="brownian"),
-        None,
-        constant(1.0),
-        n_steps,
-        replicates=replicates,
-        seed=seed,
-        observe=observe,
-        keep=keep,
-    )
+
+def _run(setting: Setting, n_steps: int, replicates: int, seed: int, keep: Literal["path"] | None) -> Runs:
+    if keep is not None:
+        _checks.one_of("keep", keep, ["path"])
+        setting = replace(setting, observe=[*setting.observe, path()])
+    (runs,) = simulate_together([setting], n_steps, replicates=replicates, seed=seed)
+    return runs
 
 
 def _one_client(hessian: ArrayLike, noise_cov: ArrayLike) -> Linearization:

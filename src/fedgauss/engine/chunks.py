@@ -41,14 +41,13 @@ class Chunks:
         draws = 4.0 * self.n_clients * (self.dim + 1)
         # Twice, because a segment keeps the state it began with until it is known to have stayed finite.
         largest = int(_checks.real("memory_budget", memory_budget, above=0.0) / (2.0 * state + 3.0 * draws))
-        if jax.default_backend() == "cpu":
-            theta = 4.0 * self.n_settings * self.n_clients * self.dim
-            largest = min(largest, max(64, int(_CACHE / (draws + theta))))
-        # Chunks of one size share a compilation; evening them out leaves little of the last one unused.
-        n_chunks = -(-self.replicates // max(1, largest))
-        size = -(-self.replicates // n_chunks)
-        # Below 16 lanes programs take longer to compile, or to run, than with 16; spare ones are dropped.
-        return size if size == 1 and self.n_clients > 3 else max(size, 16)
+        if self.n_clients > 3 and min(largest, self.replicates) <= 1:
+            return 1
+        if jax.default_backend() != "cpu":  # as even as can be: an accelerator wants many lanes
+            n_chunks = -(-self.replicates // max(16, largest))
+            return max(16, -(-self.replicates // n_chunks))
+        theta = 4.0 * self.n_settings * self.n_clients * self.dim
+        return _lanes(self.replicates, min(largest, max(64, int(_CACHE / (draws + theta)))))
 
     def run(self, first: int, count: int, bar: ProgressBar) -> dict[str, np.ndarray[Any, Any]]:
         """All steps of replicates first, ..., first + count - 1, and what observers saw, (S, count, ...)."""
@@ -109,3 +108,17 @@ class Chunks:
         client = int(np.argmin(good[setting, :, replicate]))
         eta = np.atleast_1d(self.algorithm.eta[setting, high - 1])
         return DivergedError(high, client, first + replicate, float(eta[client if eta.size > 1 else 0]))
+
+
+def _lanes(replicates: int, largest: int) -> int:
+    """The size of a chunk: a power of two, so that other numbers of replicates share its compilation.
+
+    The largest that leaves few lanes idle. Below 16 lanes programs take longer to compile, or to run, than with 16.
+    """
+    sizes = [2**power for power in range(4, 31) if 2**power <= max(16, min(largest, 2 * replicates))]
+
+    def total(size: int) -> int:
+        return -(-replicates // size) * size
+
+    least = min(total(size) for size in sizes if size >= min(64, sizes[-1]))
+    return max(size for size in sizes if total(size) <= max(least, 1.05 * replicates))

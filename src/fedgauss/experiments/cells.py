@@ -1,26 +1,27 @@
 """The two kinds of computation behind the paper's results: distances to a Gaussian law, and quantiles of U_n.
 
-A cell is a frozen dataclass of plain values. It runs by itself, anywhere, and gives rows.
+A cell is a frozen dataclass of plain values. It runs by itself, anywhere, and gives rows. One cell holds every curve
+with the same number of clients: they see the same random numbers, which are drawn once. JAX is imported when a cell
+runs, and not before, so that a program which only lists or plans cells starts at once and hears Ctrl-C.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedgauss import approx, networks, step_sizes
-from fedgauss._linearization import Linearization
 from fedgauss._types import FloatArray
-from fedgauss.engine.observers import Average, Last, Norm, at, sup_partial_sum
-from fedgauss.engine.simulate import simulate
 from fedgauss.experiments.cell import Row
 from fedgauss.experiments.readings import Reading
-from fedgauss.problems.linearize import linearize
-from fedgauss.step_sizes import StepSizes
-from fedgauss.theory.covariances import average_covariance, limit_covariance
-from fedgauss.theory.distances import ball_distance, half_space_distance, max_relative_quantile_gap
+
+if TYPE_CHECKING:
+    from fedgauss._linearization import Linearization
+    from fedgauss.engine.observers import Observer
+    from fedgauss.engine.runs import Runs
+    from fedgauss.engine.together import Setting
 
 Statistic = Literal["average over Sigma_n", "average over Sigma/K", "last over Sigma_n"]
 
@@ -29,29 +30,49 @@ APPROXIMATIONS = ("Aggr-GA", "Client-GA", "f-CLT")
 
 
 @dataclass(frozen=True)
-class DistanceCell:
-    """Runs of one setting, and the ball distance after each of the listed steps.
+class Curve:
+    """A line of a figure or table under one reading, for one draw of the clients.
 
-    statistic   what is compared: sqrt(n) (Ybar_n - theta*) scaled by Sigma_n or by Sigma/K; or, as one published
-                program does, sqrt(n) (Y_n - theta*) of the last iterate scaled by the Sigma_n of the average
-    point       where the result stands in its table or figure: row or curve, and column or abscissa
+    statistic   what distances compare: sqrt(n) (Ybar_n - theta*) scaled by Sigma_n or by Sigma/K; or, as one
+                published program does, sqrt(n) (Y_n - theta*) of the last iterate scaled by the Sigma_n of the average
+    norm        of U_n for local SGD; its approximations use the Euclidean norm
+    shift       its approximations step by eta_{t + shift}, as one published program does
+    """
+
+    label: str
+    reading: Reading
+    draw: int = 0
+    sync_every: int = 10
+    gamma: float = 1.0
+    rho: float | None = None  # None: the ring
+    eta0: float = 0.3
+    beta: float = 0.75
+    statistic: Statistic = "average over Sigma_n"
+    norm: Literal["euclidean", "max"] = "euclidean"
+    shift: int = 0
+
+
+@dataclass(frozen=True)
+class DistanceCell:
+    """Runs of some curves, and the ball distance of each after each of the listed steps.
+
+    column   what the abscissa is: n, the listed steps, or K
+    lanes    settings that one program runs; spare ones repeat the last curve and are dropped
+    watched  steps that the program looks at, if more than are listed: cells that watch as many share a program
     """
 
     result: str
-    reading: Reading
-    draw: int
-    curve: str
+    curves: tuple[Curve, ...]
     column: Literal["n", "K"]
     n_clients: int
-    sync_every: int
-    gamma: float
-    rho: float | None  # None: the ring
-    eta0: float
-    beta: float
     steps: tuple[int, ...]
     replicates: int
-    statistic: Statistic = "average over Sigma_n"
+    lanes: int
     seed: int = 0
+    watched: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.result} with K = {self.n_clients}, n = {', '.join(map(str, self.steps))}"
 
     @property
     def experiment(self) -> str:
@@ -60,80 +81,83 @@ class DistanceCell:
 
     @property
     def cost(self) -> float:
-        """In draws, to start long cells first."""
-        return float(max(self.steps) * self.n_clients * self.replicates)
+        """In draws, to start long cells first: an update of a client costs about a tenth of its draws."""
+        return max(self._seen) * self.n_clients * self.replicates * (1.0 + 0.1 * self.lanes)
 
     @property
     def group(self) -> str:
         """Cells of one group share a compiled program."""
-        return f"distance {self.n_clients} {self.replicates} {len(self.steps)}"
+        return f"distance {self.n_clients} {self.replicates} {len(self._seen)} {self.lanes}"
+
+    @property
+    def _seen(self) -> tuple[int, ...]:
+        return self.watched or self.steps
 
     def run(self) -> list[Row]:
-        """A row for each listed step."""
-        problem = self.reading.problem(self.n_clients, self.gamma, self.draw)
-        schedule = step_sizes.polynomial(self.eta0, self.beta)
-        runs = simulate(
-            problem,
-            networks.ring(self.n_clients) if self.rho is None else networks.lazy(self.n_clients, self.rho),
-            schedule,
-            max(self.steps),
-            sync_every=self.sync_every,
-            sync_phase=self.reading.phase,
-            replicates=self.replicates,
-            seed=self.seed,
-            start=self.reading.theta_0(),
-            observe=[at(self.steps, Average()), at(self.steps, Last())],
-            progress=False,
-        )
-        iterates = runs.last_at if self.statistic.startswith("last") else runs.average_at
-        lin = linearize(problem)
-        return [self._row(n, iterates[:, i], lin, schedule) for i, n in enumerate(sorted(self.steps))]
+        """A row for each curve and listed step."""
+        from fedgauss.engine.observers import Average, Last, at
+        from fedgauss.engine.together import simulate_together
+        from fedgauss.problems.linearize import linearize
 
-    def _row(self, n: int, sample: FloatArray, lin: Linearization, schedule: StepSizes) -> Row:
-        limit = self.statistic == "average over Sigma/K"
-        cov = limit_covariance(lin) if limit else average_covariance(lin, schedule, n)
-        ball = ball_distance(sample, lin.optimum, cov, n**0.5)
-        half = half_space_distance(sample, lin.optimum, cov, n**0.5, directions=8)
-        return {
-            "result": self.result,
-            "reading": self.reading.name,
-            "draw": self.draw,
-            "curve": self.curve,
-            "x": n if self.column == "n" else self.n_clients,
-            "n": n,
-            "K": self.n_clients,
-            "estimate": ball.estimate,
-            "error": ball.standard_error,
-            "low": ball.interval[0],
-            "high": ball.interval[1],
-            "floor": ball.floor,
-            "half_spaces": half.estimate,
-            "replicates": self.replicates,
-        }
+        watch = (at(self._seen, Average()), at(self._seen, Last()))
+        settings = [_setting(curve, self.n_clients, watch) for curve in _filled(self.curves, self.lanes)]
+        together = simulate_together(
+            settings, max(self._seen), replicates=self.replicates, seed=self.seed, progress=False
+        )
+        rows: list[Row] = []
+        for curve, setting, runs in zip(self.curves, settings, together, strict=False):
+            rows += self._rows(curve, linearize(setting.problem), runs)
+        return rows
+
+    def _rows(self, curve: Curve, lin: Linearization, runs: Runs) -> list[Row]:
+        from fedgauss import step_sizes
+        from fedgauss.theory.covariances import average_covariance, limit_covariance
+        from fedgauss.theory.distances import ball_distance, half_space_distance
+
+        steps = step_sizes.polynomial(curve.eta0, curve.beta)
+        iterates = runs.last_at if curve.statistic.startswith("last") else runs.average_at
+        rows: list[Row] = []
+        for n in self.steps:
+            i = self._seen.index(n)
+            limit = curve.statistic == "average over Sigma/K"
+            cov = limit_covariance(lin) if limit else average_covariance(lin, steps, n)
+            ball = ball_distance(iterates[:, i], lin.optimum, cov, n**0.5)
+            half = half_space_distance(iterates[:, i], lin.optimum, cov, n**0.5, directions=8)
+            rows.append(
+                {
+                    "result": self.result,
+                    "reading": curve.reading.name,
+                    "draw": curve.draw,
+                    "curve": curve.label,
+                    "x": n if self.column == "n" else self.n_clients,
+                    "n": n,
+                    "K": self.n_clients,
+                    "estimate": ball.estimate,
+                    "error": ball.standard_error,
+                    "low": ball.interval[0],
+                    "high": ball.interval[1],
+                    "floor": ball.floor,
+                    "half_spaces": half.estimate,
+                    "replicates": self.replicates,
+                }
+            )
+        return rows
 
 
 @dataclass(frozen=True)
 class QuantileCell:
-    """U_n of local SGD and of its three approximations: quantiles, and their largest relative gap Q.
-
-    norm         of U_n for local SGD; the approximations use the Euclidean norm
-    index_shift  the approximations step by eta_{t + shift}, as one published program does
-    """
+    """U_n of local SGD and of its three approximations: quantiles, and their largest relative gap Q."""
 
     result: str
-    reading: Reading
-    draw: int
-    curve: str
+    curves: tuple[Curve, ...]
     n_clients: int
-    sync_every: int
-    gamma: float
-    eta0: float
-    beta: float
     n_steps: int
     replicates: int
-    norm: Norm = "euclidean"
-    index_shift: int = 0
+    lanes: int
     seed: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.result} with K = {self.n_clients}, n = {self.n_steps}"
 
     @property
     def experiment(self) -> str:
@@ -143,66 +167,100 @@ class QuantileCell:
     @property
     def cost(self) -> float:
         """In draws; Client-GA costs as much as the run itself."""
-        return 2.0 * self.n_steps * self.n_clients * self.replicates
+        return 2.0 * self.n_steps * self.n_clients * self.replicates * (1.0 + 0.1 * self.lanes)
 
     @property
     def group(self) -> str:
-        """Cells of one group share a compiled program."""
-        return f"quantile {self.n_clients} {self.replicates}"
+        """Cells of one group share their compiled programs."""
+        return f"quantile {self.n_clients} {self.replicates} {self.lanes}"
 
     def run(self) -> list[Row]:
-        """For each approximation: Q, Q trimmed to [.05, .95], and pairs of quantiles."""
-        problem = self.reading.problem(self.n_clients, self.gamma, self.draw)
-        lin, ring = linearize(problem), networks.ring(self.n_clients)
-        schedule = step_sizes.polynomial(self.eta0, self.beta)
-        shifted = step_sizes.polynomial(self.eta0, self.beta, shift=float(self.index_shift))
-        size = self.replicates
-        runs = simulate(
-            problem,
-            ring,
-            schedule,
-            self.n_steps,
-            sync_every=self.sync_every,
-            sync_phase=self.reading.phase,
-            seed=self.seed,
-            start=self.reading.theta_0(),
-            observe=[sup_partial_sum(lin.optimum, self.norm)],
-            progress=False,
-            replicates=size,
-        )
-        watch = [sup_partial_sum(np.zeros(lin.dim))]
-        n, tau = self.n_steps, self.sync_every
-        others = {
-            "Aggr-GA": approx.aggregated(lin, shifted, n, seed=self.seed + 1, observe=watch, replicates=size),
-            "Client-GA": approx.client(
-                lin, ring, shifted, n, sync_every=tau, seed=self.seed + 2, observe=watch, replicates=size
-            ),
-            "f-CLT": approx.brownian(lin, n, seed=self.seed + 3, observe=watch, replicates=size),
-        }
-        u = runs.sup_partial_sum.astype(float)
+        """For each curve and approximation: Q, Q trimmed to [.05, .95], and pairs of quantiles."""
+        from fedgauss.problems.linearize import linearize
+
+        curves = _filled(self.curves, self.lanes)
+        lins = [linearize(curve.reading.problem(self.n_clients, curve.gamma, curve.draw)) for curve in curves]
+        reference = self._local_sgd(curves, lins)
+        others = self._approximations(curves, lins)
         rows: list[Row] = []
-        for name, other in others.items():
-            rows += self._rows(name, u, other.sup_partial_sum.astype(float))
+        for i, curve in enumerate(self.curves):
+            for name in APPROXIMATIONS:
+                rows += self._rows(curve, name, reference[i], others[name][i])
         return rows
 
-    def _rows(self, name: str, u: FloatArray, g: FloatArray) -> list[Row]:
+    def _local_sgd(self, curves: Sequence[Curve], lins: Sequence[Linearization]) -> list[FloatArray]:
+        """U_n of each curve, in its own norm; both are folded, so that one program serves all."""
+        from fedgauss.engine.observers import at, sup_partial_sum
+
+        def watch(lin: Linearization) -> tuple[Observer, ...]:
+            both = ((sup_partial_sum(lin.optimum, norm), f"_{norm}") for norm in ("euclidean", "max"))
+            return tuple(at((self.n_steps,), observer, suffix) for observer, suffix in both)
+
+        settings = [_setting(curve, self.n_clients, watch(lin)) for curve, lin in zip(curves, lins, strict=True)]
+        return [
+            runs.observed[f"sup_partial_sum_{curve.norm}"][:, 0].astype(float)
+            for curve, runs in zip(curves, self._together(settings), strict=True)
+        ]
+
+    def _approximations(self, curves: Sequence[Curve], lins: Sequence[Linearization]) -> dict[str, list[FloatArray]]:
+        """U_n of each approximation of each curve."""
+        from fedgauss import approx, networks, step_sizes
+        from fedgauss.engine.observers import sup_partial_sum
+
+        ring, watch = networks.ring(self.n_clients), (sup_partial_sum(np.zeros(lins[0].dim)),)
+        settings: dict[str, list[Setting]] = {name: [] for name in APPROXIMATIONS}
+        for curve, lin in zip(curves, lins, strict=True):
+            steps = step_sizes.polynomial(curve.eta0, curve.beta, shift=float(curve.shift))
+            settings["Aggr-GA"].append(approx.aggregated_setting(lin, steps, watch))
+            settings["Client-GA"].append(approx.client_setting(lin, ring, steps, curve.sync_every, 0, watch))
+            settings["f-CLT"].append(approx.brownian_setting(lin, watch))
+        return {
+            name: [runs.sup_partial_sum.astype(float) for runs in self._together(listed)]
+            for name, listed in settings.items()
+        }
+
+    def _together(self, settings: Sequence[Setting]) -> list[Runs]:
+        from fedgauss.engine.together import simulate_together
+
+        return simulate_together(settings, self.n_steps, replicates=self.replicates, seed=self.seed, progress=False)
+
+    def _rows(self, curve: Curve, name: str, u: FloatArray, g: FloatArray) -> list[Row]:
+        from fedgauss.theory.distances import max_relative_quantile_gap, quantile_gap_error
+
         base: Row = {
             "result": self.result,
-            "reading": self.reading.name,
-            "draw": self.draw,
-            "curve": self.curve,
+            "reading": curve.reading.name,
+            "draw": curve.draw,
+            "curve": curve.label,
             "approximation": name,
+            "n": self.n_steps,
             "K": self.n_clients,
             "replicates": self.replicates,
         }
-        rng = np.random.default_rng([self.seed, self.draw])
         rows: list[Row] = []
         for measure, trim in (("Q", 0.0), ("Q trimmed", 0.05)):
-            value = max_relative_quantile_gap(u, g, trim=trim)
-            again = [
-                max_relative_quantile_gap(rng.choice(u, len(u)), rng.choice(g, len(g)), trim=trim) for _ in range(50)
-            ]
-            rows.append(base | {"measure": measure, "estimate": value, "error": float(np.std(again, ddof=1))})
+            value, error = max_relative_quantile_gap(u, g, trim=trim), quantile_gap_error(u, g, trim=trim)
+            rows.append(base | {"measure": measure, "estimate": value, "error": error})
         for level, q, r in zip(LEVELS, np.quantile(u, LEVELS), np.quantile(g, LEVELS), strict=True):
             rows.append(base | {"measure": "quantile", "x": level, "reference": float(q), "estimate": float(r)})
         return rows
+
+
+def _filled(curves: Sequence[Curve], lanes: int) -> list[Curve]:
+    """`curves`, and the last again for every lane that is left."""
+    return [*curves, *(curves[-1] for _ in range(lanes - len(curves)))]
+
+
+def _setting(curve: Curve, n_clients: int, watch: Sequence[Observer]) -> Setting:
+    from fedgauss import networks, step_sizes
+    from fedgauss.engine.together import Setting
+
+    return Setting(
+        problem=curve.reading.problem(n_clients, curve.gamma, curve.draw),
+        network=networks.ring(n_clients) if curve.rho is None else networks.lazy(n_clients, curve.rho),
+        steps=step_sizes.polynomial(curve.eta0, curve.beta),
+        sync_every=curve.sync_every,
+        sync_phase=curve.reading.phase,
+        start=curve.reading.theta_0(),
+        observe=watch,
+    )

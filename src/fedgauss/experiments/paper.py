@@ -1,32 +1,51 @@
 """Every numerical result of the paper as cells: settings from the text, and from the published programs.
 
-Names are those of the paper's tables and figures. `claims` says in words what the paper concludes from each.
+Names are those of the paper's tables and figures. `claim` says in words what the paper concludes from each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from fedgauss.experiments.cells import DistanceCell, QuantileCell
-from fedgauss.experiments.readings import FROM_ZERO, TEXT, Reading, squares
-
-PaperCell = DistanceCell | QuantileCell
+from fedgauss.experiments.cell import Cell
+from fedgauss.experiments.cells import Curve, DistanceCell, QuantileCell
+from fedgauss.experiments.readings import FROM_OPTIMUM, FROM_ZERO, TEXT, Reading, squares
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much to compute: replicates over the paper's, draws of (beta, sigma) a reading, and thinning of grids."""
+    """How much to compute.
+
+    factor        replicates over the paper's
+    draws         draws of the clients (beta, sigma) under a reading of the text
+    coded_draws   the same as coded: the published programs left some draws unseeded, so a range is shown
+    thinned       whether long grids are: each number of clients is a program to compile, which takes a second or two
+    lanes         settings that run in one pass
+    fewest        the least number of replicates
+    """
 
     name: str
     factor: float
     draws: int
-    thin: int = 1
+    coded_draws: int
+    thinned: bool = False
+    lanes: int = 18
+    fewest: int = 100
+
+    def grid(self, whole: Sequence[int], some: Sequence[int]) -> tuple[int, ...]:
+        """The whole grid, or some of it."""
+        return tuple(some if self.thinned else whole)
+
+    def replicates(self, paper: int) -> int:
+        """How many runs, where the paper has this many."""
+        return max(self.fewest, round(paper * self.factor))
 
 
-QUICK = Scale("quick", factor=0.4, draws=1, thin=3)
-PAPER = Scale("paper", factor=1.0, draws=1)
-LARGE = Scale("large", factor=100.0, draws=8)
+QUICK = Scale("quick", factor=0.4, draws=1, coded_draws=1, thinned=True, lanes=10, fewest=400)
+PAPER = Scale("paper", factor=1.0, draws=1, coded_draws=4)
+LARGE = Scale("large", factor=100.0, draws=8, coded_draws=8)
 SCALES = {scale.name: scale for scale in (QUICK, PAPER, LARGE)}
 
 
@@ -38,7 +57,7 @@ class Result:
     title: str
     where: str
     claim: str
-    cells: Callable[[Scale], list[PaperCell]]
+    cells: Callable[[Scale], Sequence[Cell]]
 
 
 def results() -> dict[str, Result]:
@@ -126,175 +145,155 @@ _GAMMA5 = Reading(
 _GAMMA5_ANY_K = Reading("as coded", "zeros", "sd", squares(1, 10), legacy=True)
 _PHASE = Reading("as coded", "zeros", noise_vars=(1.0, 4.0))
 _QQ = Reading("as coded", "optimum")
-_CODED_DRAWS = 4  # the published tables' match averages four draws of the client standard deviations
+
+_TAUS = (10, 15, 20)
+_NS = (100, 200, 300, 400, 500)
 
 
-def _figure1_left(scale: Scale) -> list[PaperCell]:
-    base = _distance("figure1_left", scale, 1000, steps=(100, 200, 300, 400, 500), gamma=1.0)
+def _figure1_left(scale: Scale) -> list[Cell]:
+    curves = _drawn([Curve(f"tau={tau}", FROM_ZERO, sync_every=tau) for tau in _TAUS], _UNSEEDED, scale)
+    return _distances("figure1_left", scale, curves, steps=_NS)
+
+
+def _figure1_right(scale: Scale) -> list[Cell]:
+    lines = [Curve(f"tau={tau}", FROM_ZERO, sync_every=tau) for tau in _TAUS]
+    curves = [curve for curve in _drawn(lines, _UNSEEDED, scale) if curve.reading in TEXT]
+    # The published program looks at the last iterate, mixes every 5 steps in all three curves, and draws each
+    # curve's noise variances afresh.
+    coded = Curve("", _UNSEEDED, sync_every=5, statistic="last over Sigma_n")
+    for i, tau in enumerate(_TAUS):
+        draws = range(i * scale.coded_draws, (i + 1) * scale.coded_draws)
+        curves += [replace(coded, label=f"tau={tau}", draw=draw) for draw in draws]
+    grid = scale.grid((10, 20, 40, 60, 80, 100), (10, 100))
     return [
-        replace(base, reading=reading, draw=draw, curve=f"tau={tau}", sync_every=tau)
-        for reading, draw in _each((*TEXT, _UNSEEDED), scale)
-        for tau in (10, 15, 20)
+        cell
+        for n_clients in grid
+        for cell in _distances("figure1_right", scale, curves, column="K", n_clients=n_clients)
     ]
 
 
-def _figure1_right(scale: Scale) -> list[PaperCell]:
-    base = _distance("figure1_right", scale, 1000, steps=(300,), gamma=1.0, column="K")
-    cells: list[PaperCell] = []
-    for reading, draw in _each((*TEXT, _UNSEEDED), scale):
-        for n_clients in _thinned((10, 20, 40, 60, 80, 100), scale):
-            for tau in (10, 15, 20):
-                cell = replace(
-                    base, reading=reading, draw=draw, curve=f"tau={tau}", sync_every=tau, n_clients=n_clients
-                )
-                # The published program looks at the last iterate, and mixes every 5 steps in all three curves.
-                coded = replace(cell, statistic="last over Sigma_n", sync_every=5, seed=tau)
-                cells.append(coded if reading is _UNSEEDED else cell)
+def _figure2(scale: Scale) -> list[Cell]:
+    grid = scale.grid(range(100, 1001, 100), (100, 400, 1000))
+    cells: list[Cell] = []
+    for r in (0.2, 0.6):
+        lines = [
+            Curve(
+                f"r={r} beta={beta}",
+                FROM_ZERO,
+                sync_every=5,
+                gamma=0.0,
+                eta0=0.5,
+                beta=beta,
+                statistic="average over Sigma/K",
+            )
+            for beta in (0.85, 0.9, 0.95)
+        ]
+        curves = _drawn(lines, _PHASE, scale)
+        steps: dict[int, list[int]] = {}
+        for n in grid:
+            steps.setdefault(max(3, int(n**r + 1e-9)), []).append(n)
+        for n_clients, listed in steps.items():
+            cells += _distances("figure2_phase", scale, curves, n_clients=n_clients, steps=tuple(listed))
     return cells
 
 
-def _figure2(scale: Scale) -> list[PaperCell]:
-    base = _distance("figure2_phase", scale, 1000, gamma=0.0, eta0=0.5, sync_every=5)
-    base = replace(base, statistic="average over Sigma/K")
-    return [
-        replace(
-            base,
-            reading=reading,
-            draw=draw,
-            curve=f"r={r} beta={beta}",
-            n_clients=max(3, int(n**r + 1e-9)),
-            beta=beta,
-            steps=(n,),
-        )
-        for reading, draw in _each((*TEXT, _PHASE), scale)
-        for r in (0.2, 0.6)
-        for n in _thinned(tuple(range(100, 1001, 100)), scale)
-        for beta in (0.85, 0.9, 0.95)
-    ]
-
-
-def _figure3(scale: Scale) -> list[PaperCell]:
-    base = _quantile("figure3_qq", scale, sync_every=20, eta0=0.7, beta=0.85)
-    cells: list[PaperCell] = []
-    for reading, draw in _each((*TEXT, _QQ), scale):
-        for n_clients in (10, 25, 50):
-            cell = replace(base, reading=reading, draw=draw, curve=f"K={n_clients}", n_clients=n_clients)
-            coded = replace(cell, n_steps=300, sync_every=10, eta0=0.3, beta=0.8, norm="max", index_shift=1)
-            cells.append(coded if reading is _QQ else cell)
+def _figure3(scale: Scale) -> list[Cell]:
+    text = _drawn([Curve("", FROM_ZERO, sync_every=20, eta0=0.7, beta=0.85)], None, scale)
+    coded = Curve("", _QQ, sync_every=10, eta0=0.3, beta=0.8, norm="max", shift=1)
+    cells: list[Cell] = []
+    for n_clients in scale.grid((10, 25, 50), (10, 50)):
+        label = f"K={n_clients}"
+        listed = [replace(curve, label=label) for curve in text]
+        cells += _quantiles("figure3_qq", scale, listed, n_clients)
+        listed = [replace(coded, label=label, draw=draw) for draw in range(scale.draws)]
+        cells += _quantiles("figure3_qq", scale, listed, n_clients, n_steps=300)
     return cells
 
 
-def _figure4(scale: Scale) -> list[PaperCell]:
-    left = _distance("figure4_left", scale, 1000, steps=(100, 200, 300, 400, 500), gamma=5.0)
-    right = _distance("figure4_right", scale, 1000, steps=(300,), gamma=5.0, column="K")
-    cells: list[PaperCell] = []
-    for tau in (10, 15, 20):
-        for reading, draw in _each((*TEXT, _GAMMA5), scale):
-            cells.append(replace(left, reading=reading, draw=draw, curve=f"tau={tau}", sync_every=tau))
-        for reading, draw in _each((*TEXT, _GAMMA5_ANY_K), scale):
-            for n_clients in _thinned((25, 50, 75, 100, 125, 150, 175, 200), scale):
-                cells.append(
-                    replace(right, reading=reading, draw=draw, curve=f"tau={tau}", sync_every=tau, n_clients=n_clients)
-                )
+def _figure4(scale: Scale) -> list[Cell]:
+    lines = [Curve(f"tau={tau}", FROM_ZERO, sync_every=tau, gamma=5.0) for tau in _TAUS]
+    left = _drawn(lines, _GAMMA5, scale)
+    cells = _distances("figure4_left", scale, left, steps=_NS)
+    right = _drawn(lines, _GAMMA5_ANY_K, scale)
+    for n_clients in scale.grid(range(25, 201, 25), (100, 200)):
+        cells += _distances("figure4_right", scale, right, column="K", n_clients=n_clients)
     return cells
 
 
-def _heterogeneity(scale: Scale) -> list[PaperCell]:
-    base = _distance("heterogeneity", scale, 500, steps=(100, 200, 300), sync_every=2)
-    return [
-        replace(base, reading=reading, draw=draw, curve=f"gamma={gamma}", gamma=float(gamma))
-        for reading, draw in _each((*TEXT, _LEGACY), scale)
-        for gamma in (1, 2, 3, 4, 5)
-    ]
+def _heterogeneity(scale: Scale) -> list[Cell]:
+    lines = [Curve(f"gamma={gamma}", FROM_ZERO, sync_every=2, gamma=float(gamma)) for gamma in (1, 2, 3, 4, 5)]
+    return _distances("heterogeneity", scale, _drawn(lines, _LEGACY, scale), steps=(100, 200, 300), replicates=500)
 
 
-def _synchronisation(scale: Scale) -> list[PaperCell]:
-    base = _distance("synchronisation", scale, 1000, steps=(100, 200, 300))
-    return [
-        replace(base, reading=reading, draw=draw, curve=f"tau={tau}", sync_every=tau, gamma=_table_gamma(reading))
-        for reading, draw in _each((*TEXT, _LEGACY), scale)
-        for tau in _thinned(tuple(range(10, 101, 10)), scale)
-    ]
+def _synchronisation(scale: Scale) -> list[Cell]:
+    taus = scale.grid(range(10, 101, 10), (10, 40, 70, 100))
+    lines = [Curve(f"tau={tau}", FROM_ZERO, sync_every=tau) for tau in taus]
+    return _distances("synchronisation", scale, _with_table_gamma(lines, scale), steps=(100, 200, 300))
 
 
-def _connection(scale: Scale) -> list[PaperCell]:
-    base = _distance("connection", scale, 1000, steps=(100, 200, 300), sync_every=10)
-    return [
-        replace(
-            base, reading=reading, draw=draw, curve=f"rho={tenths / 10}", rho=tenths / 10, gamma=_table_gamma(reading)
-        )
-        for reading, draw in _each((*TEXT, _LEGACY), scale)
-        for tenths in _thinned(tuple(range(1, 10)), scale)
-    ]
+def _connection(scale: Scale) -> list[Cell]:
+    tenths = scale.grid(range(1, 10), (1, 4, 7, 9))
+    lines = [Curve(f"rho={tenth / 10}", FROM_ZERO, rho=tenth / 10) for tenth in tenths]
+    return _distances("connection", scale, _with_table_gamma(lines, scale), steps=(100, 200, 300))
 
 
-def _ablation_tau(scale: Scale) -> list[PaperCell]:
-    base = _quantile("ablation_tau", scale, n_clients=15, eta0=0.7, beta=0.85)
-    return [
-        replace(base, reading=reading, draw=draw, curve=f"tau={tau}", sync_every=tau)
-        for reading, draw in _each(TEXT, scale)
-        for tau in (5, 10, 15, 50, 100)
-    ]
+def _ablation_tau(scale: Scale) -> list[Cell]:
+    lines = [Curve(f"tau={tau}", FROM_ZERO, sync_every=tau, eta0=0.7, beta=0.85) for tau in (5, 10, 15, 50, 100)]
+    return _quantiles("ablation_tau", scale, _drawn(lines, None, scale), n_clients=15)
 
 
-def _ablation_gamma(scale: Scale) -> list[PaperCell]:
-    base = _quantile("ablation_gamma", scale, n_clients=15, eta0=0.7, beta=0.85, sync_every=20)
-    return [
-        replace(base, reading=reading, draw=draw, curve=f"gamma={gamma}", gamma=float(gamma))
-        for reading, draw in _each(TEXT, scale)
+def _ablation_gamma(scale: Scale) -> list[Cell]:
+    lines = [
+        Curve(f"gamma={gamma}", FROM_ZERO, sync_every=20, gamma=float(gamma), eta0=0.7, beta=0.85)
         for gamma in (1, 5, 10)
     ]
+    return _quantiles("ablation_gamma", scale, _drawn(lines, None, scale), n_clients=15)
 
 
-def _distance(result: str, scale: Scale, replicates: int, **changes: object) -> DistanceCell:
-    """The setting most results share: K = 10 on a ring, eta_t = .3 t^-.75."""
-    base = DistanceCell(
-        result=result,
-        reading=FROM_ZERO,
-        draw=0,
-        curve="",
-        column="n",
-        n_clients=10,
-        sync_every=10,
-        gamma=1.0,
-        rho=None,
-        eta0=0.3,
-        beta=0.75,
-        steps=(300,),
-        replicates=max(100, round(replicates * scale.factor)),
-    )
-    return replace(base, **changes)  # type: ignore[arg-type]
+def _drawn(lines: Iterable[Curve], coded: Reading | None, scale: Scale) -> list[Curve]:
+    """Every line under each reading, for each draw of the clients; a draw at a time, so that draws part first."""
+    readings = [(FROM_ZERO, scale.draws), (FROM_OPTIMUM, scale.draws)]
+    if coded is not None:
+        readings.append((coded, 1 if coded.fixed_vars else scale.coded_draws))
+    return [
+        replace(line, reading=reading, draw=draw)
+        for draw in range(max(count for _, count in readings))
+        for reading, count in readings
+        if draw < count
+        for line in lines
+    ]
 
 
-def _quantile(result: str, scale: Scale, **changes: object) -> QuantileCell:
-    base = QuantileCell(
-        result=result,
-        reading=FROM_ZERO,
-        draw=0,
-        curve="",
-        n_clients=10,
-        sync_every=20,
-        gamma=1.0,
-        eta0=0.7,
-        beta=0.85,
-        n_steps=500,
-        replicates=max(100, round(500 * scale.factor)),
-    )
-    return replace(base, **changes)  # type: ignore[arg-type]
-
-
-def _table_gamma(reading: Reading) -> float:
+def _with_table_gamma(lines: Iterable[Curve], scale: Scale) -> list[Curve]:
     """The tables over tau and rho do not state gamma: 1 in the text's setting, offsets of sd 5 in the programs."""
-    return 5.0 if reading.legacy else 1.0
+    return [replace(curve, gamma=5.0) if curve.reading.legacy else curve for curve in _drawn(lines, _LEGACY, scale)]
 
 
-def _each(readings: tuple[Reading, ...], scale: Scale) -> Iterator[tuple[Reading, int]]:
-    for reading in readings:
-        draws = max(scale.draws, _CODED_DRAWS) if reading is _LEGACY and scale is not QUICK else scale.draws
-        for draw in range(draws):
-            yield reading, draw
+def _distances(
+    result: str,
+    scale: Scale,
+    curves: Sequence[Curve],
+    column: Literal["n", "K"] = "n",
+    n_clients: int = 10,
+    steps: tuple[int, ...] = (300,),
+    replicates: int = 1000,
+) -> list[Cell]:
+    """Cells with as many curves as run in one pass; each has random numbers of its own."""
+    size = scale.replicates(replicates)
+    watched = _NS if n_clients == 10 else steps
+    return [
+        DistanceCell(result, part, column, n_clients, steps, size, scale.lanes, seed, watched)
+        for seed, part in enumerate(_parts(curves, scale.lanes))
+    ]
 
 
-def _thinned(values: tuple[int, ...], scale: Scale) -> tuple[int, ...]:
-    """Every few values of a grid, always with the last."""
-    return tuple(v for i, v in enumerate(values) if i % scale.thin == 0 or i == len(values) - 1)
+def _quantiles(result: str, scale: Scale, curves: Sequence[Curve], n_clients: int, n_steps: int = 500) -> list[Cell]:
+    size = scale.replicates(500)
+    return [
+        QuantileCell(result, part, n_clients, n_steps, size, scale.lanes, seed)
+        for seed, part in enumerate(_parts(curves, scale.lanes))
+    ]
+
+
+def _parts(curves: Sequence[Curve], lanes: int) -> list[tuple[Curve, ...]]:
+    return [tuple(curves[i : i + lanes]) for i in range(0, len(curves), lanes)]

@@ -7,13 +7,15 @@ with a name, so that results under all of them stand side by side.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.engine.starts import Start, near_optimum
-from fedgauss.problems.regression import Regression, linear
+
+if TYPE_CHECKING:  # JAX comes with these: only what runs a cell waits for it
+    from fedgauss.engine.starts import Start
+    from fedgauss.problems.regression import Regression
 
 CENTER = (2.0, -3.0)
 _LEGACY_SEED = 1907
@@ -41,6 +43,8 @@ class Reading:
 
     def problem(self, n_clients: int, gamma: float, draw: int) -> Regression:
         """The random-effects model of draw number `draw`: client coefficients and noise variances."""
+        from fedgauss.problems.regression import linear
+
         rng = np.random.default_rng([draw, n_clients])
         normals = self._normals(rng, n_clients)
         scale = gamma if self.gamma_is == "sd" else np.sqrt(gamma)
@@ -49,6 +53,8 @@ class Reading:
 
     def theta_0(self) -> Start:
         """The start, as `simulate` takes it."""
+        from fedgauss.engine.starts import near_optimum
+
         return near_optimum(0.25) if self.start == "near optimum" else self.start
 
     def _normals(self, rng: np.random.Generator, n_clients: int) -> FloatArray:

@@ -118,16 +118,12 @@ class Store:
 
         The order in which cells finished never shows.
         """
-        query = (
-            "SELECT key, payload FROM cells JOIN rows ON cell = key WHERE ?1 IS NULL OR experiment = ?1"
-            " ORDER BY experiment, spec, ordinal"
-        )
-        found: dict[str, list[Row]] = {}
         with self._explained():
-            for key, payload in self._connection.execute(query, (experiment,)):
-                found.setdefault(key, []).append(json.loads(payload))
-        chosen = found if keys is None else dict.fromkeys(keys)
-        return [row for key in chosen for row in found.get(key, [])]
+            query = "SELECT key FROM cells WHERE ?1 IS NULL OR experiment = ?1 ORDER BY experiment, spec"
+            held = dict.fromkeys(key for (key,) in self._connection.execute(query, (experiment,)))
+            chosen = held if keys is None else [key for key in dict.fromkeys(keys) if key in held]
+            query = "SELECT payload FROM rows WHERE cell = ? ORDER BY ordinal"
+            return [json.loads(text) for key in chosen for (text,) in self._connection.execute(query, (key,))]
 
     def _open(self) -> None:
         # The lock comes with the first transaction and stays; until it is ours and the file known, nothing changes.

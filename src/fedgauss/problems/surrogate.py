@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 import numpy as np
 
 from fedgauss._lanes import times
 from fedgauss._linearization import Linearization
-from fedgauss._random import Noise
+from fedgauss._random import Noise, stream_number
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.problems.base import Moments, Problem, pytree
 
@@ -24,7 +22,7 @@ class GaussianSurrogate(Problem):
     hessian: FloatArray  # A            (d, d)
     noise_root: FloatArray  # Var(W^k)^{1/2} (K, d, d)
     weights: FloatArray  # w_k          (K,)
-    stream: str = field(default="surrogate", metadata={"static": True})
+    stream: np.uint32  # which random numbers it sees
 
     @property
     def dim(self) -> int:
@@ -33,7 +31,7 @@ class GaussianSurrogate(Problem):
 
     def sample(self, noise: Noise, t: JaxArray) -> JaxArray:
         """Z^k, (d, K, R)."""
-        return times(self.noise_root, noise.stream(self.stream).normal(self.dim))
+        return times(self.noise_root, noise.numbered(self.stream).normal(self.dim))
 
     def gradient(self, theta: JaxArray, data: JaxArray) -> JaxArray:
         """A theta_k / (K w_k) - Z^k."""
@@ -58,4 +56,4 @@ def gaussian_surrogate(lin: Linearization, stream: str = "surrogate") -> Gaussia
     """
     values, vectors = np.linalg.eigh(lin.client_noise_cov)
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    return GaussianSurrogate(lin.hessian, root, lin.weights, stream)
+    return GaussianSurrogate(lin.hessian, root, lin.weights, stream_number(stream))

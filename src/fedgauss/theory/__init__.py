@@ -25,6 +25,7 @@ from fedgauss.theory.distances import (
     ball_distance,
     half_space_distance,
     max_relative_quantile_gap,
+    quantile_gap_error,
     quantile_pairs,
 )
 from fedgauss.theory.exact import ExactMeans, ExactMoments, ExactPath, exact_moments, exact_path, mean_recursion
@@ -95,6 +96,7 @@ __all__ = [
     "max_relative_quantile_gap",
     "mean_recursion",
     "measure_propositions",
+    "quantile_gap_error",
     "quantile_pairs",
     "start_bias",
     "step_matrices",
