@@ -22,7 +22,8 @@ def test_help_teaches():
     assert shown.exit_code == 0
     assert "fedgauss demo" in shown.output
     assert "fedgauss advise --steps" in shown.output
-    for verb in ("demo", "advise"):
+    assert "fedgauss reproduce" in shown.output
+    for verb in ("demo", "advise", "reproduce"):
         assert runner.invoke(app, [verb, "--help"]).exit_code == 0
 
 
@@ -104,6 +105,8 @@ def test_the_command_and_its_help_load_neither_jax_nor_matplotlib():
         "from fedgauss.cli import app\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
         "assert CliRunner().invoke(app, ['advise', '--steps', '500', '--clients', '9']).exit_code == 0\n"
+        "assert CliRunner().invoke(app, ['reproduce', '--list']).exit_code == 0\n"
+        "assert CliRunner().invoke(app, ['reproduce', 'nothing']).exit_code == 2\n"
         "print(*sorted({'jax', 'matplotlib', 'networkx'} & set(sys.modules)))\n"
     )
     source = Path(fedgauss.__file__).parents[1]

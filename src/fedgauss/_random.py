@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -101,17 +101,18 @@ class Noise:
             replicate = lax.broadcasted_iota(jnp.uint32, shape, 1) + jnp.uint32(self.first)
             return threefry(key, counter, replicate)
 
-        if jax.default_backend() == "cpu":
+        if jax.default_backend() == "cpu" and jnp.issubdtype(_dtype(transform), jnp.floating):
             # Write the draws down. Whatever reads them would otherwise compute them again, several times a step; a
             # branch is a program of its own, which the compiler does not merge with those that read its result.
+            # A hash gives two words. Written as two arrays it would be computed for each; as one complex array, once.
             always = (self.key[0] | np.uint32(1)) != np.uint32(0)
-            dtype = jax.eval_shape(transform, jax.ShapeDtypeStruct((), jnp.uint32)).dtype
-            draws = lax.cond(
+            pairs = lax.cond(
                 always,
-                lambda key: transform(jnp.concatenate(hashed(key))),
-                lambda key: jnp.zeros((2 * shape[0], shape[1]), dtype),
+                lambda key: lax.complex(*(transform(half) for half in hashed(key))),
+                lambda key: jnp.zeros(shape, jnp.complex64),
                 self.key,
             )
+            draws = jnp.concatenate([jnp.real(pairs), jnp.imag(pairs)])
         else:
             # An accelerator hashes faster than it reads: let the draws fuse with what uses them.
             draws = jnp.concatenate([transform(half) for half in hashed(self.key)])
@@ -124,6 +125,10 @@ class Noise:
         replicate = lax.broadcasted_iota(jnp.uint32, shape, 1) + jnp.uint32(self.first)
         pair = jnp.stack(threefry(self.key, client, replicate), axis=-1)
         return jax.random.wrap_key_data(pair, impl="threefry2x32")
+
+
+def _dtype(transform: Callable[[JaxArray], JaxArray]) -> Any:
+    return jax.eval_shape(transform, jax.ShapeDtypeStruct((), jnp.uint32)).dtype
 
 
 def _unit(words: JaxArray) -> JaxArray:

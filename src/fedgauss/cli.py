@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ This command simulates them and says what theory promises, with an error beside 
   fedgauss demo                               a page in ./demo, in seconds
   fedgauss demo --replicates 20000 --out big  smaller Monte-Carlo errors
   fedgauss advise --steps 5000 --clients 40   which step sizes to use
+  fedgauss reproduce --scale quick            the paper's results, thinned out
 """
 _DEMO_HELP = """\
 Simulate ten clients on a ring, put exact theory beside them, and leave a page with figures.
@@ -43,6 +45,28 @@ Clients are taken to average completely whenever they mix.
 [bold]Example[/bold]
   fedgauss advise --steps 5000 --clients 40 --sync-every 20
 """
+_REPRODUCE_HELP = """\
+Compute the paper's numbers again, under every reading of its settings, and say which come out.
+
+Prints for each result the paper's number, ours with its Monte-Carlo error, and a verdict with its reason. Writes \
+report.html, every figure as PNG and SVG, rows as CSV and verdicts as JSON. NAMES picks results; without any, all run.
+
+[bold]Scales[/bold]
+  quick  fewer runs and points, and nothing beyond the paper unless named; half a minute on two cores
+  paper  the runs and points of the paper; two minutes
+  large  100 times the runs, over eight draws of the clients; an hour, or minutes on a GPU
+
+Finished parts are kept in results.sqlite in the output folder. After Ctrl-C, a crash or a reboot the same command \
+goes on where it stopped; once all is there it only draws again.
+
+[bold]Examples[/bold]
+  fedgauss reproduce --list                   what there is to reproduce
+  fedgauss reproduce --scale quick            everything, thinned out
+  fedgauss reproduce figure1_left connection  two results
+  fedgauss reproduce --out study --workers 8  everything, by 8 processes
+"""
+_REPRODUCTION = Path("reproduction")
+_ROOM = 30_000_000  # bytes that a reproduction may need: rows, figures and the page
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
@@ -111,6 +135,82 @@ def advise(
         Console().print(Text(str(advice)))
 
 
+@app.command(help=_REPRODUCE_HELP)
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="Results by name; all of them if none is given.")] = None,
+    scale: Annotated[str, typer.Option(help="How much to compute: quick, paper or large.")] = "paper",
+    out: Annotated[Path, typer.Option(help="Folder for the report, and for what is finished so far.")] = _REPRODUCTION,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that compute; one for each core, at most 8, if not given.")
+    ] = None,
+    list_them: Annotated[bool, typer.Option("--list", help="Print what there is, and stop.")] = False,
+) -> None:
+    """The paper's results, from cells to a page."""
+    command = _reproduce_command(names or [], scale, out, workers)
+    with _plain_endings(), _sweep_endings(command):
+        from fedgauss.experiments.catalogue import chosen, scale_named
+
+        how_much = scale_named(scale)
+        if list_them:
+            from fedgauss.report.reproduction.terminal import print_list
+
+            print_list(chosen(names or []), Console())
+            return
+        results = chosen(names or [], how_much)
+        from fedgauss.report.output import writable_folder
+        from fedgauss.report.reproduction.sweep import measure
+
+        folder = writable_folder(out, room=_ROOM)
+        began = time.monotonic()
+        measured = measure(results, how_much, folder, workers, command)
+        with _bar() as tick:
+            tick("drawing", 0, len(results) + 1)
+            from fedgauss.report.reproduction.files import write_reproduction
+            from fedgauss.report.reproduction.terminal import print_reproduction
+
+            sections, page = write_reproduction(measured, folder, tick)
+        console = Console()
+        print_reproduction(sections, console)
+        console.print()
+        console.print(
+            Text(f"The page is {page}, its figures and rows beside it; {time.monotonic() - began:.0f} s."),
+            soft_wrap=True,
+        )
+
+
+def _reproduce_command(names: list[str], scale: str, out: Path, workers: int | None) -> str:
+    """The command that does, or goes on with, the same."""
+    parts = ["fedgauss", "reproduce", *names]
+    parts += ["--scale", scale] if scale != "paper" else []
+    parts += ["--out", str(out)] if out != _REPRODUCTION else []
+    parts += ["--workers", str(workers)] if workers is not None else []
+    return shlex.join(parts)
+
+
+@contextmanager
+def _sweep_endings(command: str) -> Iterator[None]:
+    """Say how far a sweep came, and how to go on."""
+    from fedgauss.experiments.outcome import SweepError, SweepInterrupted
+
+    try:
+        yield
+    except SweepInterrupted as ended:
+        done = ended.summary.found + ended.summary.run
+        _complain(f"stopped; {done} of {ended.summary.total} cells are finished and kept. To go on: {command}")
+        raise typer.Exit(130) from None
+    except KeyboardInterrupt:
+        _complain(f"stopped; what is finished is kept, and no file is left half written. To go on: {command}")
+        raise typer.Exit(130) from None
+    except SweepError as error:
+        _complain(str(error))
+        raise typer.Exit(1) from None
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        _complain(f"a file could not be written; {error}. What is finished is kept. To go on: {command}")
+        raise typer.Exit(1) from None
+
+
 @contextmanager
 def _plain_endings() -> Iterator[None]:
     """End with one line and an exit code where Python would print a traceback that tells a user nothing."""
@@ -136,19 +236,29 @@ def _complain(message: str) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Tick]:
-    """A bar for each kind of work, in a terminal; elsewhere nothing. Ctrl-C acts at the next tick."""
-    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
+    """A bar whose ticks are where Ctrl-C acts, for work with JAX."""
     from fedgauss.report.interrupt import deferred_interrupts
+
+    with deferred_interrupts() as check_interrupt, _bar() as show:
+
+        def tick(what: str, done: int, total: int) -> None:
+            check_interrupt()
+            show(what, done, total)
+
+        yield tick
+
+
+@contextmanager
+def _bar() -> Iterator[Tick]:
+    """A bar for each kind of work, in a terminal; elsewhere nothing."""
+    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     tasks: dict[str, TaskID] = {}
-    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with deferred_interrupts() as check_interrupt, shown as bar:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
 
         def tick(what: str, done: int, total: int) -> None:
-            check_interrupt()
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=total)
             bar.update(tasks[what], completed=done)

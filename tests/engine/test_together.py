@@ -60,8 +60,7 @@ def test_chunks_never_change_a_result():
 def test_large_networks_share_their_edges():
     """Beyond 64 clients mixing goes by a table of neighbours."""
     many = [
-        Setting(fg.problems.random_effects(70, seed=s), fg.networks.ring(70), STEPS, tau)
-        for s, tau in ((0, 2), (1, 3))
+        Setting(fg.problems.random_effects(70, seed=s), fg.networks.ring(70), STEPS, tau) for s, tau in ((0, 2), (1, 3))
     ]
     for setting, runs in zip(many, simulate_together(many, 12, replicates=20), strict=True):
         np.testing.assert_array_equal(runs.average, alone(setting, 12, replicates=20).average)
@@ -91,7 +90,7 @@ def test_settings_of_another_kind_are_refused(other, said):
 def test_another_network_beyond_64_clients_is_refused():
     problem = fg.problems.random_effects(70)
     ring, torus = (Setting(problem, net, STEPS) for net in (fg.networks.ring(70), fg.networks.torus(7, 10)))
-    with pytest.raises(ValueError, match="one shape|share their network"):
+    with pytest.raises(ValueError, match=r"one shape|share their network"):
         simulate_together([ring, torus], 10)
 
 

@@ -157,21 +157,23 @@ def test_figure_2_as_coded():
 def test_figure_3_from_the_optimum(n_clients):
     """Aggr-GA within 10 % of U_n from the 10 % to the 95 % quantile; the functional CLT worst in the lower tail.
 
-    With 8,000 runs a quantile's relative error is below 1 % at these levels. Catches a wrong K scaling.
+    Ratios of quantiles are means over eight draws of the clients, as the text's results are: single draws differ by
+    up to 14 %. With 8 x 4,000 runs the error of a mean is below .5 %. Catches a wrong K scaling.
     """
     curve = Curve(f"K={n_clients}", FROM_OPTIMUM, sync_every=20, eta0=0.7, beta=0.85)
-    cell = QuantileCell("figure3_qq", (curve,), n_clients, 500, 8000, lanes=1)
-    gaps = defaultdict(list)
-    for row in cell.run():
-        if row["measure"] == "quantile" and 0.1 <= row["x"] <= 0.95:
-            gaps[row["approximation"]].append(row["estimate"] / row["reference"] - 1.0)
+    ratios = defaultdict(lambda: defaultdict(list))
+    for draw in range(8):
+        cell = QuantileCell("figure3_qq", (replace(curve, draw=draw),), n_clients, 500, 4000, lanes=1, seed=draw)
+        for row in cell.run():
+            if row["measure"] == "quantile" and 0.1 <= row["x"] <= 0.95:
+                ratios[row["approximation"]][row["x"]].append(row["estimate"] / row["reference"])
+    gaps = {name: np.array([np.mean(values) - 1.0 for values in of.values()]) for name, of in ratios.items()}
     for name, gap in gaps.items():
-        print(f"K = {n_clients}, {name}: {min(gap):+.3f} to {max(gap):+.3f}")
+        print(f"K = {n_clients}, {name}: {gap.min():+.3f} to {gap.max():+.3f}")
     assert np.abs(gaps["Aggr-GA"]).max() < 0.10
     assert np.abs(gaps["Client-GA"]).max() < 0.10
-    clt = np.abs(gaps["f-CLT"])
-    assert clt.argmax() == 0
-    assert clt[0] > np.abs(gaps["Aggr-GA"]).max()
+    assert np.abs(gaps["f-CLT"]).argmax() == 0
+    assert gaps["f-CLT"][0] > np.abs(gaps["Aggr-GA"]).max()
 
 
 def test_a_quantile_cell_gives_both_gaps_and_pairs_for_each_approximation():

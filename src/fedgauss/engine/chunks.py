@@ -33,10 +33,12 @@ class Chunks:
         self.n_settings, self.n_clients = algorithm.problem.weights.shape
         self.dim = start.fixed.shape[1]
         self.segment: int | None = None
+        # Part of the program that begins a run, so it is only told to those who need it.
+        self.length = n_steps if any(o.keeps_time for o in algorithm.observers) else 0
 
     def size(self, memory_budget: float) -> int:
         """How many replicates to run at once: within the budget, and on a CPU within its cache."""
-        shapes = begin.eval_shape(self.algorithm, self.start.replicates(0, 64), self.start_key, 0, 64, self.n_steps)
+        shapes = begin.eval_shape(self.algorithm, self.start.replicates(0, 64), self.start_key, 0, 64, self.length)
         state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)) / 64
         draws = 4.0 * self.n_clients * (self.dim + 1)
         # Twice, because a segment keeps the state it began with until it is known to have stayed finite.
@@ -52,7 +54,7 @@ class Chunks:
     def run(self, first: int, count: int, bar: ProgressBar) -> dict[str, np.ndarray[Any, Any]]:
         """All steps of replicates first, ..., first + count - 1, and what observers saw, (S, count, ...)."""
         start = self.start.replicates(first, count)
-        carry = begin(self.algorithm, start, self.start_key, np.uint32(first), count, self.n_steps)
+        carry = begin(self.algorithm, start, self.start_key, np.uint32(first), count, self.length)
         done = 0
         while done < self.n_steps:
             compiled = self.segment is not None

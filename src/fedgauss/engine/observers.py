@@ -37,7 +37,13 @@ class Step(NamedTuple):
 
 
 class Observer(abc.ABC):
-    """The contract of a fold."""
+    """The contract of a fold.
+
+    `keeps_time` says whether the state has a place for each step. Where it has none, runs of other lengths share the
+    program that makes it, and `init` is told that n_steps is 0.
+    """
+
+    keeps_time: bool = True
 
     @abc.abstractmethod
     def init(self, theta: JaxArray, n_steps: int) -> Any:
@@ -83,6 +89,8 @@ class Sum(NamedTuple):
 class Average(Observer):
     """Ybar_n = n^-1 sum_t Y_t, (d,)."""
 
+    keeps_time = False
+
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """No term yet."""
         return jnp.int32(0), Sum.zero(theta[:, 0])
@@ -102,6 +110,8 @@ class Average(Observer):
 class Last(Observer):
     """Y_n, (d,)."""
 
+    keeps_time = False
+
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """Y_0."""
         return client_mean(theta)
@@ -118,6 +128,8 @@ class Last(Observer):
 @pytree
 class SupPartialSum(Observer):
     """U_n = max_{t <= n} |sum_{s <= t} (Y_s - center)|."""
+
+    keeps_time = False
 
     center: FloatArray  # (d,)
     norm: Norm = field(metadata={"static": True})
@@ -179,6 +191,8 @@ class Cusum(Observer):
 class Disagreement(Observer):
     """|Theta_n (I - J)|_F, how far clients are from their mean, after the last step."""
 
+    keeps_time = False
+
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """That of Theta_0."""
         return _spread(theta, client_mean(theta))
@@ -200,6 +214,11 @@ class At(Observer):
     steps: npt.NDArray[np.int32]  # increasing
     rows: npt.NDArray[np.int32]  # which of them stands in each row of the result
     suffix: str = field(metadata={"static": True})
+
+    @property
+    def keeps_time(self) -> bool:  # type: ignore[override]
+        """As the other observer does."""
+        return self.observer.keeps_time
 
     def check(self, dim: int, n_steps: int) -> None:
         """Every listed step happens."""

@@ -60,9 +60,10 @@ def simulate_together(
         raise ValueError("settings must list at least one Setting; got none.")
     n_steps, replicates = _checks.step_number("n_steps", n_steps), _checks.whole("replicates", replicates)
     key = stage_key(seed, "data")
-    algorithm = stack([_algorithm(setting, n_steps, key) for setting in settings])
+    algorithms = [_algorithm(setting, n_steps, key) for setting in settings]
+    _check_names(algorithms[0], n_steps)  # the others have observers of the same kinds, or do not stack
     theta_0 = _stacked_starts([resolve_start(s.start, s.problem, replicates) for s in settings])
-    chunks = Chunks(_to_device(algorithm), theta_0, stage_key(seed, "start"), n_steps, replicates)
+    chunks = Chunks(_to_device(stack(algorithms)), theta_0, stage_key(seed, "start"), n_steps, replicates)
     size = chunks.size(memory_budget)
     values: dict[str, np.ndarray[Any, Any]] = {}
     with ProgressBar("simulating", replicates * n_steps, progress) as bar:
@@ -98,8 +99,8 @@ def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
     region.check(problem.dim)
     asked = [setting.observe] if isinstance(setting.observe, str | Observer) else setting.observe
     observers = (Average(), Last(), *(_observer(o, problem) for o in asked))
-    if asked:
-        _check_observers(observers, problem, n_steps)
+    for observer in observers:
+        observer.check(problem.dim, n_steps)
     return Algorithm(problem, mixing_of(graph), region, observers, _padded(eta), _padded(mask), key)
 
 
@@ -154,11 +155,11 @@ def _check_finite(name: str, values: np.ndarray[Any, Any]) -> None:
         )
 
 
-def _check_observers(observers: Sequence[Observer], problem: Problem, n_steps: int) -> None:
-    theta = jax.ShapeDtypeStruct((problem.dim, problem.n_clients, 1), jnp.float32)
+def _check_names(algorithm: Algorithm, n_steps: int) -> None:
+    """No two observers give a result the same name."""
+    theta = jax.ShapeDtypeStruct((algorithm.problem.dim, algorithm.problem.n_clients, 1), jnp.float32)
     seen: set[str] = set()
-    for observer in observers:
-        observer.check(problem.dim, n_steps)
+    for observer in algorithm.observers:
         for name in jax.eval_shape(lambda at, o=observer: o.value(o.init(at, n_steps)), theta):
             if name in seen:
                 raise ValueError(f"{name!r} is observed twice. Drop one, or give observers.at another suffix.")

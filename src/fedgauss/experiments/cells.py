@@ -171,8 +171,8 @@ class QuantileCell:
 
     @property
     def group(self) -> str:
-        """Cells of one group share their compiled programs."""
-        return f"quantile {self.n_clients} {self.replicates} {self.lanes}"
+        """Cells of one group share compiled programs: those with as many clients all of them, others Aggr-GA's."""
+        return f"quantile {self.replicates} {self.lanes}"
 
     def run(self) -> list[Row]:
         """For each curve and approximation: Q, Q trimmed to [.05, .95], and pairs of quantiles."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
 
-def writable_folder(path: str | Path) -> Path:
-    """`path` as a folder that exists and takes files, so that hours of work are not lost at the end."""
+def writable_folder(path: str | Path, room: int = 0) -> Path:
+    """`path` as a folder that exists and takes files, so that hours of work are not lost at the end.
+
+    room   bytes that must be free there
+    """
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -19,6 +23,11 @@ def writable_folder(path: str | Path) -> Path:
         raise ValueError(
             f"the output must be a folder that can be written to; {folder}: {reason.lower()}. Choose another folder."
         ) from error
+    if (free := shutil.disk_usage(folder).free) < room:
+        raise ValueError(
+            f"the output needs about {room / 1e6:.0f} MB; {folder} has {free / 1e6:.0f} MB free. "
+            "Free some space, or choose another folder."
+        )
     return folder
 
 

@@ -20,9 +20,34 @@ class Page:
         self._title = title
         self._pieces = [f"<header><h1>{markup(title)}</h1>", f'<p class="lead">{markup(lead)}</p></header>']
 
-    def section(self, title: str) -> None:
-        """A heading."""
-        self._pieces.append(f"<h2>{markup(title)}</h2>")
+    def section(self, title: str, anchor: str = "") -> None:
+        """A heading, which `contents` and `overview` can point to by its anchor."""
+        name = f' id="{escape(anchor)}"' if anchor else ""
+        self._pieces.append(f"<h2{name}>{markup(title)}</h2>")
+
+    def contents(self, entries: Sequence[tuple[str, str]]) -> None:
+        """A list of sections, (anchor, title)."""
+        links = "".join(f'<li><a href="#{escape(anchor)}">{markup(title)}</a></li>' for anchor, title in entries)
+        self._pieces.append(f'<nav aria-label="Contents"><ul>{links}</ul></nav>')
+
+    def overview(self, header: Sequence[str], entries: Sequence[tuple[str, str, str, str, str]], caption: str) -> None:
+        """A table of words: (anchor, title, verdict, its colour in the palette, line) for each section."""
+        head = "".join(f'<th scope="col">{markup(cell)}</th>' for cell in header)
+        body = "".join(
+            f'<tr><th scope="row"><a href="#{escape(anchor)}">{markup(title)}</a></th>'
+            f'<td><span class="verdict {escape(role)}">{markup(verdict)}</span></td><td>{markup(line)}</td></tr>'
+            for anchor, title, verdict, role, line in entries
+        )
+        self._pieces.append(
+            f'<table class="words"><caption>{markup(caption)}</caption>'
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        )
+
+    def verdict(self, verdict: str, role: str, line: str) -> None:
+        """A verdict in a colour of the palette, and the sentence that goes with it."""
+        self._pieces.append(
+            f'<p class="judged"><span class="verdict {escape(role)}">{markup(verdict)}</span> {markup(line)}</p>'
+        )
 
     def subsection(self, title: str) -> None:
         """A smaller heading."""
@@ -111,6 +136,15 @@ sub, sup { font-size: 0.72em; line-height: 0; }
 .lead { font-size: 1.1875rem; line-height: 1.5; color: var(--muted); }
 .equation { margin: 0.25rem 0 1.25rem; padding-left: 1.5rem; font-size: 1.125rem; }
 ul { margin: 0 0 1rem; padding-left: 1.25rem; }
+a { color: var(--exact); text-decoration-thickness: 0.06em; text-underline-offset: 0.15em; }
+nav ul { columns: 16rem; padding: 0; list-style: none; font-size: 0.9375rem; }
+nav li { break-inside: avoid; }
+.verdict { font-weight: 600; }
+.verdict.finite { color: var(--finite); }
+.verdict.exact { color: var(--exact); }
+.verdict.limit { color: var(--limit); }
+.verdict.muted { color: var(--muted); }
+.judged { padding-left: 0.9rem; border-left: 3px solid var(--faint); }
 li { margin-bottom: 0.4rem; }
 figure { margin: 1.75rem 0 2.25rem; }
 figure img { display: block; width: 100%; max-width: 37rem; height: auto; margin: 0 auto; }
@@ -130,6 +164,9 @@ td { white-space: nowrap; }
 th:first-child { text-align: left; padding-left: 0; }
 th:last-child, td:last-child { padding-right: 0; }
 thead th { color: var(--muted); border-bottom: 1px solid var(--muted); }
+.words { margin: 1.25rem 0 1.75rem; }
+.words th, .words td { text-align: left; white-space: normal; }
+.words tbody th, .words td:nth-child(2) { min-width: 8rem; }
 tbody tr + tr > * { border-top: 1px solid var(--faint); }
 pre { overflow-x: auto; padding: 1rem; border: 1px solid var(--faint); border-radius: 4px; font-size: 0.8125rem;
   line-height: 1.5; }
@@ -144,6 +181,11 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--faint)
   .equation { padding-left: 0.5rem; font-size: 1rem; }
   table { font-size: 0.8125rem; }
   th, td { padding: 0.3rem 0.25rem; }
+  .words { font-size: 0.9375rem; }
+  .words thead { display: none; }
+  .words tr, .words tbody th, .words td { display: block; padding: 0; border: 0; }
+  .words tr + tr > * { border: 0; }
+  .words tr { padding: 0.6rem 0; border-top: 1px solid var(--faint); }
 }
 @media print { main { max-width: none; padding: 0; } figure, tr { break-inside: avoid; } }
 """

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import sqrtm
 
+from fedgauss._lanes import add_up, times
 from fedgauss._types import ArrayLike, BoolArray, FloatArray, JaxArray
 from fedgauss.engine.observers import Observer, Step, Sum
 from fedgauss.engine.simulate import simulate
@@ -83,6 +84,7 @@ def error_terms(
     replicates: int = 1000,
     seed: int = 0,
     start: Start = "zeros",
+    progress: bool | None = None,
 ) -> ErrorTerms:
     """Run local SGD and take its error apart as in (B.5) to (B.10).
 
@@ -106,6 +108,7 @@ def error_terms(
         seed=seed,
         start=start,
         observe=[observer],
+        progress=progress,
     )
     covariance = average_covariance(lin, schedule, n_steps)
     whiten = np.linalg.inv(np.real(sqrtm(covariance)))
@@ -148,13 +151,13 @@ class _Remainders(Observer):
         noise_here = at_theta - problem.gradient(theta, data)
         noise_there = problem.mean_gradient(optimum) - problem.gradient(optimum, data)
         terms = (
-            (w * noise_there).sum(axis=1),
-            jnp.einsum("ij,jr->ir", self.hessian, mean - self.optimum[:, None]) - (w * at_mean).sum(axis=1),
-            (w * (at_mean - at_theta)).sum(axis=1),
-            (w * (noise_here - noise_there)).sum(axis=1),
+            add_up(w * noise_there, axis=1),
+            times(self.hessian, (mean - self.optimum[:, None])[:, None])[:, 0] - add_up(w * at_mean, axis=1),
+            add_up(w * (at_mean - at_theta), axis=1),
+            add_up(w * (noise_here - noise_there), axis=1),
         )
         q = self.step_matrices[step.t - 1]
-        added = (s.add(jnp.einsum("ij,jr->ir", q, x, precision="highest")) for s, x in zip(sums, terms, strict=True))
+        added = (s.add(times(q, x[:, None])[:, 0]) for s, x in zip(sums, terms, strict=True))
         return gap, tuple(added)
 
     def value(self, state: Any) -> dict[str, JaxArray]:

@@ -1,0 +1,1 @@
+"""The paper's results beside ours: tables, figures, files and one page."""

@@ -1,0 +1,115 @@
+"""Everything a reproduction leaves in its folder: rows, verdicts, figures and the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fedgauss import __version__
+from fedgauss.experiments.cell import Row
+from fedgauss.experiments.verdicts import Outcome, outcomes, paper_runs
+from fedgauss.report import images
+from fedgauss.report.drawing import Drawing
+from fedgauss.report.output import write_whole
+from fedgauss.report.reproduction.section import Section
+from fedgauss.report.reproduction.sections import section
+from fedgauss.report.reproduction.start import distance_outcomes, start_drawing, worth_showing
+from fedgauss.report.reproduction.story import reproduction_page
+from fedgauss.report.reproduction.sweep import Measured
+
+Tick = Callable[[str, int, int], None]
+PAGE = "report.html"
+_DPI = 150
+
+
+def write_reproduction(
+    measured: Measured, folder: Path, tick: Tick = lambda what, done, total: None
+) -> tuple[list[Section], Path]:
+    """Write rows first, then verdicts, each figure, and last the page; give the sections and the page's place."""
+    for name, rows in measured.rows.items():
+        write_whole(folder / f"{name}.csv", rows_csv(rows))
+    total = len(measured.results) + 1
+    sections: list[Section] = []
+    embedded: dict[str, bytes] = {}
+    for done, result in enumerate(measured.results):
+        tick("drawing", done, total)
+        sections.append(section(result, measured.rows[result.name], measured.rows))
+        for drawing in sections[-1].drawings:
+            embedded[drawing.name] = _save(drawing, folder)
+    write_whole(folder / "results.json", verdicts_json(measured, sections))
+    tick("drawing", total - 1, total)
+    start = start_drawing(distance_outcomes(measured)) if worth_showing(measured.results) else None
+    if start is not None:
+        embedded[start.name] = _save(start, folder)
+    write_whole(folder / PAGE, reproduction_page(measured, sections, start, embedded).html().encode())
+    tick("drawing", total, total)
+    return sections, folder / PAGE
+
+
+def rows_csv(rows: Sequence[Row]) -> bytes:
+    """Rows under the names of their columns; a row without a column leaves it empty."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def verdicts_json(measured: Measured, sections: Sequence[Section]) -> bytes:
+    """Verdicts and findings of every result, with every point of those that the paper prints numbers for."""
+    listed = [
+        {
+            "name": s.name,
+            "title": s.title,
+            "where": s.where,
+            "claim": s.claim,
+            "verdict": s.verdict,
+            "summary": s.summary,
+            "findings": s.findings,
+            "parts": [_part(outcome) for outcome in outcomes(s.name, measured.rows[s.name])],
+            "tables": [asdict(table) for table in s.tables],
+        }
+        for s in sections
+    ]
+    whole = {"fedgauss": __version__, "scale": measured.scale.name, "command": measured.command, "results": listed}
+    return (json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _part(outcome: Outcome) -> dict[str, Any]:
+    points = [
+        {
+            "panel": None if panel.only is None else "=".join(panel.only),
+            panel.by: point.series,
+            panel.across: point.x,
+            "printed": point.printed,
+            "ours": {
+                reading: asdict(ours)
+                | {"agrees": point.printed is not None and ours.agrees(point.printed, paper_runs(outcome.part))}
+                for reading, ours in point.ours.items()
+            },
+        }
+        for panel, of_panel in zip(outcome.panels, outcome.points, strict=True)
+        for point in of_panel
+    ]
+    return {
+        "part": outcome.part,
+        "verdict": outcome.verdict,
+        "reading": outcome.reading,
+        "printed_points": outcome.n_printed,
+        "agreements": [asdict(agreement) for agreement in outcome.agreements],
+        "points": points,
+    }
+
+
+def _save(drawing: Drawing, folder: Path) -> bytes:
+    """Write a drawing as PNG and SVG; give the SVG that a page embeds."""
+    svg = images.svg(drawing.figure)
+    write_whole(folder / f"{drawing.name}.png", images.png(drawing.figure, dpi=_DPI))
+    write_whole(folder / f"{drawing.name}.svg", svg)
+    return images.themed_svg(svg)

@@ -1,0 +1,51 @@
+"""One result as a reader meets it, on the page and in the terminal. A result brings its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedgauss.report.drawing import Drawing
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text by rows and columns; the first column names the rows. Formulas may stand between dollar signs."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A result with its claim, its verdict and what shows them.
+
+    name      of the result; figures are saved under the names of their drawings
+    where     its place in the paper
+    verdict   a word or two
+    summary   one line, for the terminal and for the table at the top of the page
+    findings  sentences for the page: what was measured
+    why       sentences for the page: why that differs from the claim
+    """
+
+    name: str
+    title: str
+    where: str
+    claim: str
+    verdict: str
+    summary: str
+    findings: tuple[str, ...]
+    drawings: tuple[Drawing, ...]
+    tables: tuple[Table, ...]
+    why: tuple[str, ...] = ()
+
+    @property
+    def role(self) -> str:
+        """The colour of the palette that its verdict is written in."""
+        if "not reproduced" in self.verdict:
+            return "limit"
+        if "as coded" in self.verdict:
+            return "exact"
+        return "finite" if "reproduced" in self.verdict else "muted"

@@ -1,0 +1,54 @@
+"""How readings, coordinates and numbers are written, on the page and in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedgauss.experiments.layouts import Panel
+from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO
+
+SHORT = {ZERO: "from zero", OPTIMUM: "from the optimum", CODED: "as coded"}
+SYMBOLS = {"tau": "τ", "gamma": "γ", "rho": "ρ", "beta": "β"}
+
+
+def symbol(name: str) -> str:
+    """A coordinate as a formula; a word as it is."""
+    return name if name == "approximation" else f"${SYMBOLS.get(name, name)}$"
+
+
+def curve(panel: Panel, series: str) -> str:
+    """The name of a curve."""
+    return series if panel.by == "approximation" else f"{symbol(panel.by)} = {series}"
+
+
+def heading(panel: Panel) -> str:
+    """What tells a panel from the others of its result; "" for one that stands alone."""
+    if panel.only is not None:
+        return f"{symbol(panel.only[0])} = {panel.only[1]}"
+    return {"figure4_left": "left panel", "figure4_right": "right panel"}.get(panel.part, "")
+
+
+def number(value: float, digits: int = 3) -> str:
+    """With a real minus sign, and no minus zero."""
+    text = f"{value:.{digits}f}"
+    return (text[1:] if float(text) == 0.0 and text.startswith("-") else text).replace("-", "−")
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """With a sign, whichever it is."""
+    return number(value, digits) if value < 0 and float(f"{value:.{digits}f}") != 0.0 else f"+{number(value, digits)}"
+
+
+def with_error(value: float, error: float, digits: int = 3) -> str:
+    """0.123 (0.004)."""
+    return f"{number(value, digits)} ({number(error, digits)})"
+
+
+def listed(parts: Sequence[str], last: str = "and") -> str:
+    """a, b and c."""
+    return f" {last} ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+
+
+def sentence(text: str) -> str:
+    """With a capital letter."""
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,25 @@
+"""Results by name."""
+
+import pytest
+
+from fedgauss.experiments.catalogue import catalogue, chosen, scale_named
+from fedgauss.experiments.paper import SCALES
+
+
+def test_no_name_means_all_and_order_is_the_papers():
+    assert [result.name for result in chosen([])] == list(catalogue())
+    assert [r.name for r in chosen(["connection", "figure1_left", "connection"])] == ["figure1_left", "connection"]
+
+
+@pytest.mark.parametrize(("name", "nearest"), [("figure2", "figure2_phase"), ("hetero", "heterogeneity"), ("§", "")])
+def test_an_unknown_name_gets_the_list_and_the_nearest(name, nearest):
+    with pytest.raises(ValueError, match="a name must be one of") as caught:
+        chosen(["figure1_left", name])
+    assert f"Did you mean {nearest}" in str(caught.value)
+    assert all(known in str(caught.value) for known in catalogue())
+
+
+def test_an_unknown_scale_gets_the_list():
+    with pytest.raises(ValueError, match="scale must be one of quick, paper, large; got 'huge'"):
+        scale_named("huge")
+    assert scale_named("quick") is SCALES["quick"]

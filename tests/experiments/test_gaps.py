@@ -1,0 +1,40 @@
+"""How the approximations of U_n rank, and how far their quantiles are off."""
+
+import pytest
+
+from fedgauss.experiments.gaps import clt_verdict, orders, quantile_curves, trimmed_points
+from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO
+from reproduction_rows import quantile_rows
+
+SIZES = ("K=10", "K=25", "K=50")
+
+
+def ranked(aggr, client, clt):
+    gaps = {"Aggr-GA": aggr, "Client-GA": client, "f-CLT": clt}
+    return orders(trimmed_points(quantile_rows("figure3_qq", SIZES, gaps, coded=True)))
+
+
+def test_a_gap_is_relative_and_looks_at_levels_10_to_95():
+    rows = quantile_rows("figure3_qq", ("K=10",), {"Aggr-GA": 0.1, "Client-GA": -0.2, "f-CLT": 0.5}, coded=True)
+    for row in rows:
+        if row["measure"] == "quantile" and row["x"] in (0.02, 0.96):
+            row["estimate"] *= 9.0  # outside the levels that count
+    gaps = {(c.reading, c.approximation): c.gap for c in quantile_curves(rows)}
+    assert gaps[ZERO, "Aggr-GA"] == pytest.approx(0.1)
+    assert gaps[CODED, "Client-GA"] == pytest.approx(0.2)
+
+
+def test_the_functional_clt_is_worst_only_if_clearly_so():
+    """Errors are .02 each: a difference of .3 is clear, one of .03 is not."""
+    assert [o.clearly_worst for o in ranked(0.1, 0.12, 0.42)] == [3, 3, 3]
+    assert [o.clearly_worst for o in ranked(0.1, 0.12, 0.15)] == [0, 0, 0]
+    assert [o.worst for o in ranked(0.1, 0.12, 0.15)] == [3, 3, 3]
+    assert clt_verdict(ranked(0.1, 0.12, 0.42)) == ("reproduced", OPTIMUM)
+    assert clt_verdict(ranked(0.1, 0.12, 0.15)) == ("not reproduced", None)
+    assert clt_verdict([o for o in ranked(0.1, 0.12, 0.42) if o.reading == CODED]) == ("reproduced as coded", CODED)
+
+
+def test_the_order_of_one_law_is_counted_in_errors():
+    found = ranked(0.10, 0.12, 0.5)[0]
+    assert (found.aggregated, found.panels) == (3, 3)
+    assert found.largest_z == pytest.approx(0.02 / (0.02 * 2**0.5))

@@ -1,0 +1,129 @@
+"""From rows to verdicts: the rule for one point, for a reading and for a result."""
+
+import numpy as np
+import pytest
+
+from fedgauss.experiments.explanations import EXPLANATIONS
+from fedgauss.experiments.layouts import panels, printed, printed_points
+from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, Estimate, outcomes
+from reproduction_rows import RESULTS, distance_rows, quantile_rows, rows_of
+
+
+def with_estimates(part, by_reading):
+    """Rows whose estimate is the printed number plus what the reading adds to it."""
+    return distance_rows(part, lambda reading, x, value: value + by_reading[reading])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "verdict", "reading"),
+    [
+        ({ZERO: 0.5, OPTIMUM: 0.0, CODED: 0.0}, "reproduced", OPTIMUM),
+        ({ZERO: 0.0, OPTIMUM: 0.5, CODED: 0.0}, "reproduced", ZERO),
+        ({ZERO: 0.5, OPTIMUM: 0.5, CODED: 0.0}, "reproduced as coded", CODED),
+        ({ZERO: 0.5, OPTIMUM: 0.5, CODED: -0.5}, "not reproduced", None),
+    ],
+)
+def test_the_text_comes_before_the_programs(offsets, verdict, reading):
+    (outcome,) = outcomes("figure1_left", with_estimates("figure1_left", offsets))
+    assert (outcome.verdict, outcome.reading) == (verdict, reading)
+    for agreement in outcome.agreements:
+        assert agreement.rms == pytest.approx(abs(offsets[agreement.reading]))
+        assert agreement.compared == 15
+
+
+def test_the_margin_is_that_of_the_rule():
+    """As many runs as the paper: .02 + 2 sqrt(2) e. A margin with sqrt(2) left out, or without .02, fails."""
+    one = Estimate(mean=0.3, error=0.01, low=0.3, high=0.3, draws=1, runs=1000)
+    margin = 0.02 + 2 * 2**0.5 * 0.01
+    assert one.margin(1000) == pytest.approx(margin)
+    assert one.agrees(0.3 + 0.999 * margin, 1000)
+    assert one.agrees(0.3 - 0.999 * margin, 1000)
+    assert not one.agrees(0.3 + 1.001 * margin, 1000)
+    assert not one.agrees(0.3 - 1.001 * margin, 1000)
+
+
+def test_with_many_runs_the_printed_number_keeps_its_own_error():
+    """A hundred times the runs, a tenth of the error: what is left is 2 times the error of the paper's 1000 runs."""
+    one = Estimate(mean=0.3, error=0.0015, low=0.3, high=0.3, draws=1, runs=100_000)
+    assert one.margin(1000) == pytest.approx(0.02 + 2 * np.hypot(0.0015, 0.015))
+
+
+def test_a_number_between_two_draws_agrees():
+    """An implementation that compares with the mean alone fails: it lies .2 away."""
+    rows = distance_rows("figure1_left", draws=2)
+    for row in rows:
+        row["estimate"] += 0.5 if row["draw"] else -0.1
+    (outcome,) = outcomes("figure1_left", rows)
+    assert outcome.agreement(OPTIMUM).agree == 15
+    ours = outcome.points[0][0].ours[OPTIMUM]
+    assert (ours.draws, ours.high - ours.low) == (2, pytest.approx(0.61))
+
+
+@pytest.mark.parametrize(("wrong", "reproduces"), [(1, True), (2, False)])
+def test_nine_tenths_of_the_points_must_agree(wrong, reproduces):
+    """Of 15 points 14 are enough (93 %), 13 are not (87 %)."""
+    rows = [row for row in distance_rows("figure1_left") if row["reading"] == CODED]
+    for row in rows[:wrong]:
+        row["estimate"] += 0.5
+    (outcome,) = outcomes("figure1_left", rows)
+    assert outcome.agreement(CODED).reproduces is reproduces
+    assert outcome.verdict == ("reproduced as coded" if reproduces else "not reproduced")
+
+
+def test_a_thinned_grid_is_compared_where_it_was_computed():
+    rows = [row for row in distance_rows("figure1_right") if row["x"] in (10, 60, 100)]
+    (outcome,) = outcomes("figure1_right", rows)
+    assert (outcome.compared, outcome.n_printed) == (9, 18)
+    assert outcome.verdict == "reproduced"
+
+
+def test_the_two_panels_of_figure_4_are_judged_apart():
+    left = with_estimates("figure4_left", {ZERO: 0.5, OPTIMUM: 0.5, CODED: 0.0})
+    right = with_estimates("figure4_right", {ZERO: 0.5, OPTIMUM: 0.5, CODED: 0.5})
+    found = outcomes("figure4", left + right)
+    assert [(o.part, o.verdict) for o in found] == [
+        ("figure4_left", "reproduced as coded"),
+        ("figure4_right", "not reproduced"),
+    ]
+
+
+def test_a_table_is_read_along_its_parameter_with_a_curve_for_each_n():
+    (outcome,) = outcomes("synchronisation", distance_rows("synchronisation"))
+    points = outcome.points[0]
+    assert [point.x for point in points[:10]] == [float(tau) for tau in range(10, 101, 10)]
+    assert {point.series for point in points} == {"100", "200", "300"}
+    value = next(p.printed for p in points if (p.series, p.x) == ("200", 30.0))
+    assert value == printed()["synchronisation"]["tau=30"]["200"]
+
+
+def test_gaps_that_the_paper_does_not_print_are_shown_and_not_compared():
+    gaps = {"Aggr-GA": 0.2, "Client-GA": 0.3, "f-CLT": 1.5}
+    (outcome,) = outcomes("ablation_tau", quantile_rows("ablation_tau", ("tau=5", "tau=50"), gaps))
+    points = outcome.points[0]
+    assert len(points) == 6
+    assert {p.x for p in points if p.printed is None} == {50.0}
+    assert (outcome.compared, outcome.n_printed) == (3, 9)
+    assert {a.reading for a in outcome.agreements} == {ZERO, OPTIMUM}
+
+
+def test_every_printed_number_lies_on_one_panel():
+    """A coordinate misread in a layout would drop numbers from the comparison without a word."""
+    for result in [*RESULTS, "ablation_tau", "ablation_gamma"]:
+        for part in {panel.part for panel in panels(result)}:
+            placed = [place for p in panels(result) if p.part == part for place in printed_points(p).items()]
+            numbers = [value for values in printed()[part].values() for value in values.values()]
+            assert sorted(value for _, value in placed) == sorted(numbers)
+    assert {part for result in [*RESULTS, "ablation_tau", "ablation_gamma"] for part in parts(result)} == set(printed())
+
+
+def test_every_part_has_an_explanation():
+    assert set(EXPLANATIONS) == set(printed()) | {"figure3_qq"}
+
+
+def test_no_rows_of_other_results_are_mixed_in():
+    (outcome,) = outcomes("heterogeneity", rows_of("heterogeneity") + rows_of("connection"))
+    assert len(outcome.points[0]) == 15
+
+
+def parts(result):
+    return [panel.part for panel in panels(result)]

@@ -1,0 +1,115 @@
+"""Rows as a sweep would leave them, made from the printed numbers by a rule that a test chooses."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from fedgauss.experiments.cell import Row
+from fedgauss.experiments.layouts import panels, printed
+from fedgauss.experiments.paper import Result, results
+from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, paper_runs
+
+APPROXIMATIONS = ("Aggr-GA", "Client-GA", "f-CLT")
+Rule = Callable[[str, float, float], float]  # (reading, x, printed) -> estimate
+
+
+def as_printed(reading: str, x: float, value: float) -> float:
+    """Wrong from zero, right from the optimum and as coded."""
+    return value + 0.3 if reading == ZERO else value
+
+
+def distance_rows(part: str, rule: Rule = as_printed, draws: int = 1, error: float = 0.01) -> list[Row]:
+    """A row for each printed number, reading and draw."""
+    column = next(p.column for name in RESULTS for p in panels(name) if p.part == part)
+    return [
+        {
+            "result": part,
+            "reading": reading,
+            "draw": draw,
+            "curve": curve,
+            "x": int(x),
+            "n": int(x) if column == "n" else 300,
+            "K": int(x) if column == "K" else 10,
+            "estimate": rule(reading, float(x), value) + 0.01 * draw,
+            "error": error,
+            "low": 0.0,
+            "high": 1.0,
+            "floor": 0.027,
+            "half_spaces": 0.5,
+            "replicates": paper_runs(part),
+        }
+        for reading in (ZERO, OPTIMUM, CODED)
+        for draw in range(draws)
+        for curve, values in printed()[part].items()
+        for x, value in values.items()
+    ]
+
+
+def quantile_rows(part: str, curves: tuple[str, ...], gaps: dict[str, float], coded: bool = False) -> list[Row]:
+    """Q's and quantiles for each curve; `gaps` says by how much each approximation is off."""
+    rows: list[Row] = []
+    for reading in (ZERO, OPTIMUM, CODED) if coded else (ZERO, OPTIMUM):
+        for curve in curves:
+            for name in APPROXIMATIONS:
+                size = int(curve.split("=")[1]) if curve.startswith("K=") else 15
+                base: Row = {"result": part, "reading": reading, "draw": 0, "curve": curve, "approximation": name}
+                base |= {"K": size, "replicates": 500}
+                for measure in ("Q", "Q trimmed"):
+                    rows.append(base | {"measure": measure, "estimate": gaps[name], "error": 0.02})
+                for level in np.round(np.arange(0.02, 0.99, 0.02), 2):
+                    q = 1.0 + float(level)
+                    estimate = q * (1.0 + gaps[name])
+                    rows.append(base | {"measure": "quantile", "x": float(level), "reference": q, "estimate": estimate})
+    return rows
+
+
+RESULTS = {
+    "figure1_left": ("figure1_left",),
+    "figure1_right": ("figure1_right",),
+    "figure2_phase": ("figure2_phase",),
+    "figure4": ("figure4_left", "figure4_right"),
+    "heterogeneity": ("heterogeneity",),
+    "synchronisation": ("synchronisation",),
+    "connection": ("connection",),
+}
+GAPS = {"Aggr-GA": 0.11, "Client-GA": 0.12, "f-CLT": 0.5}
+
+
+def rows_of(result: str) -> list[Row]:
+    """Rows of a whole result of the paper."""
+    if result == "figure3_qq":
+        return quantile_rows(result, ("K=10", "K=25", "K=50"), GAPS, coded=True)
+    if result == "ablation_tau":
+        return quantile_rows(result, ("tau=5", "tau=10", "tau=15", "tau=50", "tau=100"), GAPS)
+    if result == "ablation_gamma":
+        return quantile_rows(result, ("gamma=1", "gamma=5", "gamma=10"), GAPS)
+    return [row for part in RESULTS[result] for row in distance_rows(part)]
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """A cell that gives the made-up rows of one reading, and notes in `log` that it ran."""
+
+    result: str
+    reading: str
+    log: str = field(compare=False)
+    seconds: float = field(default=0.0, compare=False)
+
+    def run(self) -> list[Row]:
+        with Path(self.log).open("a") as log:
+            log.write(f"{self.result} {self.reading}\n")
+        time.sleep(self.seconds)
+        return [row for row in rows_of(self.result) if row["reading"] == self.reading]
+
+
+def made_up_results(log: str, seconds: float = 0.0) -> dict[str, Result]:
+    """The paper's results with made-up cells, one for each reading; the one as coded takes some seconds."""
+
+    def cells(name: str) -> list[MadeUp]:
+        waits = {ZERO: 0.0, OPTIMUM: 0.0, CODED: seconds}
+        return [MadeUp(name, reading, log, wait) for reading, wait in waits.items()]
+
+    return {name: replace(one, cells=lambda scale, name=name: cells(name)) for name, one in results().items()}

@@ -1,0 +1,195 @@
+"""The verb `reproduce`: what it prints and leaves, how it ends early, and how it goes on."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import fedgauss
+from fedgauss.cli import app
+from fedgauss.experiments.catalogue import catalogue
+from fedgauss.experiments.outcome import Summary, SweepError, SweepInterrupted
+from reproduction_rows import made_up_results
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """Cells that take no time, and the file in which they note that they ran."""
+    path = tmp_path / "log"
+    monkeypatch.setattr("fedgauss.experiments.catalogue.results", lambda: made_up_results(str(path)))
+    return path
+
+
+def reproduce(*arguments: object):
+    return runner.invoke(app, ["reproduce", *map(str, arguments)])
+
+
+def test_help_teaches():
+    shown = reproduce("--help").output
+    for word in ("quick", "paper", "large", "--list", "fedgauss reproduce --scale quick"):
+        assert word in shown
+
+
+def test_the_list_has_every_name():
+    shown = reproduce("--list")
+    assert shown.exit_code == 0
+    assert all(name in shown.output for name in catalogue())
+
+
+def test_results_come_with_tables_verdicts_files_and_a_page(tmp_path, log):
+    out = tmp_path / "out"
+    done = reproduce("heterogeneity", "figure1_left", "--out", out, "--workers", 0)
+    assert done.exit_code == 0, done.output
+    assert "Reproduced. From the optimum 15 of 15 points agree" in done.output
+    assert done.output.index("Figure 1, left") < done.output.index("Appendix F.3")
+    assert str(out / "report.html") in done.output
+    files = {path.name for path in out.iterdir()}
+    assert {"report.html", "results.json", "results.sqlite", "heterogeneity.csv", "figure1_left.svg"} <= files
+    assert "figure2_phase.csv" not in files
+
+
+def test_finished_cells_are_not_run_again_and_new_ones_are(tmp_path, log):
+    out = tmp_path / "out"
+    for names in (["heterogeneity"], ["heterogeneity"], ["heterogeneity", "connection"]):
+        assert reproduce(*names, "--out", out, "--workers", 0).exit_code == 0
+    ran = [line.split()[0] for line in log.read_text().splitlines()]
+    assert ran == ["heterogeneity"] * 3 + ["connection"] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["figure2"], "got 'figure2'. Did you mean figure2_phase?"),
+        (["--scale", "huge"], "scale must be one of quick, paper, large; got 'huge'"),
+        (["heterogeneity", "--workers", "-1"], "workers must be at least 0; got -1"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, log, arguments, rule):
+    failed = reproduce(*arguments, "--out", tmp_path / "out")
+    assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
+    assert rule in failed.stderr
+    assert not log.exists()
+
+
+def test_an_unwritable_folder_is_reported_before_the_sweep(tmp_path, log):
+    (tmp_path / "file").write_text("in the way")
+    failed = reproduce("heterogeneity", "--out", tmp_path / "file" / "below", "--workers", 0)
+    assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
+    assert "must be a folder that can be written to" in failed.stderr
+    assert not log.exists()
+
+
+def test_a_full_disk_is_reported_before_the_sweep(tmp_path, log, monkeypatch):
+    class Usage:
+        free = 1_000_000
+
+    monkeypatch.setattr("shutil.disk_usage", lambda path: Usage)
+    failed = reproduce("heterogeneity", "--out", tmp_path / "out", "--workers", 0)
+    assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
+    assert "has 1 MB free" in failed.stderr
+    assert not log.exists()
+
+
+def test_a_store_of_another_version_is_refused_and_left_alone(tmp_path, log):
+    out = tmp_path / "out"
+    assert reproduce("heterogeneity", "--out", out, "--workers", 0).exit_code == 0
+    with sqlite3.connect(out / "results.sqlite") as connection:
+        connection.execute("UPDATE meta SET value = '0.0.1' WHERE name = 'fedgauss'")
+    connection.close()
+    before = (out / "results.sqlite").read_bytes()
+    failed = reproduce("heterogeneity", "--out", out, "--workers", 0)
+    assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
+    assert "holds rows of one version only" in failed.stderr
+    assert (out / "results.sqlite").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (
+            SweepInterrupted(Summary(9, 2, 3, 1.0)),
+            130,
+            "stopped; 5 of 9 cells are finished and kept. To go on: {command}\n",
+        ),
+        (SweepError("cell 3 failed with no luck. Finished cells are kept."), 1, "cell 3 failed with no luck."),
+    ],
+)
+def test_a_sweep_that_ends_early_says_so_and_how_to_go_on(tmp_path, log, monkeypatch, error, code, line):
+    def end(*arguments, **more):
+        raise error
+
+    monkeypatch.setattr("fedgauss.report.reproduction.sweep.run_cells", end)
+    out = tmp_path / "out put"
+    ended = reproduce("heterogeneity", "--scale", "quick", "--out", out, "--workers", 1)
+    command = f"fedgauss reproduce heterogeneity --scale quick --out '{out}' --workers 1"
+    assert (ended.exit_code, ended.stderr.count("\n")) == (code, 1)
+    assert ended.stderr.startswith(line.format(command=command))
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (KeyboardInterrupt(), 130, "stopped; what is finished is kept"),
+        (OSError(28, "No space left on device"), 1, "No space left on device. What is finished is kept."),
+    ],
+)
+def test_trouble_while_drawing_keeps_the_sweep(tmp_path, log, monkeypatch, error, code, words):
+    def end(*arguments):
+        raise error
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr("fedgauss.report.reproduction.files.reproduction_page", end)
+        ended = reproduce("heterogeneity", "--out", out, "--workers", 0)
+    assert (ended.exit_code, ended.stderr.count("\n")) == (code, 1)
+    assert words in ended.stderr
+    assert f"To go on: fedgauss reproduce heterogeneity --out {out}" in ended.stderr
+    assert reproduce("heterogeneity", "--out", out, "--workers", 0).exit_code == 0
+    assert len(log.read_text().splitlines()) == 3  # nothing ran twice
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_ctrl_c_ends_a_real_sweep_and_the_same_command_goes_on(tmp_path):
+    """Two of three cells finish at once and the third waits; Ctrl-C comes then."""
+    log, out = tmp_path / "log", tmp_path / "out"
+    program = (
+        "import os\n"
+        "from reproduction_rows import made_up_results\n"
+        "from fedgauss.cli import app\n"
+        "from fedgauss.experiments import catalogue\n"
+        "if __name__ == '__main__':\n"
+        "    catalogue.results = lambda: made_up_results(os.environ['LOG'], float(os.environ['SECONDS']))\n"
+        "    app()\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    paths = [str(Path(__file__).parent), str(Path(fedgauss.__file__).parents[1])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+
+    def start(seconds: float) -> subprocess.Popen:
+        command = [sys.executable, str(tmp_path / "program.py"), "reproduce", "heterogeneity", "--out", str(out)]
+        given = environment | {"LOG": str(log), "SECONDS": str(seconds)}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen([*command, "--workers", "2"], env=given, text=True, **pipes)
+
+    first = start(60.0)
+    while not (log.exists() and len(log.read_text().splitlines()) == 3):
+        assert first.poll() is None, first.communicate()[1]
+        time.sleep(0.05)
+    time.sleep(0.3)
+    first.send_signal(signal.SIGINT)
+    pressed = time.monotonic()
+    _, said = first.communicate(timeout=30)
+    assert time.monotonic() - pressed < 5.0  # it is well below one second on an idle machine
+    assert first.returncode == 130
+    assert said.startswith("stopped; 2 of 3 cells are finished and kept. To go on: fedgauss reproduce heterogeneity")
+    second = start(0.0)
+    assert "15 of 15 points agree" in second.communicate(timeout=120)[0]
+    assert len(log.read_text().splitlines()) == 4
