@@ -26,8 +26,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 	@echo "Ready."
 
-demo: setup ## run the demonstration: pictures and a page under demo/
+demo: setup ## run the demonstration, then the paper's results in short: pages under demo/
 	$(BIN)/fedgauss demo
+	$(BIN)/fedgauss reproduce --scale quick --out demo/paper
 
 test: setup ## run the tests
 	$(BIN)/pytest -n 2 -m "not study"
@@ -52,6 +53,6 @@ lock: ## choose versions afresh and write requirements.lock
 		--no-emit-find-links --quiet --output-file requirements.lock
 
 clean: ## remove everything that the other targets made
-	rm -rf $(VENV) build dist demo benchmarks/out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf $(VENV) build dist demo reproduction benchmarks/out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

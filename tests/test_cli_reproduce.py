@@ -193,3 +193,47 @@ def test_ctrl_c_ends_a_real_sweep_and_the_same_command_goes_on(tmp_path):
     second = start(0.0)
     assert "15 of 15 points agree" in second.communicate(timeout=120)[0]
     assert len(log.read_text().splitlines()) == 4
+
+
+_FINISHED = "SELECT key, finished_at, seconds FROM cells"
+
+
+def _cells(out: Path) -> dict[str, tuple[str, float]]:
+    connection = sqlite3.connect(out / "results.sqlite")
+    try:
+        return {key: (when, seconds) for key, when, seconds in connection.execute(_FINISHED)}
+    finally:
+        connection.close()
+
+
+@pytest.mark.study
+def test_killed_in_the_middle_it_gives_the_same_rows_and_runs_no_cell_twice(tmp_path):
+    """kill -9 of the whole process group, workers included, once some cells are in the store."""
+    program = [sys.executable, "-c", "from fedgauss.cli import app; app()", "reproduce", "figure2_phase", "figure4"]
+    arguments = ["--scale", "quick", "--out"]
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    first = subprocess.Popen(
+        [*program, *arguments, str(killed)],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    log, sizes = killed / "results.sqlite-wal", set()
+    deadline = time.monotonic() + 120
+    while len(sizes) < 4:  # the log grows with each cell
+        assert first.poll() is None, "the sweep ended before it could be killed"
+        assert time.monotonic() < deadline
+        if log.exists():
+            sizes.add(log.stat().st_size)
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    before = _cells(killed)
+    subprocess.run([*program, *arguments, str(killed)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*program, *arguments, str(whole)], check=True, stdout=subprocess.DEVNULL)
+    after = _cells(killed)
+    print(f"{len(before)} of {len(after)} cells were finished when it was killed")
+    assert 0 < len(before) < len(after)
+    assert all(after[key] == entry for key, entry in before.items())
+    for name in ("figure2_phase.csv", "figure4.csv"):
+        assert (killed / name).read_bytes() == (whole / name).read_bytes()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedgauss.engine.runs import DivergedError, Runs
     from fedgauss.engine.simulate import simulate
     from fedgauss.engine.starts import near_optimum
+    from fedgauss.engine.together import Setting, simulate_together
     from fedgauss.problems.linearize import linearize
     from fedgauss.theory.advise import advise
     from fedgauss.theory.distances import ball_distance, max_relative_quantile_gap
@@ -36,6 +37,7 @@ __all__ = [
     "FedgaussWarning",
     "Linearization",
     "Runs",
+    "Setting",
     "advise",
     "approx",
     "ball_distance",
@@ -48,6 +50,7 @@ __all__ = [
     "problems",
     "projections",
     "simulate",
+    "simulate_together",
     "step_sizes",
     "theory",
 ]
@@ -56,6 +59,7 @@ __all__ = [
 _LAZY: dict[str, tuple[str, str | None]] = {
     "DivergedError": ("fedgauss.engine.runs", "DivergedError"),
     "Runs": ("fedgauss.engine.runs", "Runs"),
+    "Setting": ("fedgauss.engine.together", "Setting"),
     "advise": ("fedgauss.theory.advise", "advise"),
     "approx": ("fedgauss.approx", None),
     "ball_distance": ("fedgauss.theory.distances", "ball_distance"),
@@ -66,6 +70,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "problems": ("fedgauss.problems", None),
     "projections": ("fedgauss.engine.projections", None),
     "simulate": ("fedgauss.engine.simulate", "simulate"),
+    "simulate_together": ("fedgauss.engine.together", "simulate_together"),
     "theory": ("fedgauss.theory", None),
 }
 
