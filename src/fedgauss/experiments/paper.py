@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from fedgauss.experiments.cell import Cell
@@ -18,20 +19,16 @@ from fedgauss.experiments.readings import FROM_OPTIMUM, FROM_ZERO, Reading, squa
 class Scale:
     """How much to compute.
 
-    factor        replicates over the paper's, for each draw of the clients
-    draws         draws of the clients (beta, sigma) under a reading of the text
-    coded_draws   the same as coded: the published programs left some draws unseeded, so a range is shown
-    thinned       whether long grids are: each number of clients is a program to compile, which takes a second or two
-    lanes         settings that run in one pass
-    fewest        the least number of replicates
+    factor    replicates over the paper's, for each draw of the clients
+    draws     draws of the clients (beta, sigma) under each reading
+    thinned   whether long grids are: each number of clients is a program to compile, which takes a second or two
+    fewest    the least number of replicates
     """
 
     name: str
     factor: float
     draws: int
-    coded_draws: int
     thinned: bool = False
-    lanes: int = 18
     fewest: int = 100
 
     def grid(self, whole: Sequence[int], some: Sequence[int]) -> tuple[int, ...]:
@@ -43,9 +40,9 @@ class Scale:
         return max(self.fewest, round(paper * self.factor))
 
 
-QUICK = Scale("quick", factor=0.4, draws=1, coded_draws=1, thinned=True, lanes=10, fewest=400)
-PAPER = Scale("paper", factor=1.0, draws=1, coded_draws=4)
-LARGE = Scale("large", factor=12.5, draws=8, coded_draws=8)  # 100 times the paper's runs
+QUICK = Scale("quick", factor=0.4, draws=4, thinned=True, fewest=400)
+PAPER = Scale("paper", factor=1.0, draws=4)
+LARGE = Scale("large", factor=12.5, draws=8)  # 100 times the paper's runs
 SCALES = {scale.name: scale for scale in (QUICK, PAPER, LARGE)}
 
 
@@ -151,8 +148,8 @@ _NS = (100, 200, 300, 400, 500)
 
 
 def _figure1_left(scale: Scale) -> list[Cell]:
-    curves = _drawn([Curve(f"tau={tau}", FROM_ZERO, sync_every=tau) for tau in _TAUS], _UNSEEDED, scale)
-    return _distances("figure1_left", scale, curves, steps=_NS)
+    lines = [Curve(f"tau={tau}", FROM_ZERO, sync_every=tau) for tau in _TAUS]
+    return _distances("figure1_left", scale, partial(_read, lines, _UNSEEDED), steps=_NS)
 
 
 def _figure1_right(scale: Scale) -> list[Cell]:
@@ -161,45 +158,37 @@ def _figure1_right(scale: Scale) -> list[Cell]:
 
 def _figure2(scale: Scale) -> list[Cell]:
     grid = scale.grid(range(100, 1001, 100), (100, 400))
+    base = Curve("", FROM_ZERO, sync_every=5, gamma=0.0, eta0=0.5, statistic="average over Sigma/K")
     cells: list[Cell] = []
     for r in (0.2, 0.6):
-        lines = [
-            Curve(
-                f"r={r} beta={beta}",
-                FROM_ZERO,
-                sync_every=5,
-                gamma=0.0,
-                eta0=0.5,
-                beta=beta,
-                statistic="average over Sigma/K",
-            )
-            for beta in (0.85, 0.9, 0.95)
-        ]
-        curves = _drawn(lines, _PHASE, scale)
+        lines = [replace(base, label=f"r={r} beta={beta}", beta=beta) for beta in (0.85, 0.9, 0.95)]
         steps: dict[int, list[int]] = {}
         for n in grid:
             steps.setdefault(max(3, int(n**r + 1e-9)), []).append(n)
         for n_clients, listed in steps.items():
-            cells += _distances("figure2_phase", scale, curves, n_clients=n_clients, steps=tuple(listed))
+            cells += _distances(
+                "figure2_phase",
+                scale,
+                partial(_read, lines, _PHASE),
+                n_clients=n_clients,
+                steps=tuple(listed),
+            )
     return cells
 
 
 def _figure3(scale: Scale) -> list[Cell]:
-    text = _drawn([Curve("", FROM_ZERO, sync_every=20, eta0=0.7, beta=0.85)], None, scale)
-    coded = Curve("", _QQ, sync_every=10, eta0=0.3, beta=0.8, norm="max", shift=1)
     cells: list[Cell] = []
     for n_clients in scale.grid((10, 25, 50), (10,)):
-        label = f"K={n_clients}"
-        listed = [replace(curve, label=label) for curve in text]
-        cells += _quantiles("figure3_qq", scale, listed, n_clients)
-        listed = [replace(coded, label=label, draw=draw) for draw in range(scale.draws)]
-        cells += _quantiles("figure3_qq", scale, listed, n_clients, n_steps=300)
+        text = Curve(f"K={n_clients}", FROM_ZERO, sync_every=20, eta0=0.7, beta=0.85)
+        coded = Curve(f"K={n_clients}", _QQ, sync_every=10, eta0=0.3, beta=0.8, norm="max", shift=1)
+        cells += _quantiles("figure3_qq", scale, partial(_read, [text], None), n_clients)
+        cells += _quantiles("figure3_qq", scale, partial(_drawn, coded), n_clients, n_steps=300)
     return cells
 
 
 def _figure4(scale: Scale) -> list[Cell]:
     lines = [Curve(f"tau={tau}", FROM_ZERO, sync_every=tau, gamma=5.0) for tau in _TAUS]
-    left = _distances("figure4_left", scale, _drawn(lines, _GAMMA5, scale), steps=_NS)
+    left = _distances("figure4_left", scale, partial(_read, lines, _GAMMA5), steps=_NS)
     grid = scale.grid(range(25, 201, 25), (25, 100))
     return left + _against_clients("figure4_right", scale, 5.0, _GAMMA5_ANY_K, grid)
 
@@ -211,88 +200,88 @@ def _against_clients(result: str, scale: Scale, gamma: float, coded: Reading, gr
     noise variances afresh.
     """
     lines = [Curve(f"tau={tau}", FROM_ZERO, sync_every=tau, gamma=gamma) for tau in _TAUS]
-    curves = _drawn(lines, None, scale)
-    line = Curve("", coded, sync_every=5, gamma=gamma, statistic="last over Sigma_n")
-    for i, tau in enumerate(_TAUS):
-        draws = range(i * scale.coded_draws, (i + 1) * scale.coded_draws)
-        curves += [replace(line, label=f"tau={tau}", draw=draw) for draw in draws]
+    published = Curve("", coded, sync_every=5, gamma=gamma, statistic="last over Sigma_n")
+
+    def curves(draw: int) -> list[Curve]:
+        own = [replace(published, label=line.label, draw=draw + i * scale.draws) for i, line in enumerate(lines)]
+        return _read(lines, None, draw) + own
+
     return [cell for n_clients in grid for cell in _distances(result, scale, curves, "K", n_clients)]
 
 
 def _heterogeneity(scale: Scale) -> list[Cell]:
     lines = [Curve(f"gamma={gamma}", FROM_ZERO, sync_every=2, gamma=float(gamma)) for gamma in (1, 2, 3, 4, 5)]
-    return _distances("heterogeneity", scale, _drawn(lines, _LEGACY, scale), steps=(100, 200, 300), replicates=500)
+    return _distances("heterogeneity", scale, partial(_read, lines, _LEGACY), steps=(100, 200, 300), replicates=500)
 
 
 def _synchronisation(scale: Scale) -> list[Cell]:
     taus = scale.grid(range(10, 101, 10), (10, 40, 70, 100))
     lines = [Curve(f"tau={tau}", FROM_ZERO, sync_every=tau) for tau in taus]
-    return _distances("synchronisation", scale, _with_table_gamma(lines, scale), steps=(100, 200, 300))
+    return _table("synchronisation", scale, lines)
 
 
 def _connection(scale: Scale) -> list[Cell]:
     tenths = scale.grid(range(1, 10), (1, 4, 7, 9))
     lines = [Curve(f"rho={tenth / 10}", FROM_ZERO, rho=tenth / 10) for tenth in tenths]
-    return _distances("connection", scale, _with_table_gamma(lines, scale), steps=(100, 200, 300))
+    return _table("connection", scale, lines)
+
+
+def _table(result: str, scale: Scale, lines: Sequence[Curve]) -> list[Cell]:
+    """The tables over tau and rho do not state gamma: 1 in the text's setting, offsets of sd 5 in the programs."""
+
+    def curves(draw: int) -> list[Curve]:
+        read = _read(lines, _LEGACY, draw)
+        return [replace(curve, gamma=5.0) if curve.reading.legacy else curve for curve in read]
+
+    return _distances(result, scale, curves, steps=(100, 200, 300))
 
 
 def _ablation_tau(scale: Scale) -> list[Cell]:
     lines = [Curve(f"tau={tau}", FROM_ZERO, sync_every=tau, eta0=0.7, beta=0.85) for tau in (5, 10, 15, 50, 100)]
-    return _quantiles("ablation_tau", scale, _drawn(lines, None, scale), n_clients=15)
+    return _quantiles("ablation_tau", scale, partial(_read, lines, None), n_clients=15)
 
 
 def _ablation_gamma(scale: Scale) -> list[Cell]:
-    lines = [
-        Curve(f"gamma={gamma}", FROM_ZERO, sync_every=20, gamma=float(gamma), eta0=0.7, beta=0.85)
-        for gamma in (1, 5, 10)
-    ]
-    return _quantiles("ablation_gamma", scale, _drawn(lines, None, scale), n_clients=15)
+    base = Curve("", FROM_ZERO, sync_every=20, eta0=0.7, beta=0.85)
+    lines = [replace(base, label=f"gamma={gamma}", gamma=float(gamma)) for gamma in (1, 5, 10)]
+    return _quantiles("ablation_gamma", scale, partial(_read, lines, None), n_clients=15)
 
 
-def _drawn(lines: Iterable[Curve], coded: Reading | None, scale: Scale) -> list[Curve]:
-    """Every line under each reading, for each draw of the clients; a draw at a time, so that draws part first."""
-    readings = [(FROM_ZERO, scale.draws), (FROM_OPTIMUM, scale.draws)]
-    if coded is not None:
-        readings.append((coded, 1 if coded.fixed_vars else scale.coded_draws))
-    return [
-        replace(line, reading=reading, draw=draw)
-        for draw in range(max(count for _, count in readings))
-        for reading, count in readings
-        if draw < count
-        for line in lines
-    ]
+def _read(lines: Iterable[Curve], coded: Reading | None, draw: int) -> list[Curve]:
+    """Every line under each reading, for one draw of the clients. Clients that are known are drawn once."""
+    readings = [FROM_ZERO, FROM_OPTIMUM]
+    if coded is not None and not (coded.fixed_vars and draw > 0):
+        readings.append(coded)
+    return [replace(line, reading=reading, draw=draw) for reading in readings for line in lines]
 
 
-def _with_table_gamma(lines: Iterable[Curve], scale: Scale) -> list[Curve]:
-    """The tables over tau and rho do not state gamma: 1 in the text's setting, offsets of sd 5 in the programs."""
-    return [replace(curve, gamma=5.0) if curve.reading.legacy else curve for curve in _drawn(lines, _LEGACY, scale)]
+def _drawn(curve: Curve, draw: int) -> list[Curve]:
+    return [replace(curve, draw=draw)]
 
 
 def _distances(
     result: str,
     scale: Scale,
-    curves: Sequence[Curve],
+    curves: Callable[[int], list[Curve]],
     column: Literal["n", "K"] = "n",
     n_clients: int = 10,
     steps: tuple[int, ...] = (300,),
     replicates: int = 1000,
 ) -> list[Cell]:
-    """Cells with as many curves as run in one pass; each has random numbers of its own."""
-    size = scale.replicates(replicates)
-    watched = _NS if n_clients == 10 else steps
+    """A cell for each draw of the clients, with random numbers of its own. Those of ten clients share a program."""
+    size, ten = scale.replicates(replicates), n_clients == 10
+    watched, lanes = (_NS, 15 if scale.thinned else 30) if ten else (steps, 9)
     return [
-        DistanceCell(result, part, column, n_clients, steps, size, scale.lanes, seed, watched)
-        for seed, part in enumerate(_parts(curves, scale.lanes))
+        DistanceCell(result, tuple(curves(draw)), column, n_clients, steps, size, lanes, draw, watched)
+        for draw in range(scale.draws)
     ]
 
 
-def _quantiles(result: str, scale: Scale, curves: Sequence[Curve], n_clients: int, n_steps: int = 500) -> list[Cell]:
+def _quantiles(
+    result: str, scale: Scale, curves: Callable[[int], list[Curve]], n_clients: int, n_steps: int = 500
+) -> list[Cell]:
     size = scale.replicates(500)
     return [
-        QuantileCell(result, part, n_clients, n_steps, size, scale.lanes, seed)
-        for seed, part in enumerate(_parts(curves, scale.lanes))
+        QuantileCell(result, tuple(curves(draw)), n_clients, n_steps, size, lanes=10, seed=draw)
+        for draw in range(scale.draws)
     ]
-
-
-def _parts(curves: Sequence[Curve], lanes: int) -> list[tuple[Curve, ...]]:
-    return [tuple(curves[i : i + lanes]) for i in range(0, len(curves), lanes)]
