@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from fedgauss.experiments.cell import Row
+from fedgauss.experiments.cells import APPROXIMATIONS
 from fedgauss.experiments.layouts import panels, printed
 from fedgauss.experiments.paper import Result, results
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, paper_runs
 
-APPROXIMATIONS = ("Aggr-GA", "Client-GA", "f-CLT")
 Rule = Callable[[str, float, float], float]  # (reading, x, printed) -> estimate
 
 
@@ -22,7 +22,7 @@ def as_printed(reading: str, x: float, value: float) -> float:
 
 
 def distance_rows(part: str, rule: Rule = as_printed, draws: int = 1, error: float = 0.01) -> list[Row]:
-    """A row for each printed number, reading and draw."""
+    """A row for each printed number, reading and draw; draws lie .01 apart around what the rule says."""
     column = next(p.column for name in RESULTS for p in panels(name) if p.part == part)
     return [
         {
@@ -33,7 +33,7 @@ def distance_rows(part: str, rule: Rule = as_printed, draws: int = 1, error: flo
             "x": int(x),
             "n": int(x) if column == "n" else 300,
             "K": int(x) if column == "K" else 10,
-            "estimate": rule(reading, float(x), value) + 0.01 * draw,
+            "estimate": rule(reading, float(x), value) + 0.01 * (draw - (draws - 1) / 2),
             "error": error,
             "low": 0.0,
             "high": 1.0,
@@ -78,15 +78,15 @@ RESULTS = {
 GAPS = {"Aggr-GA": 0.11, "Client-GA": 0.12, "f-CLT": 0.5}
 
 
-def rows_of(result: str) -> list[Row]:
-    """Rows of a whole result of the paper."""
+def rows_of(result: str, draws: int = 2) -> list[Row]:
+    """Rows of a whole result of the paper; of quantiles there is one draw."""
     if result == "figure3_qq":
         return quantile_rows(result, ("K=10", "K=25", "K=50"), GAPS, coded=True)
     if result == "ablation_tau":
         return quantile_rows(result, ("tau=5", "tau=10", "tau=15", "tau=50", "tau=100"), GAPS)
     if result == "ablation_gamma":
         return quantile_rows(result, ("gamma=1", "gamma=5", "gamma=10"), GAPS)
-    return [row for part in RESULTS[result] for row in distance_rows(part)]
+    return [row for part in RESULTS[result] for row in distance_rows(part, draws=draws)]
 
 
 @dataclass(frozen=True)

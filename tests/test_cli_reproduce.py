@@ -1,5 +1,6 @@
 """The verb `reproduce`: what it prints and leaves, how it ends early, and how it goes on."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -62,6 +63,29 @@ def test_finished_cells_are_not_run_again_and_new_ones_are(tmp_path, log):
         assert reproduce(*names, "--out", out, "--workers", 0).exit_code == 0
     ran = [line.split()[0] for line in log.read_text().splitlines()]
     assert ran == ["heterogeneity"] * 3 + ["connection"] * 3
+
+
+def test_results_run_one_by_one_add_up(tmp_path, log):
+    """A report of one result would otherwise replace that of another."""
+    out = tmp_path / "out"
+    for names in (["heterogeneity"], ["Figure1_Left"], ["heterogeneity"]):
+        assert reproduce(*names, "--out", out, "--workers", 0).exit_code == 0
+    held = json.loads((out / "results.json").read_text())
+    assert [result["name"] for result in held["results"]] == ["figure1_left", "heterogeneity"]
+    assert "Appendix F.3" in (out / "report.html").read_text()
+
+
+def test_a_folder_holds_one_scale(tmp_path, log):
+    out = tmp_path / "out"
+    assert reproduce("heterogeneity", "--scale", "QUICK", "--out", out, "--workers", 0).exit_code == 0
+    before, ran = (out / "report.html").read_bytes(), log.read_text()
+    failed = reproduce("connection", "--out", out, "--workers", 0)
+    assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
+    assert "has a report of scale quick, and paper was asked for. Use another --out." in failed.stderr
+    assert (out / "report.html").read_bytes() == before
+    assert log.read_text() == ran
+    (out / "results.json").write_text("half a fi")  # no report that could be lost
+    assert reproduce("connection", "--out", out, "--workers", 0).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -52,12 +52,13 @@ Prints for each result the paper's number, ours with its Monte-Carlo error, and 
 report.html, every figure as PNG and SVG, rows as CSV and verdicts as JSON. NAMES picks results; without any, all run.
 
 [bold]Scales[/bold]
-  quick  fewer runs and points, and nothing beyond the paper unless named; half a minute on two cores
-  paper  the runs and points of the paper; two minutes
+  quick  fewer runs and points, two draws of the clients, nothing beyond the paper unless named; half a minute
+  paper  the runs and points of the paper, four draws of the clients; three minutes on two cores
   large  100 times the runs, over eight draws of the clients; an hour, or minutes on a GPU
 
 Finished parts are kept in results.sqlite in the output folder. After Ctrl-C, a crash or a reboot the same command \
-goes on where it stopped; once all is there it only draws again.
+goes on where it stopped; once all is there it only draws again. A folder holds one scale, and its report has every \
+result that is finished there.
 
 [bold]Examples[/bold]
   fedgauss reproduce --list                   what there is to reproduce
@@ -146,7 +147,8 @@ def reproduce(
     list_them: Annotated[bool, typer.Option("--list", help="Print what there is, and stop.")] = False,
 ) -> None:
     """The paper's results, from cells to a page."""
-    command = _reproduce_command(names or [], scale, out, workers)
+    names = names or []
+    command = _reproduce_command([name.lower() for name in names], scale.lower(), out, workers)
     with _plain_endings(), _sweep_endings(command):
         from fedgauss.experiments.catalogue import chosen, scale_named
 
@@ -154,9 +156,9 @@ def reproduce(
         if list_them:
             from fedgauss.report.reproduction.terminal import print_list
 
-            print_list(chosen(names or []), Console())
+            print_list(chosen(names), Console())
             return
-        results = chosen(names or [], how_much)
+        results = chosen(names, how_much)
         from fedgauss.report.output import writable_folder
         from fedgauss.report.reproduction.sweep import measure
 
@@ -164,7 +166,7 @@ def reproduce(
         began = time.monotonic()
         measured = measure(results, how_much, folder, workers, command)
         with _bar() as tick:
-            tick("drawing", 0, len(results) + 1)
+            tick("drawing", 0, len(measured.results) + 1)
             from fedgauss.report.reproduction.files import write_reproduction
             from fedgauss.report.reproduction.terminal import print_reproduction
 

@@ -38,3 +38,13 @@ def test_the_order_of_one_law_is_counted_in_errors():
     found = ranked(0.10, 0.12, 0.5)[0]
     assert (found.aggregated, found.panels) == (3, 3)
     assert found.largest_z == pytest.approx(0.02 / (0.02 * 2**0.5))
+
+
+def test_draws_are_compared_one_by_one():
+    """Draws of the clients move all three gaps together: taken as independent, they would hide a clear difference."""
+    gaps = {"Aggr-GA": 0.1, "Client-GA": 0.12, "f-CLT": 0.3}
+    rows = quantile_rows("figure3_qq", SIZES, gaps, coded=True)
+    drawn = [row | {"draw": i, "estimate": row["estimate"] + 0.2 * i} for i in range(4) for row in rows]
+    found = orders(trimmed_points(drawn))
+    assert [o.clearly_worst for o in found] == [3, 3, 3]
+    assert found[0].largest_z == pytest.approx(0.02 / (0.02 * 2**0.5) * 2)  # four draws, half the error

@@ -33,7 +33,7 @@ def test_the_text_comes_before_the_programs(offsets, verdict, reading):
 
 def test_the_margin_is_that_of_the_rule():
     """As many runs as the paper: .02 + 2 sqrt(2) e. A margin with sqrt(2) left out, or without .02, fails."""
-    one = Estimate(mean=0.3, error=0.01, low=0.3, high=0.3, draws=1, runs=1000)
+    one = Estimate(values=(0.3,), errors=(0.01,), runs=1000)
     margin = 0.02 + 2 * 2**0.5 * 0.01
     assert one.margin(1000) == pytest.approx(margin)
     assert one.agrees(0.3 + 0.999 * margin, 1000)
@@ -44,7 +44,7 @@ def test_the_margin_is_that_of_the_rule():
 
 def test_with_many_runs_the_printed_number_keeps_its_own_error():
     """A hundred times the runs, a tenth of the error: what is left is 2 times the error of the paper's 1000 runs."""
-    one = Estimate(mean=0.3, error=0.0015, low=0.3, high=0.3, draws=1, runs=100_000)
+    one = Estimate(values=(0.3,), errors=(0.0015,), runs=100_000)
     assert one.margin(1000) == pytest.approx(0.02 + 2 * np.hypot(0.0015, 0.015))
 
 
@@ -57,6 +57,22 @@ def test_a_number_between_two_draws_agrees():
     assert outcome.agreement(OPTIMUM).agree == 15
     ours = outcome.points[0][0].ours[OPTIMUM]
     assert (ours.draws, ours.high - ours.low) == (2, pytest.approx(0.61))
+    assert ours.values == pytest.approx((ours.low, ours.high))  # in the order of draws
+
+
+def test_the_mean_of_independent_draws_has_a_smaller_error_but_the_margin_has_not():
+    four = Estimate(values=(0.30, 0.31, 0.29, 0.30), errors=(0.02,) * 4, runs=1000)
+    assert (four.error, four.noise, four.mean_error) == pytest.approx((0.02, 0.01, 0.01))
+    assert four.margin(1000) == pytest.approx(0.02 + 2 * 2**0.5 * 0.02)
+
+
+def test_margins_are_wide_when_they_exceed_half_the_printed_numbers():
+    """Printed distances of Figure 1, left, have a median of about .36: .02 + 2 sqrt(2) e passes .18 at e = .057."""
+    value = np.median([v for values in printed()["figure1_left"].values() for v in values.values()])
+    limit = (value / 2 - 0.02) / (2 * 2**0.5)
+    for factor, wide in ((0.99, False), (1.01, True)):
+        (outcome,) = outcomes("figure1_left", distance_rows("figure1_left", error=factor * limit))
+        assert outcome.agreement(OPTIMUM).wide is wide
 
 
 @pytest.mark.parametrize(("wrong", "reproduces"), [(1, True), (2, False)])

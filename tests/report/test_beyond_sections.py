@@ -171,14 +171,14 @@ def test_panels_are_compared_in_errors():
 
 def test_the_budget_says_what_each_term_takes_away():
     found = section("error_budget", small_budget())
-    assert "0.900 falls to 0.200 without D_1 and to 0.020 without D_4" in found.summary
+    assert "0.900 falls to 0.200 without $D_1$ and to 0.020 without $D_4$" in found.summary
     row = next(row for row in found.tables[0].rows if row[0] == "Fig. 1, $K$=10, zero")
     # all with its error, without D_1, nothing for D_3 and D_2, W, and both against Sigma/K
     assert row[1:] == ("0.900 (0.010)", "0.200", "", "", "0.020", "1.000", "0.120")
 
 
 def test_the_verdict_on_the_budget_depends_on_drift():
-    assert section("error_budget", small_budget()).verdict == "start and noise, not drift"
+    assert section("error_budget", small_budget()).verdict == "the start and moving noise"
     drifting = budget_rows("Table over tau, tau=10", "as coded", 10, (0.5, 0.4, 0.1, 0.1, 0.02), (0, 0, 1.0, 0.5))
     assert section("error_budget", small_budget() + drifting).verdict == "unclear"
 

@@ -17,8 +17,10 @@ from fedgauss.experiments.paper import SCALES, results
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO
 from fedgauss.report.formula import plain
 from fedgauss.report.reproduction.files import rows_csv, write_reproduction
+from fedgauss.report.reproduction.findings import against_gamma_1
 from fedgauss.report.reproduction.section import Section, Table
 from fedgauss.report.reproduction.sections import section
+from fedgauss.report.reproduction.start import distance_outcomes, start_sentences
 from fedgauss.report.reproduction.story import reproduction_page
 from fedgauss.report.reproduction.sweep import Measured
 from fedgauss.report.reproduction.terminal import print_list, print_reproduction
@@ -104,7 +106,8 @@ def test_verdicts_and_points_are_in_the_json(written):
     assert (part["verdict"], part["reading"], part["printed_points"]) == ("reproduced", OPTIMUM, 15)
     point = next(p for p in part["points"] if p["tau"] == "10" and p["n"] == 200)
     assert point["printed"] == 0.351
-    assert point["ours"][OPTIMUM] | {"agrees": True, "mean": 0.351, "draws": 1} == point["ours"][OPTIMUM]
+    assert point["ours"][OPTIMUM] | {"agrees": True, "mean": pytest.approx(0.351), "draws": 2} == point["ours"][OPTIMUM]
+    assert point["ours"][OPTIMUM]["values"] == pytest.approx([0.346, 0.356])
     assert point["ours"][ZERO]["agrees"] is False
     assert len(by_name["figure4"]["parts"]) == 2
 
@@ -132,12 +135,35 @@ def test_the_terminal_shows_printed_measured_error_and_verdict(written):
     _, sections, _ = written
     text = shown(sections)
     assert "0.351" in text
-    assert "0.651 (0.010)" in text  # from zero, which is .3 too large
-    assert "0.351 (0.010) ✓" in text
-    assert "Reproduced. From the optimum 15 of 15 points agree" in text
+    assert "0.651 [0.65–0.66]" in text  # from zero, which is .3 too large; two draws, .01 apart
+    assert "0.351 [0.35–0.36] ✓" in text
+    assert "Monte-Carlo errors of means up to 0.007" in " ".join(text.split())  # .01 / sqrt(2)
+    assert "Reproduced. From the optimum 15 of 15 points agree, over 2 draws of the clients" in " ".join(text.split())
     assert "Claim: the Berry-Esseen error decays with n" in text
     assert "…" not in text  # nothing is cut off at 80 columns
     assert "$" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_one_draw_is_shown_with_its_error():
+    once = shown([section(PAPER["figure1_left"], rows_of("figure1_left", draws=1), {})])
+    assert "0.351 (0.010) ✓" in once
+    assert "over 1 draw of the clients" in " ".join(once.split())
+
+
+def test_a_narrow_terminal_loses_no_number(written):
+    """At 40 columns rich would cut cells off at the right edge."""
+    _, sections, _ = written
+    console = Console(width=40, record=True, file=io.StringIO())
+    print_reproduction(sections, console)
+    text = console.export_text()
+    numbers = [
+        re.findall(r"\d[\d.]*", plain(cell)) for s in sections for t in s.tables for row in t.rows for cell in row
+    ]
+    assert "…" not in text
+    assert sum(map(len, numbers)) > 500
+    assert {one for cell in numbers for one in cell} <= set(re.findall(r"\d[\d.]*", text))
+    assert console.width == 40
 
 
 def test_the_list_names_where_and_what():
@@ -155,10 +181,57 @@ def distance_section(rule, **more) -> Section:
 def test_a_trend_that_only_the_start_makes_is_said_so():
     """The claim of Figure 1: the text is about rows, so rows that fall from zero and stay from the optimum decide."""
     falling = distance_section(lambda reading, x, value: 0.9 - x / 1000 if reading == ZERO else 0.06)
-    assert "claimed fall with $n$ is there from zero, not from the optimum or as coded" in falling.summary
+    assert (
+        "claimed fall with $n$ is there from zero; it was not detected from the optimum or as coded" in falling.summary
+    )
     assert falling.drawings[0].figure.texts[0].get_text().replace("\n", " ").startswith("From zero the distance falls")
     flat = distance_section(lambda reading, x, value: 0.06)
-    assert "claimed fall with $n$ is not there under any reading" in flat.summary
+    assert "claimed fall with $n$ was not detected from zero, from the optimum or as coded." in flat.summary
+
+
+def test_what_cannot_be_told_is_not_denied():
+    near = distance_section(lambda reading, x, value: 0.03)
+    assert "was not detected from zero, from the optimum or as coded, so near the noise floor" in near.summary
+    rows = [row for row in rows_of("figure1_right") if row["x"] in (10, 100)]
+    assert "rise with $K$ is not examined at this scale" in section(PAPER["figure1_right"], rows, {}).summary
+    once = section(PAPER["figure1_right"], rows_of("figure1_right", draws=1), {})
+    assert "one draw of the clients: no direction is claimed" in once.summary
+
+
+def test_curves_that_part_are_told_apart():
+    rows = rows_of("figure2_phase")
+    for row in rows:
+        up = 1 if "beta=0.95" in row["curve"] else -1
+        row["estimate"] = 0.5 + up * row["x"] / 4000 + 0.01 * row["draw"]
+    found = section(PAPER["figure2_phase"], rows, {})
+    assert "falls for $β$ = 0.85 and $β$ = 0.9 and rises for $β$ = 0.95" in found.summary
+    assert [row[-1] for row in found.tables[0].rows] == ["", "differs", "differs", "differs"]
+
+
+def test_agreement_within_wide_margins_is_said_so():
+    wide = distance_section(lambda reading, x, value: value, error=0.1)
+    assert "15 of 15 points agree within wide margins" in wide.summary
+    assert "wide" not in distance_section(lambda reading, x, value: value).summary
+
+
+def test_the_mean_distance_leaves_out_what_is_scaled_otherwise():
+    rows = {name: rows_of(name) for name in ("figure1_left", "figure2_phase")}
+    whole = measured(rows)
+    found = distance_outcomes([section(result, rows[result.name], rows) for result in whole.results])
+    own = [row["estimate"] for row in rows["figure1_left"] if row["reading"] == OPTIMUM]
+    sentences = start_sentences(found)
+    assert f"{sum(own) / len(own):.2f} when they start at the optimum" in sentences[0]
+    assert "without Figure 2, which scales by $Σ/K$" in sentences[0]
+    assert "without Figure 2" not in start_sentences(found[:1])[0]
+
+
+def test_verdicts_are_counted_for_the_papers_results_only():
+    def made_up(name, verdict):
+        return Section(name, f"Title of {name}", "", "", verdict, "", (), (), ())
+
+    listed = [made_up("figure1_left", "reproduced"), made_up("phase_map", "no transition")]
+    page = reproduction_page(measured({}), listed, None, {}).html()
+    assert "Of 1 result of the paper: 1 reproduced. Beyond the paper: Title of phase_map (no transition)." in page
 
 
 def test_a_verdict_gives_its_reason():
@@ -181,6 +254,17 @@ def test_figure_4_is_set_beside_figure_1_where_both_were_run():
     both = section(PAPER["figure4"], rows_of("figure4"), {"figure1_left": rows_of("figure1_left")})
     (extra,) = set(both.findings) - set(alone.findings)
     assert "the mean difference is −0.267 printed" in extra
+
+
+def test_a_number_that_is_not_printed_is_not_taken_for_zero():
+    """A point that the paper does not have is compared among ours and left out of the printed mean."""
+    rows, others = (rows_of(name) for name in ("figure4", "figure1_left"))
+    for some in (rows, others):
+        some += [row | {"x": 600, "n": 600} for row in some if row["x"] == 500 and row["result"] != "figure4_right"]
+    (extra,) = against_gamma_1(rows, others)
+    assert "the mean difference is −0.267 printed" in extra
+    (less,) = against_gamma_1([row for row in rows if row["reading"] != CODED], others)
+    assert "as coded" not in less
 
 
 def test_a_panel_shows_every_point_of_every_reading():

@@ -67,7 +67,7 @@ def page(tmp_path_factory):
     sections, _ = write_reproduction(whole, folder)
     wide = Table(tuple(f"column {i}" for i in range(20)), (tuple("0.123 (0.045)" for _ in range(20)),), "Wide")
     sections[0] = replace(sections[0], tables=(*sections[0].tables, wide))
-    start = start_drawing(distance_outcomes(whole))
+    start = start_drawing(distance_outcomes(sections))
     names = [drawing.name for section in sections for drawing in section.drawings] + [start.name]
     images = {name: themed_svg((folder / f"{name}.svg").read_bytes()) for name in names}
     probed = folder / "probed.html"

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from fedgauss.experiments.beyond import beyond_results
 from fedgauss.experiments.paper import SCALES, Result, Scale, results
 
+_SIMILAR = 0.4  # of difflib's ratio: below that a hint would only puzzle
+
 
 def catalogue() -> dict[str, Result]:
     """All results by name, in the paper's order."""
@@ -15,31 +17,32 @@ def catalogue() -> dict[str, Result]:
 
 
 def chosen(names: Sequence[str], scale: Scale | None = None) -> list[Result]:
-    """The results with these names, each once and in the paper's order.
+    """The results with these names, in letters of any case, each once and in the paper's order.
 
     Without names, all of them; at a scale that thins out, only the paper's, for the others take as long again.
     """
     if not names and scale is not None and scale.thinned:
         return list(results().values())
-    known = catalogue()
+    known, asked = catalogue(), {name.lower() for name in names}
     for name in names:
-        if name not in known:
-            nearest = _nearest(name.lower(), known)
+        if name.lower() not in known:
             raise ValueError(
-                f"a name must be one of {', '.join(known)}; got {name!r}. Did you mean {nearest}? "
+                f"a name must be one of {', '.join(known)}; got {name!r}.{_hint(name.lower(), known)} "
                 "fedgauss reproduce --list says what each is."
             )
-    return [result for name, result in known.items() if not names or name in names]
+    return [result for name, result in known.items() if not names or name in asked]
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """The first name that begins like this one, or else the most similar."""
-    whole = [other for other in known if other.startswith(name)]
-    return (whole or difflib.get_close_matches(name, known, n=1, cutoff=0.0))[0]
+def _hint(name: str, known: Iterable[str]) -> str:
+    """Spaces for commas; or the first name that begins like this one, or else one that is similar, if there is any."""
+    if "," in name:
+        return f" Put spaces between names: {' '.join(name.replace(',', ' ').split())}."
+    near = [other for other in known if other.startswith(name)] or difflib.get_close_matches(name, known, 1, _SIMILAR)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def scale_named(name: str) -> Scale:
-    """The scale with this name."""
-    if name not in SCALES:
+    """The scale with this name, in letters of any case."""
+    if name.lower() not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {name!r}.")
-    return SCALES[name]
+    return SCALES[name.lower()]

@@ -30,8 +30,8 @@ _UNSTATED = (
 )
 _ONLY_D4 = (
     "With equal weights and equal Hessians the error terms $D_2$ and $D_3$ vanish, and $D_3$ is where the bound has"
-    " its leading $n^{1/2−β} √K$. So from the optimum only $D_4$ is left: clients that drift towards their own "
-    "optima see less gradient noise there than $Σ_n$ counts."
+    " its leading $n^{1/2−β} √K$. So from the optimum only $D_4$ is left, the moving gradient noise: clients that "
+    "drift towards their own optima see less gradient noise there than $Σ_n$ counts."
 )
 _HABITS = (
     "The published programs are those of Sections 4.1 to 4.3. The setting called “as coded” here follows their "
@@ -63,7 +63,7 @@ EXPLANATIONS: dict[str, Explanation] = {
             "differ by chance alone, and their fall and rise is that of a quantity with the wrong scale.",
             "For the average itself, a start at zero leaves a bias that does not shrink with $K$ while the standard"
             " deviation shrinks as $K^{−1/2}$: in standard deviations it grows as $√K$, and the distance goes to 1."
-            " From the optimum there is no bias, and nothing in this model that would grow with $K$.",
+            " From the optimum there is no bias, and $D_4$, which is left, has no reason to grow with $K$.",
             _ONLY_D4,
         ),
     ),
@@ -118,9 +118,9 @@ EXPLANATIONS: dict[str, Explanation] = {
             "the average’s $Σ_n$, mixed every 5 steps whatever $τ$ says. No published output shows it; the reading "
             "is taken over from the program of Figure 1. The average itself, from zero, moves away from normal as "
             "$K$ grows.",
-            "A larger $γ$ widens the law ($Var(W^k)$ gains $|δ_k|^2 I + δ_k δ_k′$), so that a given bias is a "
-            "smaller multiple of it: that is why $γ$ = 5 can look better than $γ$ = 1 from zero. Without the bias "
-            "only drift counts, and it grows with $γ$.",
+            "A larger $γ$ widens the law ($Var(W^k)$ gains $|δ_k|^2 I + δ_k δ_k′$), so that a given bias is a smaller "
+            "multiple of it: that is why $γ$ = 5 can look better than $γ$ = 1 from zero. Without the bias only $D_4$ "
+            "counts, the moving gradient noise, and it grows with $γ$.",
         ),
     ),
     "heterogeneity": Explanation(
@@ -132,20 +132,20 @@ EXPLANATIONS: dict[str, Explanation] = {
             "Two of the three printed columns are not monotone in $γ$; clients may have been drawn anew for each "
             "entry.",
             "From zero, heterogeneity works the other way: it adds to the gradient noise, so the same bias is a "
-            "smaller multiple of a wider law. From the optimum there is only drift, and with mixing at every second"
-            " step there is little of it.",
+            "smaller multiple of a wider law. From the optimum there is only $D_4$, the moving gradient noise, and "
+            "with mixing at every second step there is little of it.",
         ),
     ),
     "synchronisation": Explanation(
         _NEAR_OPTIMUM,
         _HIDDEN,
         (
-            "The effect is $D_4$. Between mixings clients move towards their own optima, where their gradients are "
-            "less noisy than at $θ^*$; the average then varies less than $Σ_n$ says. With offsets of standard "
-            "deviation 5 and $n$ = 300 its variance is 0.77 of $Σ_n$ at $τ$ = 10 and 0.55 at $τ$ = 100. So the "
-            "normal law is too wide, rather than the average far from normal.",
-            "From zero, a bias of several standard deviations hides this altogether. With $γ$ = 1, as in the rest "
-            "of the text, there is less drift and a smaller rise; the table states neither $γ$ nor the start.",
+            "The effect is $D_4$, the moving gradient noise. Between mixings clients move towards their own optima, "
+            "where their gradients are less noisy than at $θ^*$; the average then varies less than $Σ_n$ says. With "
+            "offsets of standard deviation 5 and $n$ = 300 its variance is 0.77 of $Σ_n$ at $τ$ = 10 and 0.55 at $τ$ "
+            "= 100. So the normal law is too wide, rather than the average far from normal.",
+            "From zero, a bias of several standard deviations hides this altogether. With $γ$ = 1, as in the rest of "
+            "the text, $D_4$ is smaller and so is the rise; the table states neither $γ$ nor the start.",
             "The $√τ$ of the corollary is an upper bound for any loss; nothing says that this model attains it.",
             _HABITS,
         ),
@@ -167,9 +167,9 @@ EXPLANATIONS: dict[str, Explanation] = {
             "The text says $τ$ = 5, 50, 100 and the table prints 5, 10, 15; all are computed here.",
             "$Q$ is a maximum over every level in (0, 1), so the few smallest of 500 values decide it: by itself it"
             " has a standard deviation of 0.1 to 0.6. Trimmed to levels 5 to 95 % it is stable.",
-            "A rise with $τ$ has a reason: drifting clients see less gradient noise than the approximations are "
-            "given. From zero, the bias of the start is in $U_n$ and in none of the approximations, and dwarfs "
-            "this.",
+            "A rise with $τ$ has a reason, $D_4$, the moving gradient noise: clients that drift towards their own "
+            "optima see less noise than the approximations are given. From zero, the bias of the start is in $U_n$ "
+            "and in none of the approximations, and dwarfs this.",
             "Aggr-GA and Client-GA have one law, so neither can be sharper.",
         ),
     ),
@@ -180,8 +180,9 @@ EXPLANATIONS: dict[str, Explanation] = {
             "Agreement comes cheap here. $Q$ takes the maximum over every level in (0, 1) and has a standard "
             "deviation of 0.1 to 0.6 by itself, so the margins of the rule are wide. Trimmed to levels 5 to 95 % it"
             " is stable.",
-            "The approximations draw their noise as if every client sat at $θ^*$. Clients that drift see less, the "
-            "more so the more they differ, so gaps should grow with $γ$.",
+            "The approximations draw their noise as if every client sat at $θ^*$. Clients that drift towards their "
+            "own optima see less, the more so the more they differ ($D_4$, the moving gradient noise), so gaps should "
+            "grow with $γ$.",
         ),
     ),
 }

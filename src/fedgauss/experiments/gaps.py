@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedgauss.experiments.cell import Row
+from fedgauss.experiments.cells import APPROXIMATIONS
+from fedgauss.experiments.draws import error_of_mean
 from fedgauss.experiments.layouts import Panel
-from fedgauss.experiments.verdicts import CODED, OPTIMUM, SHARE, ZERO, Point, Verdict, points_of
+from fedgauss.experiments.verdicts import CODED, OPTIMUM, SHARE, ZERO, Estimate, Point, Verdict, points_of
 
-APPROXIMATIONS = ("Aggr-GA", "Client-GA", "f-CLT")
 LEVELS = (0.095, 0.955)  # 10 to 95 %, with room for rounding
-_FIGURE = Panel("figure3_qq", "approximation", "K", "approximation", "no trend")
+_FIGURE = Panel("figure3_qq", "approximation", "K", "approximation", "none")
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,12 @@ def _order(reading: str, points: Sequence[Point]) -> Order:
         aggr, client, clt = (q[name] for name in APPROXIMATIONS)
         rival = max(aggr, client, key=lambda estimate: estimate.mean)
         worst += int(clt.mean > rival.mean)
-        clearly += int(clt.mean - rival.mean > 2.0 * np.hypot(clt.error, rival.error))
+        clearly += int(clt.mean - rival.mean > 2.0 * _error(clt, rival))
         aggregated += int(aggr.mean < client.mean)
-        largest = max(largest, abs(aggr.mean - client.mean) / float(np.hypot(aggr.error, client.error)))
+        largest = max(largest, abs(aggr.mean - client.mean) / _error(aggr, client))
     return Order(reading, len(places), worst, clearly, aggregated, largest)
+
+
+def _error(one: Estimate, other: Estimate) -> float:
+    """Of the difference of two means, taken draw by draw: both see the same clients."""
+    return error_of_mean(np.subtract(one.values, other.values), np.hypot(one.errors, other.errors))

@@ -14,7 +14,7 @@ from typing import Literal
 
 from fedgauss.experiments.cell import Row
 
-Direction = Literal["falls", "rises", "falls, then rises", "no trend"]
+Claim = Literal["falls", "rises", "falls, then rises", "none"]
 Printed = dict[str, dict[str, dict[str, float]]]  # by part, curve and x
 
 
@@ -34,7 +34,7 @@ class Panel:
     column: Literal["n", "K", "approximation"]
     across: str
     by: str
-    expected: Direction
+    expected: Claim
     only: tuple[str, str] | None = None
 
     @property

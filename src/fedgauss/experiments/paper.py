@@ -40,7 +40,7 @@ class Scale:
         return max(self.fewest, round(paper * self.factor))
 
 
-QUICK = Scale("quick", factor=0.4, draws=4, thinned=True, fewest=400)
+QUICK = Scale("quick", factor=0.4, draws=2, thinned=True, fewest=400)
 PAPER = Scale("paper", factor=1.0, draws=4)
 LARGE = Scale("large", factor=12.5, draws=8)  # 100 times the paper's runs
 SCALES = {scale.name: scale for scale in (QUICK, PAPER, LARGE)}

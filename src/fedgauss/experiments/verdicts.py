@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 
 from fedgauss.experiments.cell import Row
+from fedgauss.experiments.draws import error_of_mean
 from fedgauss.experiments.layouts import Panel, panels, placed_rows, printed_points
 
 Verdict = Literal["reproduced", "reproduced as coded", "not reproduced"]
@@ -28,6 +29,7 @@ ZERO, OPTIMUM, CODED = "text, start at zero", "text, start at optimum", "as code
 READINGS = (ZERO, OPTIMUM, CODED)
 SLACK = 0.02
 SHARE = 0.9
+WIDE = 0.5
 _PAPER_RUNS = {"heterogeneity": 500, "figure3_qq": 500, "ablation_tau": 500, "ablation_gamma": 500}
 
 
@@ -40,21 +42,51 @@ def paper_runs(part: str) -> int:
 class Estimate:
     """Our value of one point under one reading.
 
-    mean, low, high   over draws of the clients
-    spread            their standard deviation over draws; 0 if there is one
-    error             Monte-Carlo standard error of one draw, the root mean square over draws. Draws share their random
-                      numbers, so that averaging them may not make it smaller, and the mean is given the same error.
-    floor             what a Gaussian law would show at this many runs; 0 where that has no meaning
+    values   one for each draw of the clients, in the order of draws; draws are independent of each other
+    errors   the Monte-Carlo standard error of each
+    runs     behind each value
+    floor    what a Gaussian law would show at this many runs; 0 where that has no meaning
     """
 
-    mean: float
-    error: float
-    low: float
-    high: float
-    draws: int
+    values: tuple[float, ...]
+    errors: tuple[float, ...]
     runs: int
     floor: float = 0.0
-    spread: float = 0.0
+
+    @property
+    def draws(self) -> int:
+        """D, the number of draws."""
+        return len(self.values)
+
+    @property
+    def mean(self) -> float:
+        """Over draws."""
+        return float(np.mean(self.values))
+
+    @property
+    def low(self) -> float:
+        """The smallest value."""
+        return min(self.values)
+
+    @property
+    def high(self) -> float:
+        """The largest value."""
+        return max(self.values)
+
+    @property
+    def error(self) -> float:
+        """e, the Monte-Carlo standard error of one draw: the root mean square over draws."""
+        return float(np.sqrt(np.mean(np.square(self.errors))))
+
+    @property
+    def noise(self) -> float:
+        """e / sqrt(D), the Monte-Carlo standard error of the mean for these clients."""
+        return self.error / float(np.sqrt(self.draws))
+
+    @property
+    def mean_error(self) -> float:
+        """The standard error of the mean with other clients in mind; see `error_of_mean`."""
+        return error_of_mean(self.values, self.errors)
 
     def margin(self, runs_of_paper: int) -> float:
         """m = .02 + 2 e sqrt(1 + R / R_p)."""
@@ -78,12 +110,21 @@ class Point:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How one reading does: points that agree of those compared, and sqrt(mean (ours - printed)^2)."""
+    """How one reading does.
+
+    agree, compared   points that agree, of those compared
+    rms               sqrt(mean (ours - printed)^2), ours being the mean over draws
+    draws             draws of the clients behind a point
+    wide              whether margins are wide: their median is more than half the median printed number, so that
+                      agreement says little
+    """
 
     reading: str
     agree: int
     compared: int
     rms: float
+    draws: int
+    wide: bool
 
     @property
     def reproduces(self) -> bool:
@@ -149,16 +190,12 @@ def _outcome(part: str, its_panels: tuple[Panel, ...], rows: list[Row]) -> Outco
 
 
 def _estimate(rows: Sequence[Row]) -> Estimate:
-    values, errors = (np.array([row[name] for row in rows], dtype=float) for name in ("estimate", "error"))
+    by_draw = sorted(rows, key=lambda row: int(row["draw"] or 0))
     return Estimate(
-        mean=float(values.mean()),
-        error=float(np.sqrt(np.mean(errors**2))),
-        low=float(values.min()),
-        high=float(values.max()),
-        draws=len(rows),
-        runs=int(rows[0]["replicates"] or 0),
-        floor=float(rows[0].get("floor") or 0.0),
-        spread=float(values.std(ddof=1)) if len(rows) > 1 else 0.0,
+        tuple(float(row["estimate"] or 0.0) for row in by_draw),
+        tuple(float(row["error"] or 0.0) for row in by_draw),
+        int(rows[0]["replicates"] or 0),
+        float(rows[0].get("floor") or 0.0),
     )
 
 
@@ -166,9 +203,19 @@ def _agreement(reading: str, points: list[Point], runs_of_paper: int) -> Agreeme
     pairs = [
         (point.ours[reading], point.printed) for point in points if point.printed is not None and reading in point.ours
     ]
-    agree = sum(ours.agrees(printed, runs_of_paper) for ours, printed in pairs)
-    squares = [(ours.mean - printed) ** 2 for ours, printed in pairs]
-    return Agreement(reading, agree, len(pairs), float(np.sqrt(np.mean(squares))) if squares else float("nan"))
+    if not pairs:
+        return Agreement(reading, 0, 0, float("nan"), 0, wide=False)
+    return Agreement(
+        reading,
+        sum(ours.agrees(printed, runs_of_paper) for ours, printed in pairs),
+        len(pairs),
+        float(np.sqrt(np.mean([(ours.mean - printed) ** 2 for ours, printed in pairs]))),
+        min(ours.draws for ours, _ in pairs),
+        wide=bool(
+            np.median([ours.margin(runs_of_paper) for ours, _ in pairs])
+            > WIDE * np.median([abs(printed) for _, printed in pairs])
+        ),
+    )
 
 
 def _verdict(agreements: Sequence[Agreement]) -> tuple[Verdict, str | None]:

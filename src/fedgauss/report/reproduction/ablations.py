@@ -30,8 +30,9 @@ def ablation_section(result: Result, rows: list[Row]) -> Section:
     drawing = Drawing(
         result.name,
         comparison_figure(title, [Column(panel, whole, "all levels"), Column(panel, trimmed, "5 to 95 %")], "$Q$"),
-        "Left: $Q$ over all levels with two Monte-Carlo errors to either side (filled), beside the printed numbers "
-        "(open, dashed). Right: the same with the maximum taken over levels 5 to 95 %, for which nothing is printed.",
+        "Left: $Q$ over all levels with two Monte-Carlo errors of the mean to either side (filled), beside the "
+        "printed numbers (open, dashed). Right: the same with the maximum taken over levels 5 to 95 %, for which "
+        "nothing is printed.",
         f"Line charts of quantile gaps, a row for each reading. {title}.",
     )
     return Section(
@@ -49,4 +50,5 @@ def ablation_section(result: Result, rows: list[Row]) -> Section:
             tables.point_table(panel, trimmed, "$Q$ over levels 5 to 95 %"),
         ),
         EXPLANATIONS[result.name].why,
+        tuple(found),
     )

@@ -73,9 +73,10 @@ def summary(settings: Sequence[Setting], exact: Slope) -> str:
     if first is not None:
         whole, shifted, rest = (number(first.distance[stage, "Sigma_n"]) for stage in ("all", "without D_1", "W"))
         start = (
-            f"From zero at K = {first.n_clients}, {whole} falls to {shifted} without D_1 and to {rest} without D_4. "
+            f"From zero at $K$ = {first.n_clients}, {whole} falls to {shifted} without $D_1$ and to {rest} without "
+            "$D_4$. "
         )
-    return f"{start}From the optimum the distance changes by {number(exact.value)} per unit of log K."
+    return f"{start}From the optimum the distance changes by {number(exact.value)} per unit of $log K$."
 
 
 def figure_1(settings: Sequence[Setting]) -> list[str]:

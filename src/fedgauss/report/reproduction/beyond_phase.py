@@ -36,7 +36,7 @@ def phase_section(result: Result, rows: list[Row]) -> Section:
         result.where,
         result.claim,
         "no transition" if max(one.high for one in on_k.values()) < _SLIGHT else "unclear",
-        f"From the optimum the distance grows as K to a power of {_powers(on_k)}, where the printed bound has 0.5.",
+        f"From the optimum the distance grows as $K$ to a power of {_powers(on_k)}, where the printed bound has 0.5.",
         (
             f"Slopes of the log distance on $log K$, for each $n$ and $β$, are {_powers(on_k)}: {covered} of "
             f"{len(on_k)} have a 99 % interval that covers 0, and {len(printed)} one that covers 1/2, the slope of the "
@@ -50,9 +50,10 @@ def phase_section(result: Result, rows: list[Row]) -> Section:
         (_table_on_k(on_k, exact), _table_on_n(rows, exact)),
         (
             "The printed bound takes $V_K$ to be of order $K^{−1/2}$; it is of order $1/K$, as $Σ/K$ is, so the gap "
-            "between $Σ_n$ and $Σ/K$ relative to their size does not depend on $K$. The other term that grows with $K$ "
-            "is client drift, which this model does not have; the corrected bound keeps it, and is loose here too. "
-            "Where clients do drift it is real, and vanishes for $K$ of smaller order than $n$ if $β$ is close to 1.",
+            "between $Σ_n$ and $Σ/K$ relative to their size does not depend on $K$. The other term that grows with "
+            "$K$ is that of client drift, $D_3$, which vanishes in this model; the corrected bound keeps it, and is "
+            "loose here too. Where client Hessians differ it is real, and vanishes for $K$ of smaller order than $n$ "
+            "if $β$ is close to 1.",
             "Near $β$ = 1 the gap between $Σ_n$ and $Σ/K$ closes as slowly as $n^{β−1}$, and at these $n$ it may still "
             "widen: that is a matter of $n$ and $β$, whatever $K$ is.",
         ),

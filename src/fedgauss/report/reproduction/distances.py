@@ -28,16 +28,15 @@ def distance_section(result: Result, rows: list[Row], others: Mapping[str, list[
         sentences.append(_rate(*panels[0], moving[0][1]))
     if result.name == "figure4":
         sentences += findings.against_gamma_1(rows, others.get("figure1_left", []))
-    sentences += findings.single_draw_sentences(panels)
     sentences.append(findings.floor_sentence(panels[0][1]))
     symbol = r"$d_c^\dagger$" if result.name == "figure2_phase" else r"$\tilde{d}_c$"
     title = findings.title(moving)
     drawing = Drawing(
         result.name,
         comparison_figure(title, [Column(panel, points) for panel, points in panels], symbol),
-        "Filled marks and full lines: measured, with two Monte-Carlo errors to either side; a coloured band is the "
-        "range where clients were drawn more than once. Open marks and dashed lines: printed, the same in every row. "
-        "The grey band is what a normal law would show at this many runs. Each row has its own scale.",
+        "Filled marks and full lines: measured, the mean over draws of the clients with two Monte-Carlo errors to "
+        "either side; a coloured band is the range over draws. Open marks and dashed lines: printed, the same in "
+        "every row. The grey band is what a normal law would show at this many runs. Each row has its own scale.",
         f"Line charts of the distance, a row for each reading, with the printed curves in each. {title}.",
     )
     return Section(
@@ -54,6 +53,7 @@ def distance_section(result: Result, rows: list[Row], others: Mapping[str, list[
             *(tables.point_table(panel, points, "Distance") for panel, points in panels),
         ),
         tuple(text for outcome in found for text in EXPLANATIONS[outcome.part].why),
+        tuple(found),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedgauss import __version__
 from fedgauss.experiments.cell import Row
-from fedgauss.experiments.verdicts import Outcome, outcomes, paper_runs
+from fedgauss.experiments.verdicts import Estimate, Outcome, paper_runs
 from fedgauss.report import images
 from fedgauss.report.drawing import Drawing
 from fedgauss.report.output import write_whole
@@ -20,7 +20,7 @@ from fedgauss.report.reproduction.section import Section
 from fedgauss.report.reproduction.sections import section
 from fedgauss.report.reproduction.start import distance_outcomes, start_drawing, worth_showing
 from fedgauss.report.reproduction.story import reproduction_page
-from fedgauss.report.reproduction.sweep import Measured
+from fedgauss.report.reproduction.sweep import VERDICTS, Measured
 
 Tick = Callable[[str, int, int], None]
 PAGE = "report.html"
@@ -41,9 +41,9 @@ def write_reproduction(
         sections.append(section(result, measured.rows[result.name], measured.rows))
         for drawing in sections[-1].drawings:
             embedded[drawing.name] = _save(drawing, folder)
-    write_whole(folder / "results.json", verdicts_json(measured, sections))
+    write_whole(folder / VERDICTS, verdicts_json(measured, sections))
     tick("drawing", total - 1, total)
-    start = start_drawing(distance_outcomes(measured)) if worth_showing(measured.results) else None
+    start = start_drawing(distance_outcomes(sections)) if worth_showing(measured.results) else None
     if start is not None:
         embedded[start.name] = _save(start, folder)
     write_whole(folder / PAGE, reproduction_page(measured, sections, start, embedded).html().encode())
@@ -72,7 +72,7 @@ def verdicts_json(measured: Measured, sections: Sequence[Section]) -> bytes:
             "verdict": s.verdict,
             "summary": s.summary,
             "findings": s.findings,
-            "parts": [_part(outcome) for outcome in outcomes(s.name, measured.rows[s.name])],
+            "parts": [_part(outcome) for outcome in s.outcomes],
             "tables": [asdict(table) for table in s.tables],
         }
         for s in sections
@@ -89,7 +89,7 @@ def _part(outcome: Outcome) -> dict[str, Any]:
             panel.across: point.x,
             "printed": point.printed,
             "ours": {
-                reading: asdict(ours)
+                reading: _numbers(ours)
                 | {"agrees": point.printed is not None and ours.agrees(point.printed, paper_runs(outcome.part))}
                 for reading, ours in point.ours.items()
             },
@@ -105,6 +105,12 @@ def _part(outcome: Outcome) -> dict[str, Any]:
         "agreements": [asdict(agreement) for agreement in outcome.agreements],
         "points": points,
     }
+
+
+def _numbers(ours: Estimate) -> dict[str, Any]:
+    """Values by draw, and what is derived from them."""
+    names = ("mean", "low", "high", "draws", "error", "mean_error")
+    return asdict(ours) | {name: getattr(ours, name) for name in names}
 
 
 def _save(drawing: Drawing, folder: Path) -> bytes:

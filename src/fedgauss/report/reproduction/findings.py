@@ -9,13 +9,11 @@ import numpy as np
 from fedgauss.experiments.cell import Row
 from fedgauss.experiments.explanations import EXPLANATIONS
 from fedgauss.experiments.layouts import Panel
-from fedgauss.experiments.trends import Trend, trend
+from fedgauss.experiments.trends import Direction, Trend, trend
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, Outcome, Point, points_of
+from fedgauss.report.reproduction.claims import Trends, claimed
 from fedgauss.report.reproduction.words import SHORT, heading, listed, number, sentence, signed, symbol
 
-Trends = dict[str | None, Trend]  # by reading; None: of the printed numbers
-
-_NOUNS = {"falls": "fall", "rises": "rise", "falls, then rises": "fall and later rise", "no trend": "trend"}
 _SIDES = {"figure4_left": "left", "figure4_right": "right"}
 
 
@@ -34,14 +32,22 @@ def summary(found: Sequence[Outcome], moving: Sequence[tuple[Panel, Trends]]) ->
         side = f"{_SIDES[outcome.part]} panel: " if len(found) > 1 else ""
         if best is None:
             counts = listed([f"{a.agree} {SHORT[a.reading]}" for a in outcome.agreements])
-            texts.append(f"{side}{words.reason}; of {outcome.compared} points {counts} agree.")
+            apart = listed([number(a.rms) for a in outcome.agreements])
+            draws = _drawn([a.draws for a in outcome.agreements])
+            texts.append(
+                f"{side}{words.reason}; of {outcome.compared} points {counts} agree, over {draws}; the mean is "
+                f"{apart} off (root mean square)."
+            )
         else:
             setting = f" ({words.coded})" if best.reading == CODED else ""
             others = listed([f"{a.agree} {SHORT[a.reading]}" for a in outcome.agreements if a is not best])
+            wide = " within wide margins" if best.wide else ""
             texts.append(
-                f"{side}{SHORT[best.reading]}{setting} {best.agree} of {best.compared} points agree, {others}."
+                f"{side}{SHORT[best.reading]}{setting} {best.agree} of {best.compared} points agree{wide}, over "
+                f"{_drawn([best.draws])}, with a mean that is {number(best.rms)} off (root mean square); "
+                f"{others or 'nothing else was computed'}."
             )
-    return " ".join(sentence(text) for text in [*texts, *(_claimed(panel, one) for panel, one in moving)])
+    return " ".join(sentence(text) for text in [*texts, *(claimed(panel, one) for panel, one in moving)])
 
 
 def agreement(outcome: Outcome) -> list[str]:
@@ -49,10 +55,20 @@ def agreement(outcome: Outcome) -> list[str]:
     agreeing = listed([f"{a.agree} {SHORT[a.reading]}" for a in outcome.agreements])
     apart = listed([number(a.rms) for a in outcome.agreements])
     of = f"{_SIDES[outcome.part]} panel: of" if outcome.part in _SIDES else "of"
-    texts = [f"{of} {outcome.compared} printed points {agreeing} agree; the root mean square difference is {apart}."]
+    draws = _drawn([a.draws for a in outcome.agreements])
+    texts = [
+        f"{of} {outcome.compared} printed points {agreeing} agree, over {draws}; the root mean square difference of "
+        f"the mean is {apart}."
+    ]
     if outcome.compared < outcome.n_printed:
         texts.append(f"the paper prints {outcome.n_printed} points; at this scale {outcome.compared} are computed.")
     return [sentence(text) for text in texts]
+
+
+def _drawn(draws: Sequence[int]) -> str:
+    """4 draws of the clients; 4, 4 and 1 where readings differ."""
+    shown = [str(draws[0])] if len(set(draws)) == 1 else [str(count) for count in draws]
+    return f"{listed(shown)} draw{'' if shown == ['1'] else 's'} of the clients"
 
 
 def trends(panel: Panel, points: Sequence[Point]) -> Trends:
@@ -72,7 +88,7 @@ def trend_sentence(panel: Panel, found: Trends) -> str:
         measured = f"the fitted change is {listed(changes)}"
     name, some = heading(panel), next(iter(ours.values()))
     where = f"from {symbol(panel.across)} = {some.x_first:g} to {some.x_last:g}"
-    return sentence(f"{name + ': ' if name else ''}{where} {measured}. {sentence(_claimed(panel, found))}")
+    return sentence(f"{name + ': ' if name else ''}{where} {measured}. {sentence(claimed(panel, found))}")
 
 
 def title(found: Sequence[tuple[Panel, Trends]], what: str = "the distance") -> str:
@@ -89,22 +105,9 @@ def floor_sentence(points: Sequence[Point]) -> str:
     """What a normal law would show at this many runs."""
     some = next(iter(points[0].ours.values()))
     return (
-        f"Each point has {some.runs:,} runs; with as many, a law that is exactly normal would show a distance of "
-        f"{number(some.floor)} on average."
+        f"Each draw of the clients has {some.runs:,} runs; with as many, a law that is exactly normal would show a "
+        f"distance of {number(some.floor)} on average."
     )
-
-
-def single_draw_sentences(panels: Sequence[tuple[Panel, Sequence[Point]]]) -> list[str]:
-    """A caveat where each K has clients of its own, drawn once."""
-    ours = [pair for panel, points in panels if panel.new_clients for point in points for pair in point.ours.items()]
-    once = list(dict.fromkeys(SHORT[reading] for reading, estimate in ours if estimate.draws == 1))
-    if not once:
-        return []
-    readings = "" if len(once) == len({reading for reading, _ in ours}) else f" {listed(once)}"
-    return [
-        f"Every $K$ has clients of its own, drawn once{readings}. The errors do not count that, so a small movement "
-        "may be the draw."
-    ]
 
 
 def against_gamma_1(rows: list[Row], others: list[Row]) -> list[str]:
@@ -116,30 +119,19 @@ def against_gamma_1(rows: list[Row], others: list[Row]) -> list[str]:
     shared = sorted(five.keys() & one.keys())
     if not shared:
         return []
-    printed = [(five[place].printed or 0.0) - (one[place].printed or 0.0) for place in shared]
-    parts = [f"{signed(float(np.mean(printed)))} printed"]
+    pairs = [(five[place], one[place]) for place in shared]
+    printed = [a.printed - b.printed for a, b in pairs if a.printed is not None and b.printed is not None]
+    parts = [f"{signed(float(np.mean(printed)))} printed"] if printed else []
     for reading in (ZERO, OPTIMUM, CODED):
-        both = [(five[place].ours[reading], one[place].ours[reading]) for place in shared]
-        difference = float(np.mean([a.mean - b.mean for a, b in both]))
-        error = float(np.mean([np.hypot(a.error, b.error) for a, b in both]))
-        parts.append(f"{signed(difference)} ({number(error)}) {SHORT[reading]}")
+        both = [(a.ours[reading], b.ours[reading]) for a, b in pairs if reading in a.ours and reading in b.ours]
+        if both:
+            difference = float(np.mean([a.mean - b.mean for a, b in both]))
+            error = float(np.mean([np.hypot(a.mean_error, b.mean_error) for a, b in both]))
+            parts.append(f"{signed(difference)} ({number(error)}) {SHORT[reading]}")
     return [
         "Errors are claimed to be smaller with $γ$ = 5 than with $γ$ = 1. Over the points that the left panels of "
         f"Figures 4 and 1 share, the mean difference is {listed(parts)}."
     ]
-
-
-def _claimed(panel: Panel, found: Trends) -> str:
-    """The claimed fall with n is there from zero and as coded, not from the optimum."""
-    ours = {SHORT[reading]: one.direction for reading, one in found.items() if reading is not None}
-    there = [reading for reading, direction in ours.items() if direction == panel.expected]
-    missing = [reading for reading in ours if reading not in there]
-    where = f" at {heading(panel)}" if panel.only is not None else ""
-    verdict = f"is there {listed(there)}" if there else "is not there under any reading"
-    if there and missing:
-        verdict += f", not {listed(missing, 'or')}"
-    of = " of trimmed $Q$" if panel.by == "approximation" else ""
-    return f"the claimed {_NOUNS[panel.expected]}{of} with {symbol(panel.across)}{where} {verdict}."
 
 
 def _ends(panel: Panel, reading: str, found: Trend) -> str:
@@ -147,7 +139,7 @@ def _ends(panel: Panel, reading: str, found: Trend) -> str:
     return f"{first}, {lowest} (at {symbol(panel.across)} = {found.x_lowest:g}) and {last} {reading}"
 
 
-def _moves(moves: Sequence[tuple[Panel, str]]) -> str:
+def _moves(moves: Sequence[tuple[Panel, Direction]]) -> str:
     """Falls with n at r = 0.2 and rises with n at r = 0.6; or, in both panels, the same."""
     verbs = [_verb(direction, panel) for panel, direction in moves]
     if len(moves) == 1:
@@ -159,6 +151,12 @@ def _moves(moves: Sequence[tuple[Panel, str]]) -> str:
     return listed([f"{verb} at {heading(panel)}" for verb, (panel, _) in zip(verbs, moves, strict=True)])
 
 
-def _verb(direction: str, panel: Panel) -> str:
+def _verb(direction: Direction, panel: Panel) -> str:
     axis = symbol(panel.across)
-    return f"shows no trend in {axis}" if direction == "no trend" else f"{direction} with {axis}"
+    special: dict[Direction, str] = {
+        "not detected": f"shows no trend in {axis} that is detected",
+        "at floor": "stays near the noise floor",
+        "differs": f"moves along {axis} in ways that differ with {symbol(panel.by)}",
+        "one draw": f"has one draw of clients at each {axis}",
+    }
+    return special.get(direction, f"{direction} with {axis}")

@@ -16,7 +16,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from fedgauss.experiments.gaps import APPROXIMATIONS, QuantileCurve
+from fedgauss.experiments.cells import APPROXIMATIONS
+from fedgauss.experiments.gaps import QuantileCurve
 from fedgauss.experiments.layouts import Panel
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, READINGS, ZERO, Estimate, Point
 from fedgauss.report.figures import WIDTH
@@ -195,7 +196,7 @@ def _draw_curve(axes: Any, points: Sequence[Point], reading: str, i: int, count:
     if any(estimate.draws > 1 for estimate in ours):
         low, high = [e.low for e in ours], [e.high for e in ours]
         axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
-    mean, error = [e.mean for e in ours], [2 * e.error for e in ours]
+    mean, error = [e.mean for e in ours], [2 * e.noise for e in ours]
     axes.errorbar(x, mean, error, color=colour, marker=mark, ms=3.5, lw=1.2, elinewidth=0.8)
     printed = [(place, point.printed) for place, point in zip(x, points, strict=True) if point.printed is not None]
     if printed:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedgauss.experiments.cell import Row
+from fedgauss.experiments.cells import APPROXIMATIONS
 from fedgauss.experiments.explanations import EXPLANATIONS
 from fedgauss.experiments.gaps import (
-    APPROXIMATIONS,
     QuantileCurve,
     clt_verdict,
     orders,
@@ -20,7 +20,7 @@ from fedgauss.report.drawing import Drawing
 from fedgauss.report.reproduction.order import order_sentences
 from fedgauss.report.reproduction.pictures import quantile_figure
 from fedgauss.report.reproduction.section import Section, Table
-from fedgauss.report.reproduction.words import SHORT, listed, with_error
+from fedgauss.report.reproduction.words import SHORT, errors_shown, listed, over_draws
 
 
 def quantile_section(result: Result, rows: list[Row]) -> Section:
@@ -100,7 +100,6 @@ def _trimmed_table(readings: Sequence[str], points: Sequence[Point]) -> Table:
     for reading in readings:
         for size in sizes:
             ours = [by_place[name, size].ours[reading] for name in APPROXIMATIONS]
-            rows.append((f"{SHORT[reading]}, $K$ = {size:g}", *(with_error(q.mean, q.error, 2) for q in ours)))
-    return Table(
-        ("setting", *APPROXIMATIONS), tuple(rows), "$Q$ over levels 5 to 95 %, with Monte-Carlo errors in brackets"
-    )
+            rows.append((f"{SHORT[reading]}, $K$ = {size:g}", *(over_draws(q, 2) for q in ours)))
+    shown = [estimate for point in points for estimate in point.ours.values()]
+    return Table(("setting", *APPROXIMATIONS), tuple(rows), f"$Q$ over levels 5 to 95 % ({errors_shown(shown)})")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fedgauss.experiments.verdicts import Outcome
     from fedgauss.report.drawing import Drawing
 
 
@@ -28,6 +29,7 @@ class Section:
     summary   one line, for the terminal and for the table at the top of the page
     findings  sentences for the page: what was measured
     why       sentences for the page: why that differs from the claim
+    outcomes  how printed numbers and ours compare, for results of the paper that print any
     """
 
     name: str
@@ -40,6 +42,7 @@ class Section:
     drawings: tuple[Drawing, ...]
     tables: tuple[Table, ...]
     why: tuple[str, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
 
     @property
     def role(self) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedgauss.experiments.catalogue import catalogue
 from fedgauss.experiments.cell import Row, cell_key
 from fedgauss.experiments.outcome import Summary
 from fedgauss.experiments.paper import Result, Scale
@@ -13,6 +15,7 @@ from fedgauss.experiments.runner import run_cells
 from fedgauss.experiments.store import Store
 
 STORE = "results.sqlite"
+VERDICTS = "results.json"
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,32 @@ class Measured:
 
 
 def measure(results: Sequence[Result], scale: Scale, folder: Path, workers: int | None, command: str) -> Measured:
-    """Run the cells of these results and read their rows. Cells that an earlier run finished are not run again."""
-    cells = {result.name: result.cells(scale) for result in results}
+    """Run the cells of these results and read their rows. Cells that an earlier run finished are not run again.
+
+    Other results whose cells are all finished come too, so that results run one by one add up to one report.
+    """
+    refuse_other_scale(folder, scale)
+    asked = {result.name for result in results}
     with Store(folder / STORE) as store:
-        summary = run_cells([cell for own in cells.values() for cell in own], store, workers=workers)
-        rows = {name: store.rows([cell_key(cell) for cell in own]) for name, own in cells.items()}
-    return Measured(tuple(results), scale, rows, command, summary)
+        summary = run_cells([cell for result in results for cell in result.cells(scale)], store, workers=workers)
+        rows: dict[str, list[Row]] = {}
+        shown = []
+        for result in catalogue().values():
+            keys = [cell_key(cell) for cell in result.cells(scale)]
+            if result.name in asked or store.finished(keys) == set(keys):
+                shown.append(result)
+                rows[result.name] = store.rows(keys)
+    return Measured(tuple(shown), scale, rows, command, summary)
+
+
+def refuse_other_scale(folder: Path, scale: Scale) -> None:
+    """A folder holds one scale: a report of another would be lost."""
+    try:
+        held = json.loads((folder / VERDICTS).read_text(encoding="utf-8"))["scale"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return  # there is no report, or none that could be read
+    if held != scale.name:
+        raise ValueError(
+            f"a folder holds results of one scale; {folder} has a report of scale {held}, and {scale.name} was asked "
+            "for. Use another --out."
+        )

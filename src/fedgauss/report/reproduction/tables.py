@@ -8,15 +8,15 @@ from fedgauss.experiments.layouts import Panel
 from fedgauss.experiments.trends import Trend
 from fedgauss.experiments.verdicts import READINGS, Point, paper_runs
 from fedgauss.report.reproduction.section import Table
-from fedgauss.report.reproduction.words import SHORT, heading, number, signed, symbol, with_error
+from fedgauss.report.reproduction.words import SHORT, errors_shown, heading, number, over_draws, signed, symbol
 
 AGREES = "✓"
 
 
 def point_table(panel: Panel, points: Sequence[Point], what: str) -> Table:
-    """A row for each point: printed, and ours with its Monte-Carlo error, marked where they agree."""
+    """A row for each point: printed, and ours with its error or range over draws, marked where they agree."""
     readings = [reading for reading in READINGS if any(reading in point.ours for point in points)]
-    name = heading(panel)
+    name, ours = heading(panel), [estimate for point in points for estimate in point.ours.values()]
     return Table(
         (symbol(panel.by), symbol(panel.across), "printed", *(SHORT[reading] for reading in readings)),
         tuple(
@@ -28,8 +28,7 @@ def point_table(panel: Panel, points: Sequence[Point], what: str) -> Table:
             )
             for point in points
         ),
-        f"{what}{', ' + name if name else ''}: printed, and measured with Monte-Carlo errors in brackets; {AGREES} "
-        "where they agree",
+        f"{what}{', ' + name if name else ''}: printed, and measured ({errors_shown(ours)}); {AGREES} where they agree",
     )
 
 
@@ -49,7 +48,8 @@ def trend_table(panel: Panel, trends: dict[str | None, Trend]) -> Table:
             )
             for reading, found in trends.items()
         ),
-        f"Along {axis}{', ' + name if name else ''}: means over curves at both ends, and the change of a fitted line",
+        f"Along {axis}{', ' + name if name else ''}: means over curves and draws at both ends, and the change of a "
+        "fitted line with its error",
     )
 
 
@@ -58,4 +58,5 @@ def _cell(panel: Panel, point: Point, reading: str) -> str:
     if ours is None:
         return ""
     agrees = point.printed is not None and ours.agrees(point.printed, paper_runs(panel.part))
-    return with_error(ours.mean, ours.error) + (f" {AGREES}" if agrees else "")
+    value, *beside = over_draws(ours).split(" ", 1)
+    return " ".join([value, *beside, *([AGREES] if agrees else [])])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich import box
 from rich import table as rich_table
 from rich.console import Console
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.text import Text
 
@@ -24,11 +25,11 @@ def print_reproduction(sections: Sequence[Section], console: Console) -> None:
         console.print(Text(f"Claim: {plain(section.claim)}."))
         for table in section.tables:
             console.print()
-            console.print(_table(table))
+            _print_whole(_table(table), console)
         console.print(_verdict(section))
         console.print()
     console.print(Text("In short", style="bold"))
-    console.print(_short(sections))
+    _print_whole(_short(sections), console)
 
 
 def print_list(results: Iterable[Result], console: Console) -> None:
@@ -36,6 +37,16 @@ def print_list(results: Iterable[Result], console: Console) -> None:
     for result in results:
         console.print(Text.assemble((result.name, "bold"), f"  {result.title} ({result.where})"), soft_wrap=True)
         console.print(Padding(Text(plain(result.claim)), (0, 0, 0, 4)))
+
+
+def _print_whole(table: rich_table.Table, console: Console) -> None:
+    """In a terminal too narrow for it, as wide as it must be: the terminal breaks lines, and no number is cut off."""
+    narrow = console.width
+    console.width = max(narrow, Measurement.get(console, console.options, table).minimum)
+    try:
+        console.print(table, crop=False)
+    finally:
+        console.width = narrow
 
 
 def _table(table: Table) -> rich_table.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedgauss.experiments.layouts import Panel
-from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO
+from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, Estimate
 
 SHORT = {ZERO: "from zero", OPTIMUM: "from the optimum", CODED: "as coded"}
 SYMBOLS = {"tau": "τ", "gamma": "γ", "rho": "ρ", "beta": "β"}
@@ -42,6 +42,24 @@ def signed(value: float, digits: int = 3) -> str:
 def with_error(value: float, error: float, digits: int = 3) -> str:
     """0.123 (0.004)."""
     return f"{number(value, digits)} ({number(error, digits)})"
+
+
+def over_draws(estimate: Estimate, digits: int = 3) -> str:
+    """0.123 (0.004) for one draw of the clients; for several the mean and their range, 0.123 [0.10–0.15]."""
+    if estimate.draws == 1:
+        return with_error(estimate.mean, estimate.error, digits)
+    return f"{number(estimate.mean, digits)} [{number(estimate.low, 2)}–{number(estimate.high, 2)}]"
+
+
+def errors_shown(estimates: Sequence[Estimate]) -> str:
+    """What stands beside the means that `over_draws` writes, for a caption."""
+    several = [estimate for estimate in estimates if estimate.draws > 1]
+    if not several:
+        return "Monte-Carlo errors in brackets"
+    count = listed([str(draws) for draws in sorted({estimate.draws for estimate in several})], "or")
+    noise = number(max(estimate.noise for estimate in several))
+    some = "; one draw with its Monte-Carlo error" if len(several) < len(estimates) else ""
+    return f"means over {count} draws of the clients with their range, Monte-Carlo errors of means up to {noise}{some}"
 
 
 def listed(parts: Sequence[str], last: str = "and") -> str:
