@@ -21,6 +21,7 @@ from fedgauss._linearization import Linearization, linearization
 
 if TYPE_CHECKING:
     from fedgauss import approx, problems, theory
+    from fedgauss.detect.monitor import Monitor
     from fedgauss.engine import observers, projections
     from fedgauss.engine.runs import DivergedError, Runs
     from fedgauss.engine.simulate import simulate
@@ -36,6 +37,7 @@ __all__ = [
     "DivergedError",
     "FedgaussWarning",
     "Linearization",
+    "Monitor",
     "Runs",
     "Setting",
     "advise",
@@ -58,6 +60,7 @@ __all__ = [
 # Where to find the names that need JAX, loaded on first use (PEP 562). A name of None is the module itself.
 _LAZY: dict[str, tuple[str, str | None]] = {
     "DivergedError": ("fedgauss.engine.runs", "DivergedError"),
+    "Monitor": ("fedgauss.detect.monitor", "Monitor"),
     "Runs": ("fedgauss.engine.runs", "Runs"),
     "Setting": ("fedgauss.engine.together", "Setting"),
     "advise": ("fedgauss.theory.advise", "advise"),

@@ -1,9 +1,21 @@
 """What clients minimise: simulated regressions, data sets, any loss, and problems made of problems."""
 
 from fedgauss.problems.arrays import from_arrays
+from fedgauss.problems.attack_schedules import Schedule, from_step, on_off, slow_drift
+from fedgauss.problems.attacked import AttackedProblem
+from fedgauss.problems.attacks import (
+    gradient_noise,
+    gradient_scaling,
+    inner_product_manipulation,
+    label_flip,
+    little_is_enough,
+    mean_shift,
+    sign_flip,
+)
 from fedgauss.problems.base import Moments, Problem
 from fedgauss.problems.combine import change_at, coupled
 from fedgauss.problems.loss import from_loss
+from fedgauss.problems.mnist import MNIST_FLIP, mnist
 from fedgauss.problems.regression import (
     Regression,
     huber,
@@ -16,19 +28,33 @@ from fedgauss.problems.regression import (
 from fedgauss.problems.surrogate import GaussianSurrogate, gaussian_surrogate
 
 __all__ = [
+    "MNIST_FLIP",
+    "AttackedProblem",
     "GaussianSurrogate",
     "Moments",
     "Problem",
     "Regression",
+    "Schedule",
     "change_at",
     "coupled",
     "from_arrays",
     "from_loss",
+    "from_step",
     "gaussian_surrogate",
+    "gradient_noise",
+    "gradient_scaling",
     "huber",
+    "inner_product_manipulation",
+    "label_flip",
     "linear",
+    "little_is_enough",
     "logistic",
+    "mean_shift",
+    "mnist",
+    "on_off",
     "one_versus_rest",
     "poisson",
     "random_effects",
+    "sign_flip",
+    "slow_drift",
 ]

@@ -1,0 +1,141 @@
+"""Block innovations: what a round of SGD steps shows of the gradient's mean, whatever the run's past."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgauss import _checks
+from fedgauss._linearization import Linearization
+from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.step_sizes import Polynomial, StepSizes, WarmStart, as_step_sizes
+
+
+@dataclass(frozen=True)
+class Innovations:
+    """Whitened innovations of a run near its optimum, with the weight that each one deserves.
+
+    Over a block of steps the linearised mean obeys Y_j = P_j Y_{j-1} + (noise) + (I - P_j) theta*, with
+    P_j = prod_t (I - eta_t A) and W_t = eta_t prod_{u > t} (I - eta_u A). The innovation
+
+        E_j = A (I - P_j)^-1 (Y_j - P_j Y_{j-1})
+
+    has mean A theta* and covariance Omega_j = sum_t w_t V w_t' with w_t = (sum_u W_u)^-1 W_t, since
+    I - P_j = A sum_t W_t. Blocks are independent, Omega_j is near V / (steps in the block), and neither theta*
+    nor the start enters. Whitened: x_j = V^-1/2 E_j, with weight d / tr(V^-1/2 Omega_j V^-1/2), in steps.
+
+    V = sum_k w_k^2 Var(W^k) and A = sum_k w_k H_k are those of the clients in `weights`; a round in which others
+    took part has its own A and V, and is whitened by the V of the whole. The mean of its innovation is then
+    A theta* of those who took part: where clients differ in optimum, who is missing matters, and is not corrected.
+    """
+
+    lin: Linearization
+    steps: StepSizes
+    centre: FloatArray  # subtracted from every Y: no statistic depends on it, but rounding errors do
+    whitener: FloatArray  # V^-1/2
+    everybody: Curvature  # A and V of a round in which all clients took part
+
+    @property
+    def largest_curvature(self) -> float:
+        """lambda_max(A)."""
+        return float(self.everybody.values[-1])
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.lin.dim
+
+    def block(self, after: int, last: int, weights: FloatArray | None = None) -> Block:
+        """What steps after + 1, ..., last do, when clients took part with these weights (None: those of `lin`)."""
+        eta = step_sizes_between(self.steps, after, last)
+        values, rotated, back, core = (
+            self.everybody if weights is None else _curvature(self.lin, weights, self.whitener)
+        )
+        # In the eigenvectors of A every matrix of the block is diagonal: one column for each eigenvalue.
+        contraction = 1.0 - eta[:, None] * values
+        later = np.ones_like(contraction)
+        later[:-1] = np.cumprod(contraction[:0:-1], axis=0)[::-1]
+        pulls = eta[:, None] * later
+        total = pulls.sum(axis=0)
+        if np.any(total <= 0.0):
+            raise ValueError(
+                f"steps {after + 1} to {last} must move the mean towards the optimum; they do not in the direction "
+                f"of eigenvalue {values[int(np.argmin(total))]:.3g} of A. Use smaller step sizes: eta_t below 2 / that."
+            )
+        shares = pulls / total
+        weight = self.dim / float(np.vdot(shares.T @ shares, core))
+        # E = (Y_j - Y_{j-1}) / total + A Y_{j-1}: the same as above, without forming (I - P_j)^-1.
+        return Block((rotated / total) @ back, (rotated * values) @ back, weight)
+
+    def whiten(self, block: Block, before: FloatArray, now: FloatArray) -> FloatArray:
+        """x_j = V^-1/2 E_j from Y_{j-1} and Y_j: (d,), or (d, R) for R runs."""
+        shift = self.centre if now.ndim == 1 else self.centre[:, None]
+        return block.slope @ (now - before) + block.pull @ (before - shift)
+
+    def place(self, y: FloatArray) -> FloatArray:
+        """u = V^-1/2 A (y - centre), (d,) or (d, R): where a run is, in the units of its innovations."""
+        shift = self.centre if y.ndim == 1 else self.centre[:, None]
+        return self.whitener @ (self.lin.hessian @ (y - shift))
+
+    def distance(self, y: FloatArray) -> float:
+        """|V^-1/2 A (y - centre)|: the mean gradient at y, in standard deviations of one step's gradient."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            gap = self.place(y)
+            return float(np.sqrt(gap @ gap))
+
+
+class Curvature(NamedTuple):
+    """A in its eigenvectors U, beside V and the whitener."""
+
+    values: FloatArray  # eigenvalues of A
+    rotated: FloatArray  # V^-1/2 U, with the V of all clients
+    back: FloatArray  # U'
+    core: FloatArray  # the products of which tr(V^-1/2 Omega V^-1/2) is a sum: (U'VU) * (U'V^-1 U)
+
+
+def _curvature(lin: Linearization, weights: FloatArray, whitener: FloatArray) -> Curvature:
+    values, vectors = np.linalg.eigh(np.einsum("k,kij->ij", weights, lin.client_hessians))
+    noise = np.einsum("k,kij->ij", weights**2, lin.client_noise_cov)
+    rotated = whitener @ vectors
+    return Curvature(values, rotated, vectors.T, (vectors.T @ noise @ vectors) * (rotated.T @ rotated))
+
+
+class Block(NamedTuple):
+    """One round: x_j = slope (Y_j - Y_{j-1}) + pull (Y_{j-1} - centre), and its weight in steps."""
+
+    slope: FloatArray
+    pull: FloatArray
+    weight: float
+
+
+def innovations(lin: Linearization, steps: StepSizes | ArrayLike, centre: ArrayLike | None = None) -> Innovations:
+    """The innovations of a run, after checking that A and V are what they must be."""
+    if not isinstance(lin, Linearization):
+        raise ValueError(f"lin must be a Linearization; got {type(lin).__name__}. Use linearize(problem)?")
+    shape = (lin.n_clients, lin.dim, lin.dim)
+    for name in ("client_hessians", "client_noise_cov"):
+        _checks.real_array(f"lin.{name}", getattr(lin, name), shape=shape)
+    _checks.covariance("hessian A = sum_k w_k H_k", lin.hessian, definite=True)
+    _checks.covariance("client_noise_cov", lin.client_noise_cov)
+    noise = _checks.covariance("noise covariance V_K = sum_k w_k^2 Var(W^k)", lin.noise_cov, definite=True)
+    schedule = as_step_sizes(steps)
+    if np.ndim(schedule.eta(1)) != 1:
+        raise ValueError("steps must be the same for all clients; got one for each. Use their mean schedule?")
+    middle = lin.optimum if centre is None else _checks.real_array("start", centre, shape=(lin.dim,))
+    spread, axes = np.linalg.eigh(noise)
+    whitener = (axes / np.sqrt(spread)) @ axes.T
+    return Innovations(lin, schedule, middle, whitener, _curvature(lin, lin.weights, whitener))
+
+
+def step_sizes_between(steps: StepSizes, after: int, last: int) -> FloatArray:
+    """eta_t for t = after + 1, ..., last, without those before where the schedule has a formula.
+
+    A schedule without one is asked for all of its steps each time: give long runs a formula.
+    """
+    if isinstance(steps, Polynomial):
+        return replace(steps, shift=steps.shift + after).eta(last - after)
+    if isinstance(steps, WarmStart) and after >= steps.n_warm:
+        return step_sizes_between(steps.decay, after - steps.n_warm, last - steps.n_warm)
+    return np.asarray(steps.eta(last), dtype=np.float64)[after:]

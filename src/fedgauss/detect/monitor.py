@@ -1,0 +1,229 @@
+"""`Monitor`: watch a federated run as it goes, and be told when an attack began."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedgauss import _checks
+from fedgauss._linearization import Linearization
+from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.detect import storage
+from fedgauss.detect.innovations import innovations, step_sizes_between
+from fedgauss.detect.mean_channel import Peak
+from fedgauss.detect.participation import participant_weights
+from fedgauss.detect.thresholds import Boundary, boundary
+from fedgauss.detect.updates import client_table, fault, mean_vector
+from fedgauss.detect.verdict import Channel, Verdict
+from fedgauss.detect.watch import Watch, rounds_to_drop
+from fedgauss.step_sizes import StepSizes
+
+
+class Monitor:
+    """Raises an alarm when clients turn malicious, at a false-alarm rate that holds over the whole run.
+
+        monitor = Monitor(lin, steps, sync_every=20, horizon=500)
+        verdict = monitor.update(y)         # y = Y_t, the clients' mean, after every synchronisation
+        if verdict.alarm: print(verdict)
+
+    lin         Hessians and gradient noise: `linearize(problem)`, or `linearization(...)` from client reports
+    steps       eta_t, the same for all clients
+    sync_every  tau, the steps between two calls of `update`
+    alpha       the chance of any false alarm: over the first `horizon` steps, or for ever when there is no horizon
+    start       Y_0. Without it the first update only says where the run begins; nothing is lost, since the first
+                ceil(20 / tau) rounds are left out anyway
+    seed        of the simulation of thresholds in more dimensions than the package's table has (40)
+
+    A run with a non-linear loss that is still far from its optimum looks like a change. An alarm that the journey
+    may explain is withheld: the verdict says "still travelling", and `reset` starts the watch once it has arrived.
+
+    State and time per round grow like log t: prefix sums of the innovations are kept at O(log t) rounds.
+    """
+
+    def __init__(
+        self,
+        lin: Linearization,
+        steps: StepSizes | ArrayLike,
+        sync_every: int = 20,
+        alpha: float = 0.05,
+        horizon: int | None = None,
+        start: ArrayLike | None = None,
+        seed: int = 0,
+    ) -> None:
+        tau = _checks.whole("sync_every", sync_every, fix="Use the number of steps between two updates.")
+        level = _checks.real("alpha", alpha)
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"alpha must lie between 0 and 1; got {level:g}. Use 0.05, one false alarm in 20 runs?")
+        if horizon is not None:
+            horizon = _checks.whole("horizon", horizon, fix="It counts steps; use None for no end.")
+        parts = innovations(lin, steps, start)
+        limits = boundary(lin.dim, tau, level, horizon, _checks.whole("seed", seed, at_least=0))
+        self._begin(parts.lin, parts.steps, tau, level, horizon, None if start is None else parts.centre, limits)
+
+    def _begin(
+        self,
+        lin: Linearization,
+        steps: StepSizes,
+        sync_every: int,
+        alpha: float,
+        horizon: int | None,
+        start: FloatArray | None,
+        limits: Boundary,
+    ) -> None:
+        self.sync_every, self.alpha, self.horizon, self.boundary = sync_every, alpha, horizon, limits
+        self._start = start
+        self._innovations = innovations(lin, steps, start)
+        self._weights: FloatArray | None = None  # those of lin
+        self._round, self._step, self._mean = 0, 0, start
+        self.reset()
+
+    @property
+    def round(self) -> int:
+        """How many updates were taken in."""
+        return self._round
+
+    @property
+    def step(self) -> int:
+        """The step of SGD at the last of them."""
+        return self._step
+
+    def reset(self) -> None:
+        """Forget what was seen and watch anew from here, with a fresh alpha; after a rollback or a false alarm."""
+        self._origin_step, self._origin_round = self._step, self._round
+        self._watch = Watch(self._innovations.dim, self.sync_every)
+
+    def reweight(self, weights: ArrayLike | None) -> None:
+        """Client weights from the next round on; None for those of `lin`."""
+        count = self._innovations.lin.n_clients
+        self._weights = None if weights is None else _checks.client_weights(weights, count)
+
+    def update(
+        self,
+        y: ArrayLike,
+        clients: ArrayLike | None = None,
+        participants: ArrayLike | None = None,
+        step: int | None = None,
+    ) -> Verdict:
+        """Judge a round from Y, the clients' mean after it.
+
+        clients       their iterates, (K, d): checked for values that are not finite or not plausible
+        participants  who took part in the round's steps: indices, or K booleans; everybody by default.
+                      Where clients differ in optimum, who is missing moves the mean, and alpha does not hold
+        step          the step after which y was taken, where rounds were missed; sync_every after the last by default
+
+        An update that is not finite, or absurdly large, is an alarm of its own and changes nothing here: send the
+        round again, or go on with the next and its `step`. A wrong shape is a ValueError, and changes nothing either.
+        """
+        parts = self._innovations
+        value = mean_vector(y, parts.dim)
+        table = None if clients is None else client_table(clients, parts.lin.n_clients, parts.dim)
+        now = self._next_step(step)
+        base = parts.lin.weights if self._weights is None else self._weights
+        weights = self._weights if participants is None else participant_weights(participants, base)
+        if wrong := fault(parts, value, table):
+            threshold = self.boundary.at(now - self._origin_step)[0]
+            return self._verdict("invalid update", np.inf, threshold, now, self._step + 1, self._round, note=wrong)
+        block = None if self._mean is None else parts.block(self._step, now, weights)
+        if block is None or self._mean is None:
+            self._watch.skip()
+            peaks = None
+        else:
+            x = parts.whiten(block, self._mean, value)
+            place = parts.place(self._mean)
+            peaks = self._watch.update(x[:, None], block.weight, self._step, place[:, None])
+        self._mean, self._step, self._round = value, now, self._round + 1
+        return self._judge(peaks)
+
+    def _judge(self, peaks: tuple[Peak, Peak] | None) -> Verdict:
+        limits = self.boundary.at(self._step - self._origin_step)
+        tops = (0.0, 0.0) if peaks is None else (float(peaks[0].statistic[0]), float(peaks[1].statistic[0]))
+        # The channel that is furthest above its threshold speaks, or the one nearest to it.
+        ratios = [top / limit for top, limit in zip(tops, limits, strict=True)]
+        i = int(np.argmax(ratios))
+        channel: Channel = "mean" if i == 0 else "spread"
+        over = self.horizon is not None and self._step - self._origin_step > self.horizon
+        note = f"The horizon of {self.horizon} steps is over, and with it the stated alpha." if over else ""
+        if peaks is None or ratios[i] <= 1.0:
+            return self._verdict(channel, tops[i], limits[i], self._step, note=note)
+        found = peaks[i]
+        onset = int(found.step[0]) + 1
+        position = int(found.position[0])
+        rounds = position if i == 0 else (position + 1) * self._watch.spread.group
+        if i == 0 and self._travelling(peaks[0]):
+            return self._verdict(channel, tops[i], limits[i], self._step, onset, travelling=True, note=note)
+        rollback = self._origin_round + rounds_to_drop(self.sync_every) + rounds
+        return self._verdict(channel, tops[i], limits[i], self._step, onset, rollback, note=note)
+
+    def _travelling(self, peak: Peak) -> bool:
+        last = int(peak.step[0])
+        eta = step_sizes_between(self._innovations.steps, last - 1, last)[0]
+        contraction = float(eta) * self._innovations.largest_curvature
+        return bool(self._watch.travel.may_explain(self._watch.mean, peak, contraction)[0])
+
+    def _verdict(
+        self,
+        channel: Channel,
+        statistic: float,
+        threshold: float,
+        step: int,
+        onset: int | None = None,
+        rollback: int | None = None,
+        travelling: bool = False,
+        note: str = "",
+    ) -> Verdict:
+        alarm = statistic > threshold and not travelling
+        where = self._round + (channel == "invalid update")  # a refused round was not counted
+        return Verdict(alarm, statistic, threshold, channel, where, step, onset, rollback, self.alpha, travelling, note)
+
+    def _next_step(self, step: int | None) -> int:
+        if step is None:
+            return self._step + self.sync_every
+        now = _checks.whole("step", step, fix="Steps count from 1.")
+        if now <= self._step:
+            raise ValueError(
+                f"step must grow from round to round; got {now} after {self._step}. "
+                f"Use {self._step + self.sync_every}, or a new Monitor after a rollback?"
+            )
+        return now
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file; `Monitor.load` goes on from it and gives the same verdicts bit for bit."""
+        words, arrays = self._state()
+        storage.write(path, words, arrays)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        steps, arrays = storage.steps_to_words(self._innovations.steps)
+        lin = self._innovations.lin
+        counters = [self._round, self._step, self._origin_round, self._origin_step]
+        words = {
+            "sync_every": self.sync_every,
+            "alpha": self.alpha,
+            "horizon": self.horizon,
+            "n_warmup": lin.n_warmup,
+            "steps": steps,
+            "counters": counters,
+        }
+        arrays |= storage.lin_to_arrays(lin)
+        arrays |= {"ends": self.boundary.ends, "above.mean": self.boundary.mean, "above.spread": self.boundary.spread}
+        optional = {"start": self._start, "last": self._mean, "weights": self._weights}
+        arrays |= {name: array for name, array in optional.items() if array is not None}
+        return words, arrays | {f"watch.{name}": array for name, array in self._watch.arrays().items()}
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Monitor:
+        """The monitor that `save` wrote."""
+        words, arrays = storage.read(path)
+        monitor = cls.__new__(cls)
+        lin = storage.lin_from_arrays(arrays, words["n_warmup"])
+        steps = storage.steps_from_words(words["steps"], arrays)
+        limits = Boundary(arrays["ends"], arrays["above.mean"], arrays["above.spread"])
+        tau, alpha, horizon = words["sync_every"], words["alpha"], words["horizon"]
+        monitor._begin(lin, steps, tau, alpha, horizon, arrays.get("start"), limits)
+        monitor._round, monitor._step, monitor._origin_round, monitor._origin_step = words["counters"]
+        monitor._mean, monitor._weights = arrays.get("last"), arrays.get("weights")
+        part = "watch."
+        monitor._watch.restore({k.removeprefix(part): v for k, v in arrays.items() if k.startswith(part)})
+        return monitor

@@ -1,0 +1,81 @@
+"""A monitor in a file: arrays and a few words, exact to the last bit, and nothing that could run as code."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedgauss._linearization import Linearization
+from fedgauss.step_sizes import Listed, Polynomial, StepSizes, WarmStart
+
+_FORMAT = "fedgauss monitor 1"
+_LIN = ("optimum", "client_hessians", "client_noise_cov", "weights")
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def write(path: str | os.PathLike[str], words: dict[str, Any], arrays: Arrays) -> None:
+    """Write words (as JSON) and arrays to one .npz file, whole or not at all."""
+    target = Path(path)
+    unfinished = target.with_name(target.name + ".unfinished")
+    header = np.frombuffer(json.dumps({"format": _FORMAT, **words}).encode(), dtype=np.uint8)
+    with unfinished.open("wb") as file:
+        np.savez(file, header=header, **arrays)  # type: ignore[arg-type]
+    unfinished.replace(target)
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """What `write` wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        words = json.loads(arrays.pop("header").tobytes())
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, AttributeError) as error:
+        raise ValueError(f"{os.fspath(path)} must be a file that Monitor.save wrote; it is not one.") from error
+    if words.get("format") != _FORMAT:
+        raise ValueError(f"{os.fspath(path)} must have the format {_FORMAT!r}; it has {words.get('format')!r}.")
+    return words, arrays
+
+
+def steps_to_words(steps: StepSizes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """A schedule as words and arrays. JSON keeps every bit of a Python float."""
+    if isinstance(steps, Polynomial):
+        return {"kind": "polynomial", "eta0": steps.eta0, "beta": steps.beta, "shift": steps.shift}, {}
+    if isinstance(steps, WarmStart):
+        decay, _ = steps_to_words(steps.decay)
+        return {"kind": "warm start", "constant": steps.constant, "n_warm": steps.n_warm, "decay": decay}, {}
+    if isinstance(steps, Listed):
+        return {"kind": "listed"}, {"steps.values": steps.values}
+    raise ValueError(
+        f"steps must be of a kind that can be written down to save a monitor; got {type(steps).__name__}. "
+        "Use step_sizes.polynomial, or step_sizes.from_array(steps.eta(n))?"
+    )
+
+
+def steps_from_words(words: dict[str, Any], arrays: Arrays) -> StepSizes:
+    """The schedule that `steps_to_words` took apart."""
+    if words["kind"] == "polynomial":
+        return Polynomial(words["eta0"], words["beta"], words["shift"])
+    if words["kind"] == "warm start":
+        decay = steps_from_words(words["decay"], arrays)
+        assert isinstance(decay, Polynomial)
+        return WarmStart(words["constant"], words["n_warm"], decay)
+    return Listed(arrays["steps.values"])
+
+
+def lin_to_arrays(lin: Linearization) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a linearisation; its standard errors are not needed to watch."""
+    return {f"lin.{name}": getattr(lin, name) for name in _LIN}
+
+
+def lin_from_arrays(arrays: Arrays, n_warmup: int | None) -> Linearization:
+    """The linearisation that `lin_to_arrays` took apart."""
+    optimum, hessians, noise, weights = (arrays[f"lin.{name}"] for name in _LIN)
+    return Linearization(optimum, hessians, noise, weights, n_warmup=n_warmup)

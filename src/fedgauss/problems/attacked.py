@@ -1,0 +1,224 @@
+"""An honest problem in which chosen clients turn malicious: what an attack does to gradients, and to their law.
+
+Each attack wraps a problem. With s the intensity of its schedule at step t (1 at full strength) and k a chosen client:
+
+    mean_shift                  g_k(theta - s mu_k)                                  another mean
+    label_flip                  g_k with y replaced by its partner, with chance s    another mean
+    sign_flip                   (1 - 2s) g_k                                         another mean
+    gradient_scaling            (1 + s (c - 1)) g_k                                  another mean
+    gradient_noise              g_k + s sd Z, Z ~ N(0, I)                            the honest mean
+    little_is_enough            (1 - s) g_k + s (mean of honest g - z sd)            another mean
+    inner_product_manipulation  (1 - s) g_k - s epsilon (mean of honest g)           another mean
+
+`preserves_mean` says which leave E sum_k w_k g_k as it was at every theta, whatever the problem: a detector that
+looks at means alone cannot see those. Shifts that cancel, one client's against another's, do so too when Hessians are
+equal and constant. Scaling and sign flip are a border case. They add (c - 1) sum w_k grad F_k(theta) over the chosen
+clients, which vanishes at theta*_K when the chosen clients' own optimum is there: then they show up only in the
+spread, and in how fast the run returns to its optimum. `mean_effect` gives the shift of the mean in numbers.
+
+Intensity zero leaves every bit of the honest run as it was, so a run has the honest one as its prefix.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedgauss._random import Noise
+from fedgauss._types import BoolArray, FloatArray, JaxArray
+from fedgauss.problems.arrays import ArrayProblem
+from fedgauss.problems.attack_schedules import Schedule
+from fedgauss.problems.base import Moments, Problem, pytree
+
+
+class MeanLaw(NamedTuple):
+    """Mean (d,) and covariance (d, d) of the averaged gradient sum_k w_k g_k: what the mean of the clients feels."""
+
+    gradient: FloatArray
+    noise_cov: FloatArray
+
+
+class AttackedProblem(Problem):
+    """The contract of an attack on `problem`: forged gradients, and their exact law where it is known."""
+
+    problem: Problem
+    chosen: FloatArray  # 1 for clients under attack, else 0  (K,)
+    schedule: Schedule
+
+    preserves_mean: bool = False
+
+    @property
+    def weights(self) -> FloatArray:  # type: ignore[override]
+        """w_k."""
+        return self.problem.weights
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.problem.dim
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """The numbers of the clients under attack."""
+        return tuple(int(k) for k in np.flatnonzero(np.asarray(self.chosen)))
+
+    def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, Any, Any]:
+        """The strength of the attack on each client (K, 1), the honest data, and what else the attacker draws."""
+        strength = self.schedule.intensity(t) * jnp.asarray(self.chosen, jnp.float32)[:, None]
+        return strength, self.problem.sample(noise, t), self.draw(noise.stream("attack"))
+
+    def draw(self, noise: Noise) -> Any:
+        """Random numbers of the attacker."""
+        return None
+
+    @abc.abstractmethod
+    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
+        """The honest gradients, and the forged ones of the chosen clients, (d, K, R)."""
+
+    @abc.abstractmethod
+    def attacked_moments(self, theta: FloatArray) -> Moments | None:
+        """`moments` at full strength, or None where only sampling can tell. Those before the attack: `reference()`."""
+
+    def attacked_mean(self, theta: FloatArray) -> MeanLaw | None:
+        """The averaged gradient at full strength: sum_k w_k grad F_k and sum_k w_k^2 Var(g_k)."""
+        return _mean_law(self.attacked_moments(theta), self.weights)
+
+    def mean_effect(self, theta: FloatArray) -> FloatArray | None:
+        """By how much the attack at full strength shifts E sum_k w_k g_k at `theta`, (d,); None where unknown."""
+        before, after = _mean_law(self.problem.moments(theta), self.weights), self.attacked_mean(theta)
+        return None if before is None or after is None else after.gradient - before.gradient
+
+    def reference(self) -> Problem:
+        """The honest problem: what the theory describes."""
+        return self.problem.reference()
+
+    def max_steps(self) -> int | None:
+        """That of the honest problem."""
+        return self.problem.max_steps()
+
+    def pick(self, honest: Moments, forged: Moments) -> Moments:
+        """The forged moments of the chosen clients, the honest ones of the others."""
+        return Moments(*(_where(np.asarray(self.chosen) > 0, f, h) for h, f in zip(honest, forged, strict=True)))
+
+
+@pytree
+class MeanShift(AttackedProblem):
+    """Chosen clients have the loss f_k(theta - mu, xi): they pull towards an optimum that lies mu away."""
+
+    problem: Problem
+    chosen: FloatArray
+    schedule: Schedule
+    shift: FloatArray  # mu_k, (K, d)
+
+    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
+        """g_k(theta - s mu_k)."""
+        strength, xi, _ = data
+        return self.problem.gradient(theta - strength * jnp.asarray(self.shift, theta.dtype).T[:, :, None], xi)
+
+    def attacked_moments(self, theta: FloatArray) -> Moments | None:
+        """The honest moments at theta - mu_k."""
+        shift = np.asarray(self.shift, dtype=float)
+        moments = self.problem.moments(theta)
+        for k in self.clients:
+            there = self.problem.moments(np.asarray(theta, dtype=float) - shift[k])
+            if moments is None or there is None:
+                return None
+            only_k = np.arange(self.n_clients) == k
+            moments = Moments(*(_where(only_k, new, old) for new, old in zip(there, moments, strict=True)))
+        return moments
+
+
+@pytree
+class LabelFlip(AttackedProblem):
+    """Chosen clients report class partner[y] in place of class y."""
+
+    problem: Problem
+    chosen: FloatArray
+    schedule: Schedule
+    partner: FloatArray  # (C,)
+
+    def draw(self, noise: Noise) -> JaxArray:
+        """A uniform number a row: at intensity s it is flipped with chance s."""
+        return noise.uniform(1)[0]
+
+    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
+        """X times residual(x'theta, y or its partner)."""
+        strength, (x, y), uniform = data
+        flipped = jnp.asarray(self.partner, y.dtype)[y.astype(jnp.int32)]
+        return self.problem.gradient(theta, (x, jnp.where(uniform < strength, flipped, y)))
+
+    def attacked_moments(self, theta: FloatArray) -> Moments | None:
+        """Those of the flipped rows, for problems made of rows."""
+        if not isinstance(self.problem, ArrayProblem):
+            return None
+        table = np.asarray(self.partner, dtype=float)
+        owner = np.repeat(np.asarray(self.chosen) > 0, self.problem.counts)
+        rows = np.asarray(self.problem.response)
+        return replace(self.problem, response=np.where(owner, table[rows.astype(int)], rows)).moments(theta)
+
+
+@pytree
+class ScaledGradient(AttackedProblem):
+    """Chosen clients multiply their gradient by a factor."""
+
+    problem: Problem
+    chosen: FloatArray
+    schedule: Schedule
+    factor: float
+
+    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
+        """(1 + s (c - 1)) g_k."""
+        strength, xi, _ = data
+        return (1.0 + strength * (self.factor - 1.0)) * self.problem.gradient(theta, xi)
+
+    def attacked_moments(self, theta: FloatArray) -> Moments | None:
+        """C grad F_k, c times the Hessian, c^2 Var(g_k)."""
+        honest, c = self.problem.moments(theta), float(self.factor)
+        if honest is None:
+            return None
+        return self.pick(honest, Moments(c * honest.gradient, c * honest.hessian, c**2 * honest.noise_cov))
+
+
+@pytree
+class NoisyGradient(AttackedProblem):
+    """Chosen clients add Gaussian noise to their gradient: V grows, the mean stays."""
+
+    preserves_mean = True
+
+    problem: Problem
+    chosen: FloatArray
+    schedule: Schedule
+    sd: FloatArray  # (d,)
+
+    def draw(self, noise: Noise) -> JaxArray:
+        """Z ~ N(0, I), (d, K, R)."""
+        return noise.normal(self.dim)
+
+    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
+        """g_k + s sd Z."""
+        strength, xi, normal = data
+        return self.problem.gradient(theta, xi) + strength * jnp.asarray(self.sd)[:, None, None] * normal
+
+    def attacked_moments(self, theta: FloatArray) -> Moments | None:
+        """Var(g_k) + diag(sd^2)."""
+        honest = self.problem.moments(theta)
+        if honest is None:
+            return None
+        added = np.diag(np.asarray(self.sd, dtype=float) ** 2)
+        return self.pick(honest, honest._replace(noise_cov=honest.noise_cov + added))
+
+
+def _where(clients: BoolArray, new: FloatArray, old: FloatArray) -> FloatArray:
+    """`new` for these clients, `old` for the others, along the first axis."""
+    return np.where(clients.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+
+
+def _mean_law(moments: Moments | None, weights: FloatArray) -> MeanLaw | None:
+    if moments is None:
+        return None
+    w = np.asarray(weights, dtype=float)
+    return MeanLaw(w @ moments.gradient, np.einsum("k,kij->ij", w**2, moments.noise_cov))

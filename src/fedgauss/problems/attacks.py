@@ -1,0 +1,160 @@
+"""Attacks on chosen clients from a step t_0 on: every one a problem, to be simulated like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from fedgauss import _checks
+from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.problems.arrays import ArrayProblem
+from fedgauss.problems.attack_schedules import Schedule, as_schedule
+from fedgauss.problems.attacked import LabelFlip, MeanShift, NoisyGradient, ScaledGradient
+from fedgauss.problems.base import Problem
+from fedgauss.problems.collusion import Collusion
+from fedgauss.problems.families import Logistic, OneVersusRest
+from fedgauss.problems.linearize import linearize
+from fedgauss.problems.regression import Regression
+
+
+def mean_shift(problem: Problem, clients: Iterable[int], shift: float | ArrayLike, start: int | Schedule) -> MeanShift:
+    """Chosen clients' data come from parameters that lie `shift` away: f_k(theta - mu, xi) from step `start` on.
+
+    shift  mu: a number for every coordinate, one for each (d,), or a row for each chosen client as listed (clients, d)
+    start  t_0, or a schedule: `slow_drift`, `on_off`, or `from_step` with an end
+    In linear and Huber regression this is the paper's attack, beta_k + mu in place of beta_k, row for row. Elsewhere
+    it moves the clients' optimum by mu and leaves the shape of their risk; for responses drawn under other
+    coefficients use `change_at` with a second problem.
+    """
+    listed = _listed(clients)
+    chosen = _chosen(problem, listed)
+    mu, rows = _checks.real_array("shift", shift), (len(listed), problem.dim)
+    if mu.shape not in ((), rows[1:], rows):
+        raise ValueError(f"shift must be a number or have shape {rows[1:]} or {rows}; got shape {mu.shape}.")
+    shifts = np.zeros((problem.n_clients, problem.dim))
+    shifts[listed] = mu
+    return MeanShift(problem, chosen, as_schedule(start), shifts)
+
+
+def label_flip(
+    problem: Problem,
+    clients: Iterable[int],
+    start: int | Schedule,
+    pairs: Sequence[tuple[int, int]] | None = None,
+) -> LabelFlip:
+    """Chosen clients swap the labels of each pair of classes, both ways; 0 and 1 by default when there are no others.
+
+    For logistic and one-versus-rest problems, simulated or on rows.
+    """
+    family = problem.family if isinstance(problem, Regression | ArrayProblem) else None
+    if not isinstance(family, Logistic | OneVersusRest):
+        raise ValueError(
+            f"label_flip needs responses that are classes; got {problem!r}. "
+            "Use a logistic or one-versus-rest problem, or mean_shift for responses that are numbers."
+        )
+    chosen = _chosen(problem, clients)
+    n_classes = max(family.n_outputs, 2)
+    if pairs is None:
+        if n_classes > 2:
+            raise ValueError(f"pairs must say which of {n_classes} classes are swapped, such as [(1, 7), (2, 5)].")
+        pairs = [(0, 1)]
+    partner = np.arange(n_classes, dtype=float)
+    named = [_checks.whole("a class of pairs", c, at_least=0, at_most=n_classes - 1) for pair in pairs for c in pair]
+    if len(named) != 2 * len(pairs) or len(set(named)) < len(named) or not named:
+        raise ValueError(f"pairs must name two classes each, and no class twice; got {list(pairs)!r}.")
+    for a, b in zip(named[::2], named[1::2], strict=True):
+        partner[[a, b]] = b, a
+    return LabelFlip(problem, chosen, as_schedule(start), partner)
+
+
+def sign_flip(problem: Problem, clients: Iterable[int], start: int | Schedule) -> ScaledGradient:
+    """Chosen clients climb: -g_k in place of g_k."""
+    return gradient_scaling(problem, clients, -1.0, start)
+
+
+def gradient_scaling(problem: Problem, clients: Iterable[int], factor: float, start: int | Schedule) -> ScaledGradient:
+    """Chosen clients send factor times their gradient; a factor of 0 is a client that sends nothing new."""
+    chosen = _chosen(problem, clients)
+    return ScaledGradient(problem, chosen, as_schedule(start), _checks.real("factor", factor))
+
+
+def gradient_noise(
+    problem: Problem, clients: Iterable[int], sd: float | ArrayLike, start: int | Schedule
+) -> NoisyGradient:
+    """Chosen clients add N(0, sd^2) to each coordinate of their gradient; sd is a number or (d,). Keeps the mean."""
+    chosen = _chosen(problem, clients)
+    spread = _by_coordinate("sd", sd, problem.dim)
+    if np.any(spread < 0):
+        raise ValueError(f"sd must not be negative; the smallest is {spread.min():g}.")
+    return NoisyGradient(problem, chosen, as_schedule(start), spread)
+
+
+def little_is_enough(
+    problem: Problem,
+    clients: Iterable[int],
+    z: float,
+    start: int | Schedule,
+    *,
+    spread: ArrayLike | None = None,
+) -> Collusion:
+    """LIE (Baruch, Baruch and Goldberg 2019): the honest clients' mean gradient less z standard deviations.
+
+    The mean is that of the honest clients' gradients at the step. `spread` (d,) is the standard deviation of one
+    honest gradient in each coordinate. By default the attacker knows it: the root of the diagonal of the mean
+    Var(W^k) of the honest clients at theta*_K, from `linearize`. About z = 1 hides among single gradients.
+    """
+    chosen = _chosen(problem, clients)
+    _require_honest(chosen)
+    if spread is None:
+        lin = linearize(problem)
+        honest = np.flatnonzero(chosen == 0)
+        deviation = np.sqrt(np.diagonal(lin.client_noise_cov[honest].mean(axis=0)))
+    else:
+        deviation = _by_coordinate("spread", spread, problem.dim)
+    return Collusion(problem, chosen, as_schedule(start), 1.0, _checks.real("z", z) * deviation)
+
+
+def inner_product_manipulation(
+    problem: Problem, clients: Iterable[int], epsilon: float, start: int | Schedule
+) -> Collusion:
+    """IPM (Xie, Koyejo and Gupta 2020): chosen clients send -epsilon times the honest clients' mean gradient."""
+    chosen = _chosen(problem, clients)
+    _require_honest(chosen)
+    return Collusion(problem, chosen, as_schedule(start), -_checks.real("epsilon", epsilon), np.zeros(problem.dim))
+
+
+def _chosen(problem: Problem, clients: Iterable[int]) -> FloatArray:
+    """1.0 for each chosen client, 0.0 for the others."""
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be made by fedgauss.problems; got {type(problem).__name__}.")
+    listed = _listed(clients)
+    last = problem.n_clients - 1
+    fix = f"Clients are numbered 0 to {last}."
+    numbers = [_checks.whole("clients", k, at_least=0, at_most=last, fix=fix) for k in listed]
+    if not numbers:
+        raise ValueError(f"clients must name at least one client; got none. {fix}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"clients must name each client once; got {listed!r}. A mask? Use np.flatnonzero(mask).")
+    mask = np.zeros(problem.n_clients)
+    mask[numbers] = 1.0
+    return mask
+
+
+def _listed(clients: Iterable[int]) -> list[int]:
+    try:
+        return list(clients)
+    except TypeError:
+        raise ValueError(f"clients must list client numbers; got {clients!r}. Use [{clients!r}]?") from None
+
+
+def _by_coordinate(name: str, value: float | ArrayLike, dim: int) -> FloatArray:
+    array = _checks.real_array(name, value)
+    if array.shape not in ((), (dim,)):
+        raise ValueError(f"{name} must be a number or have shape ({dim},); got shape {array.shape}.")
+    return np.broadcast_to(array, dim).copy()
+
+
+def _require_honest(chosen: FloatArray) -> None:
+    if chosen.all():
+        raise ValueError(f"at least one of {len(chosen)} clients must stay honest for the others to imitate; got none.")

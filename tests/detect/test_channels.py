@@ -1,0 +1,101 @@
+"""Both channels against the definitions, over several runs at once."""
+
+import numpy as np
+import pytest
+
+from fedgauss.detect.mean_channel import MeanChannel, tempered
+from fedgauss.detect.spread_channel import SpreadChannel, capped_mean
+from fedgauss.detect.watch import Watch, rounds_to_drop
+from oracles.detection import mean_statistic, spread_statistic
+
+
+def some_innovations(rounds=140, dim=3, replicates=4):
+    generator = np.random.default_rng(11)
+    weights = generator.uniform(0.5, 3.0, rounds)  # as after missed rounds and absent clients
+    x = 5.0 + generator.standard_normal((rounds, dim, replicates)) / np.sqrt(weights)[:, None, None]
+    x[80:, :, 1] += 0.5
+    x[60:, :, 2] *= 1.3
+    return x, weights
+
+
+@pytest.mark.parametrize("first", [1, 4])
+def test_mean_channel_is_its_definition(first):
+    x, weights = some_innovations()
+    channel = MeanChannel(3, 4, first)
+    got = np.array([channel.update(x[j], weights[j], j).statistic for j in range(len(x))])
+    wanted = np.stack([mean_statistic(x[:, :, r], weights, first) for r in range(4)], axis=1)
+    np.testing.assert_allclose(got, wanted, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("group", [1, 3])
+def test_spread_channel_is_its_definition(group):
+    x, weights = some_innovations()
+    channel = SpreadChannel(3, 4, group)
+    got = np.array([channel.update(x[j], weights[j], j).statistic for j in range(len(x))])
+    wanted = np.stack([spread_statistic(x[:, :, r], weights, group) for r in range(4)], axis=1)
+    closing = got[group - 1 :: group][1:]  # the first group has no past to differ from
+    np.testing.assert_allclose(closing[: len(wanted)], wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_the_onset_is_the_step_before_the_change():
+    x = np.zeros((60, 2, 1))
+    x[40:] = 3.0
+    channel = MeanChannel(2, 1, 1)
+    for j in range(48):
+        peak = channel.update(x[j], 20.0, 20 * j)
+    assert (peak.step[0], peak.position[0]) == (800, 40)
+
+
+def test_the_onset_of_noise_is_found_by_the_spread_channel():
+    generator = np.random.default_rng(3)
+    x = generator.standard_normal((400, 2, 1))
+    x[200:] *= 3.0
+    channel = SpreadChannel(2, 1, 10)
+    for j in range(400):
+        peak = channel.update(x[j], 1.0, j)
+    assert peak.statistic[0] > 4.0
+    assert abs(peak.step[0] - 200) <= 20
+    assert peak.step[0] == 10 * (peak.position[0] + 1)
+
+
+def test_tempering_is_unbounded_and_fades_on_long_segments():
+    z2 = np.array([1.0, 16.0, 1e4, 1e12])
+    t2 = tempered(z2, np.array(20.0))
+    assert np.all(np.diff(t2) > 0)
+    assert np.all(t2 < z2)
+    assert t2[-1] > 1e6
+    np.testing.assert_allclose(tempered(z2[:2], np.array(1e9)), z2[:2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 40])
+def test_capped_mean(dim):
+    draws = np.random.default_rng(1).chisquare(dim, 400_000)
+    cap, expected = capped_mean(dim)
+    values = np.minimum(draws, cap)
+    # Five standard errors: fails wrongly once in 1.7 million.
+    assert abs(values.mean() - expected) < 5 * values.std() / np.sqrt(len(values))
+
+
+def test_replicates_do_not_touch_one_another():
+    """Each column of many runs is the run by itself, to the last digits: an axis mixed up would show."""
+    x, weights = some_innovations()
+    together = Watch(3, 5, replicates=4)
+    alone = [Watch(3, 5) for _ in range(4)]
+    for j in range(len(x)):
+        many = together.update(x[j], weights[j], j)
+        for r, watch in enumerate(alone):
+            one = watch.update(x[j][:, r : r + 1], weights[j], j)
+            for a, b in zip(many, one, strict=True):
+                np.testing.assert_allclose(a.statistic[r], b.statistic[0], rtol=1e-9, atol=1e-12)
+
+
+def test_the_first_twenty_steps_are_left_out():
+    assert [rounds_to_drop(tau) for tau in (1, 3, 5, 20, 50)] == [20, 7, 4, 1, 1]
+    wild = Watch(1, 5)
+    calm = Watch(1, 5)
+    generator = np.random.default_rng(0)
+    for j in range(40):
+        x = generator.standard_normal((1, 1))
+        a = wild.update(1e6 * x if j < 4 else x, 5.0, 5 * j)
+        b = calm.update(x, 5.0, 5 * j)
+        assert a[0].statistic == b[0].statistic

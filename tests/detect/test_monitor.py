@@ -1,0 +1,235 @@
+"""The monitor: online equals batch, restored equals uninterrupted, and nothing bad gets into its state."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fedgauss as fg
+from fedgauss import Monitor
+from fedgauss.detect.runs import watch_runs
+from fedgauss.detect.thresholds import boundary
+
+STEPS = fg.step_sizes.polynomial(0.3, 0.75)
+
+
+@pytest.fixture
+def lin():
+    return fg.linearization(np.stack([np.eye(2)] * 4), np.stack([4.0 * np.eye(2)] * 4), optimum=[2.0, -3.0])
+
+
+def linear_path(n_steps, seed=0, shift=0.0, change=10**9, noise=1.0):
+    """Y_t of the linearised mean with V = I, one row a step; from `change` on the gradient moves by `shift`."""
+    generator = np.random.default_rng(seed)
+    y, path = np.array([2.0, -3.0]), []
+    for t in range(1, n_steps + 1):
+        z = generator.standard_normal(2) * (noise if t > change else 1.0)
+        y = y - 0.3 * t**-0.75 * (y - [2.0, -3.0] - (t > change) * shift + z)
+        path.append(y)
+    return np.array(path)
+
+
+def state_bytes(monitor):
+    words, arrays = monitor._state()
+    return repr(words), {name: array.tobytes() for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("tau", [1, 5, 20])
+@pytest.mark.parametrize("horizon", [400, None])
+def test_online_equals_batch(lin, tau, horizon):
+    """The same path, alone in a monitor and as one of three runs watched together."""
+    paths = np.stack([linear_path(400, r, shift=0.8 * (r == 1), change=200)[tau - 1 :: tau] for r in range(3)])
+    batch = watch_runs(lin, STEPS, paths, tau, boundary(2, tau, 0.05, horizon))
+    for r in range(3):
+        monitor = Monitor(lin, STEPS, sync_every=tau, horizon=horizon)
+        verdicts = [monitor.update(y) for y in paths[r]]
+        assert [v.alarm for v in verdicts] == batch.alarms[:, r].tolist()
+        assert [v.step for v in verdicts] == batch.steps.tolist()
+        for j, v in enumerate(verdicts):
+            wanted = (batch.mean if v.channel == "mean" else batch.spread)[j, r]
+            assert v.statistic == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+            if v.alarm:
+                assert v.onset == batch.onsets[j, r]
+    assert batch.alarms[-1, 1]
+
+
+def test_an_alarm_says_when_and_where_to_go_back_to(lin):
+    monitor = Monitor(lin, STEPS, sync_every=20, horizon=500)
+    verdicts = [monitor.update(y) for y in linear_path(500, shift=2.0, change=240)[19::20]]
+    alarmed = [v for v in verdicts if v.alarm]
+    assert alarmed[0].step in (260, 280)
+    assert alarmed[-1].alarm  # it keeps watching
+    assert abs(alarmed[-1].onset - 241) <= 20
+    assert alarmed[-1].rollback == (alarmed[-1].onset - 1) // 20
+    assert alarmed[-1].channel == "mean"
+    assert f"roll back to round {alarmed[-1].rollback}" in str(alarmed[-1])
+    assert "no alarm" in str(verdicts[3])
+    with pytest.raises(AttributeError):
+        verdicts[0].alarm = True
+
+
+def test_noise_injection_is_seen_by_the_spread_channel(lin):
+    monitor = Monitor(lin, STEPS, sync_every=20, horizon=1000)
+    verdicts = [monitor.update(y) for y in linear_path(1000, seed=4, noise=4.0, change=300)[19::20]]
+    assert any(v.alarm and v.channel == "spread" for v in verdicts)
+    last = verdicts[-1]
+    if last.channel == "spread":
+        assert abs(last.onset - 301) <= 60
+        assert last.rollback == (last.onset - 1) // 20
+
+
+def test_reset_watches_anew(lin):
+    monitor = Monitor(lin, STEPS, sync_every=20, horizon=500)
+    for y in linear_path(1000, shift=2.0, change=240)[19:500:20]:
+        verdict = monitor.update(y)
+    assert verdict.alarm
+    monitor.reset()
+    after = [monitor.update(y) for y in linear_path(1000, shift=2.0, change=240)[519::20]]
+    assert not any(v.alarm for v in after)
+    assert after[-1].round == 50
+    assert "horizon" not in after[-1].note
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 7, 40, 99])
+@pytest.mark.parametrize("steps", [STEPS, fg.step_sizes.warm_start(0.1, 30, 0.3, 0.75), np.full(500, 0.1)])
+def test_a_restored_monitor_gives_identical_verdicts(lin, tmp_path, cut, steps):
+    path = linear_path(500, shift=1.0, change=250)[4::5]
+    monitor = Monitor(lin, steps, sync_every=5, start=[2.0, -3.0] if cut == 2 else None)
+    monitor.reweight([0.1, 0.2, 0.3, 0.4])
+    for y in path[:cut]:
+        monitor.update(y)
+    monitor.save(tmp_path / "monitor.npz")
+    restored = Monitor.load(tmp_path / "monitor.npz")
+    assert state_bytes(restored) == state_bytes(monitor)
+    for y in path[cut:]:
+        assert restored.update(y) == monitor.update(y)  # every field, to the last bit
+    assert state_bytes(restored) == state_bytes(monitor)
+
+
+def test_a_file_that_is_no_monitor_is_refused(lin, tmp_path):
+    (tmp_path / "text").write_text("hello")
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    np.save(tmp_path / "pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
+    for name in ("text", "other.npz", "pickled.npy"):
+        with pytest.raises(ValueError, match=r"must be a file that Monitor\.save wrote"):
+            Monitor.load(tmp_path / name)
+
+
+def test_bad_updates_are_alarms_or_refusals_and_leave_no_trace(lin):
+    monitor = Monitor(lin, STEPS, sync_every=5)
+    for y in linear_path(200)[4::5]:
+        monitor.update(y)
+    before = state_bytes(monitor)
+    good = np.array([2.0, -3.0])
+    clients = np.tile(good, (4, 1))
+    for bad in ([np.nan, 0.0], [np.inf, 0.0], [1e300, 1e300], [-1e12, 0.0]):
+        verdict = monitor.update(bad)
+        assert verdict.alarm
+        assert verdict.channel == "invalid update"
+        assert "invalid update" in str(verdict)
+        assert (verdict.rollback, verdict.onset) == (40, 201)
+        assert state_bytes(monitor) == before
+    broken = clients.copy()
+    broken[2, 1] = np.nan
+    verdict = monitor.update(good, clients=broken)
+    assert verdict.alarm
+    assert "client 2" in str(verdict)
+    refused = [
+        ({"y": [1.0, 2.0, 3.0]}, r"y must have shape \(2,\)"),
+        ({"y": "poison"}, "y must be an array of real numbers"),
+        ({"y": good, "clients": clients[:3]}, r"clients must have shape \(4, 2\)"),
+        ({"y": good, "step": 200}, "step must grow from round to round; got 200 after 200. Use 205"),
+        ({"y": good, "step": 7.5}, "step must be a whole number"),
+        ({"y": good, "participants": [0, 9]}, r"participants must lie in 0..3"),
+        ({"y": good, "participants": [1, 1]}, "named once"),
+        ({"y": good, "participants": []}, "participants must be"),
+        ({"y": good, "participants": [False] * 4}, "at least one client"),
+        ({"y": good, "participants": [True] * 3}, "participants as booleans must be 4"),
+    ]
+    for arguments, message in refused:
+        with pytest.raises(ValueError, match=message):
+            monitor.update(**arguments)
+        assert state_bytes(monitor) == before
+    assert not monitor.update(linear_path(205)[-1]).alarm
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"alpha": 0.0}, "alpha must lie between 0 and 1; got 0"),
+        ({"alpha": 1.0}, "alpha must lie between 0 and 1; got 1"),
+        ({"alpha": np.nan}, "alpha must be finite"),
+        ({"horizon": 0}, "horizon must be at least 1"),
+        ({"sync_every": 0}, "sync_every must be at least 1"),
+        ({"start": [1.0]}, r"start must have shape \(2\)"),
+    ],
+)
+def test_bad_settings_are_named(lin, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Monitor(lin, STEPS, **arguments)
+
+
+def test_missed_rounds_are_one_longer_block(lin):
+    """A quiet run stays quiet when rounds go missing, and an attack is still seen; steps are counted right."""
+    generator = np.random.default_rng(8)
+    for seed, shift in ((1, 0.0), (2, 2.0)):
+        path = linear_path(1000, seed, shift=shift, change=600)
+        monitor = Monitor(lin, STEPS, sync_every=10, horizon=1000)
+        alarms = [monitor.update(path[t - 1], step=t).alarm for t in range(10, 1001, 10) if generator.random() < 0.5]
+        assert monitor.step > 900
+        assert any(alarms) == (shift > 0)
+
+
+def test_absent_clients_change_the_weight_of_a_round(lin):
+    path = linear_path(200)[9::10]
+    everybody, some = (Monitor(lin, STEPS, sync_every=10, horizon=200) for _ in range(2))
+    named = Monitor(lin, STEPS, sync_every=10, horizon=200)
+    for y in path:
+        everybody.update(y)
+        named.update(y, participants=[0, 1, 2, 3])
+        some.update(y, participants=[True, True, False, False])
+    ratio = everybody._watch.mean.mass / some._watch.mean.mass
+    assert ratio == pytest.approx(2.0)  # half the clients, twice the variance
+    assert named._watch.mean.mass == pytest.approx(everybody._watch.mean.mass)
+    reweighted = Monitor(lin, STEPS, sync_every=10, horizon=200)
+    reweighted.reweight([0.5, 0.5 - 2e-9, 1e-9, 1e-9])
+    for y in path:
+        reweighted.update(y)
+    assert reweighted._watch.mean.mass == pytest.approx(some._watch.mean.mass, rel=1e-6)
+
+
+def test_a_horizon_too_short_to_compare_anything_never_alarms(lin):
+    monitor = Monitor(lin, STEPS, sync_every=50, horizon=60)
+    verdicts = [monitor.update(y) for y in linear_path(1000, shift=5.0, change=300)[49::50]]
+    assert verdicts[-1].threshold == np.inf
+    assert not any(v.alarm for v in verdicts)
+
+
+def test_a_journey_is_not_an_alarm():
+    """The gradient y + 0.3 y^3, with A = 1 at the optimum and small steps: innovations drift, nobody attacks."""
+    lin = fg.linearization(np.ones((1, 1, 1)), np.full((1, 1, 1), 0.04))
+    steps = fg.step_sizes.polynomial(0.05, 0.75)
+    monitor = Monitor(lin, steps, sync_every=20, horizon=500)
+    generator = np.random.default_rng(0)
+    y, verdicts = np.array([-2.0]), []
+    for t in range(1, 501):
+        y = y - 0.05 * t**-0.75 * (y + 0.3 * y**3 + 0.2 * generator.standard_normal(1))
+        if t % 20 == 0:
+            verdicts.append(monitor.update(y))
+    assert not any(v.alarm for v in verdicts)
+    assert verdicts[-1].travelling
+    assert "still travelling, warm start first" in str(verdicts[-1])
+
+
+def test_the_end_of_the_horizon_is_said(lin):
+    monitor = Monitor(lin, STEPS, horizon=100)
+    verdicts = [monitor.update(y) for y in linear_path(120)[19::20]]
+    assert "horizon" not in str(verdicts[4])
+    assert "horizon of 100 steps is over" in str(verdicts[5])
+
+
+def test_importing_the_monitor_is_light():
+    code = "import sys; from fedgauss import Monitor; print({'jax', 'matplotlib'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

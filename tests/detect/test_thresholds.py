@@ -1,0 +1,113 @@
+"""Thresholds: the table against fresh simulation, its monotone directions, and what lies beyond it."""
+
+import importlib.util
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedgauss.detect.calibration import null_maxima
+from fedgauss.detect.tails import tail_point
+from fedgauss.detect.thresholds import MARGIN, _table, boundary
+
+
+@pytest.mark.parametrize(
+    ("dim", "tau", "horizon"), [(1, 20, 500), (2, 20, 500), (2, 5, 300), (5, 10, 1000), (4, 20, 500)]
+)
+def test_fresh_paths_exceed_the_table_as_often_as_it_says(dim, tau, horizon):
+    """Level before the margin, on seeds the table never saw; d = 4 is interpolated.
+
+    A binomial test of 4,000 paths against .05, widened to .04 and .06 for the table's own error: wrong failure
+    below 1e-4. It catches a table for another tau or horizon (.03 or .08 and more).
+    """
+    limits = boundary(dim, tau, 0.05, horizon)
+    maxima = null_maxima(dim, tau, [(0, horizon)], 4000, seed=99)
+    over = (maxima.mean[0] > limits.mean[0] / MARGIN) | (maxima.spread[0] > limits.spread[0] / MARGIN)
+    assert stats.binomtest(int(over.sum()), 4000, 0.06, alternative="greater").pvalue > 1e-5
+    assert stats.binomtest(int(over.sum()), 4000, 0.04, alternative="less").pvalue > 1e-5
+
+
+def test_known_values():
+    """The mean channel at d = 2, n = 500 and the share .045, by an independent simulation of 40,000 paths."""
+    for tau, wanted in ((1, 3.885), (5, 3.810), (20, 3.595)):
+        assert boundary(2, tau, 0.05, 500).mean[0] == pytest.approx(1.015 * wanted, abs=0.05)
+
+
+def test_thresholds_grow_with_everything_that_makes_an_exceedance_likelier():
+    horizons = [boundary(2, 20, 0.05, n).mean[0] for n in (100, 450, 500, 1000, 4000, 9000, 100_000)]
+    assert np.all(np.diff(horizons) >= 0)
+    levels = [boundary(2, 20, a, 500) for a in (0.2, 0.1, 0.05, 0.01, 1e-3, 1e-6)]
+    assert np.all(np.diff([b.mean[0] for b in levels]) > 0)
+    assert np.all(np.diff([b.spread[0] for b in levels]) > 0)
+    dims = [boundary(d, 20, 0.05, 500).mean[0] for d in (1, 2, 3, 4, 5, 7, 10, 15, 20, 33, 40)]
+    assert np.all(np.diff(dims) > 0)
+    assert boundary(2, 7, 0.05, 500).mean == boundary(2, 5, 0.05, 500).mean  # the nearest smaller tau
+    assert boundary(2, 200, 0.05, 500).mean == boundary(2, 50, 0.05, 500).mean
+
+
+def test_spending_sums_to_alpha_and_epochs_follow_one_another():
+    endless = boundary(2, 20, 0.05, None)
+    np.testing.assert_array_equal(endless.ends[:4], [500, 1000, 2000, 4000])
+    assert np.all(np.diff(endless.mean) > 0)
+    assert np.all(np.diff(endless.spread) > 0)
+    assert endless.at(500) == (endless.mean[0], endless.spread[0])
+    assert endless.at(501) == (endless.mean[1], endless.spread[1])
+    # The first epoch has 6 / pi^2 of alpha, so its threshold lies between those of alpha and alpha / 2 over 500 steps.
+    assert boundary(2, 20, 0.05, 500).mean[0] < endless.mean[0] < boundary(2, 20, 0.025, 500).mean[0]
+
+
+def test_tails_beyond_the_simulation_err_upwards():
+    """Anchored at .02 by 2,500 paths, the level at .001 must not lie below that of 200,000 paths (nor far above)."""
+    maxima = np.sort(np.abs(np.random.default_rng(2).standard_normal((200_000, 20))).max(axis=1))
+    tails = np.array([0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001])
+    levels = np.quantile(maxima, 1 - tails)
+    guess = tail_point(0.001, tails, levels, paths=2500, dof=1)
+    assert levels[-1] - 0.02 < guess < levels[-1] + 0.35
+    between = tail_point(0.03, tails, levels, paths=2500, dof=1)
+    assert between == pytest.approx(np.quantile(maxima, 0.97), abs=0.02)
+
+
+def test_more_dimensions_than_the_table_has_are_simulated():
+    wide = boundary(45, 20, 0.05, 150)
+    assert wide.mean[0] > boundary(40, 20, 0.05, 150).mean[0]
+    again = boundary(45, 20, 0.05, 150)
+    assert again.mean == wide.mean
+
+
+def test_paths_do_not_depend_on_how_many_are_asked_for():
+    few = null_maxima(2, 20, [(0, 200)], 30, seed=4, chunk=20)
+    many = null_maxima(2, 20, [(0, 200)], 50, seed=4, chunk=20)
+    np.testing.assert_array_equal(few.mean, many.mean[:, :30])
+
+
+def test_the_script_made_the_table():
+    """Cell (1, 50), recomputed with the script, is the row in the package: the table and the code belong together."""
+    place = Path(__file__).parents[2] / "scripts" / "make_thresholds.py"
+    specification = importlib.util.spec_from_file_location("make_thresholds", place)
+    script = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(script)
+    table = _table()
+    i, j = table["dims"].index(1), table["taus"].index(50)
+    chunks = [
+        null_maxima(1, 50, script.STRETCHES, script.CHUNK, seed=[script.SEED, 1, 50, c])
+        for c in range(table["paths"][i][j] // script.CHUNK)
+    ]
+    maxima = script.window_maxima(
+        type(chunks[0])(*(np.concatenate(part, axis=1) for part in zip(*chunks, strict=True)))
+    )
+    levels = np.quantile(maxima.mean, 1 - np.array(table["tails"]), axis=1).T
+    np.testing.assert_allclose(table["mean"][i][j], levels, atol=6e-4)
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("tau", [5, 20])
+def test_without_a_horizon_gaussian_paths_alarm_in_at_most_alpha(tau):
+    """5,000 steps, so two epochs past the simulated ones' anchors: at most 131 of 2,000, without the margin."""
+    limits = boundary(2, tau, 0.05, None)
+    ends = [0, *limits.ends[limits.ends < 5000], 5000]
+    maxima = null_maxima(2, tau, list(pairwise(ends)), 2000, seed=7)
+    n = len(ends) - 1
+    over = (maxima.mean > limits.mean[:n, None] / MARGIN) | (maxima.spread > limits.spread[:n, None] / MARGIN)
+    assert over.any(axis=0).sum() <= 131
