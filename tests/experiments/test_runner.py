@@ -174,6 +174,16 @@ def test_long_cells_and_long_groups_come_first():
     ]
 
 
+def test_the_last_cell_of_a_group_is_left_to_who_began_it():
+    """Another worker would compile the group's program again for one cell. Catches a plan that then never ends, too."""
+    plan = Plan([Costly("a", 2.0), Costly("a", 1.0)])
+    assert plan.take(0).cost == 2.0
+    assert plan.take(1) is None
+    assert len(plan) == 1
+    assert plan.take(0).cost == 1.0
+    assert len(plan) == 0
+
+
 # --- sweeps that end early -------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ class Plan:
     """Which cell a free worker takes next: long ones first, and groups kept together while there are enough of them.
 
     A worker stays with the groups it has begun, then begins the longest that nobody has, then helps with the longest.
+    It leaves the last cell of a group to those who have begun it: compiling what they have would take longer.
     """
 
     def __init__(self, cells: Iterable[Cell]) -> None:
@@ -31,14 +32,19 @@ class Plan:
         return sum(self._left.values())
 
     def take(self, worker: int) -> Cell | None:
-        """The next cell for this worker; None when all are taken."""
-        if not self._groups:
-            return None
+        """The next cell for this worker; None when all are taken, or left to others."""
 
         def preference(group: Hashable) -> tuple[bool, bool, float]:
             return worker in self._begun[group], not self._begun[group], self._left[group]
 
-        group = max(self._groups, key=preference)
+        def wanted(group: Hashable) -> bool:
+            begun = self._begun[group]
+            return group is None or not begun or worker in begun or len(self._groups[group]) > 1
+
+        groups = [group for group in self._groups if wanted(group)]
+        if not groups:
+            return None
+        group = max(groups, key=preference)
         cell = self._groups[group].pop()
         self._begun[group].add(worker)
         self._left[group] -= cost(cell)
