@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test study check bench lock clean
+.PHONY: help setup demo test study check bench rivals lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Reused by `lock` to keep the tool that writes the lock out of the locked environment.
 LOCK_VENV := build/lock
+# The dependency group `rivals`, by name: `pip install --group` needs a newer pip than Python 3.11 brings.
+RIVALS := changepoint-online==1.2.1 river==0.26.1 ruptures==1.1.10
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +46,10 @@ check: setup ## lint, format, types and layers
 
 bench: setup ## measure speed, growth and memory; JSON in benchmarks/out
 	$(BIN)/python benchmarks/run.py
+
+rivals: setup ## compare the detector with river, changepoint-online and ruptures
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet $(RIVALS)
+	$(BIN)/python benchmarks/rivals.py
 
 lock: ## choose versions afresh and write requirements.lock
 	$(PYTHON) -m venv $(LOCK_VENV)
