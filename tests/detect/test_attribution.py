@@ -4,53 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import field
-from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
 from scipy import stats
 
 import fedgauss as fg
 from fedgauss.detect.attribution import attribute
 from fedgauss.detect.client_innovations import client_innovations
 from fedgauss.detect.discoveries import power_weights, q_values
-from fedgauss.engine.observers import Observer
-from fedgauss.problems.base import pytree
 
 STEPS = fg.step_sizes.polynomial(0.3, beta=0.75)
 TAU = 20
 T0 = 250
 BAD = (0, 1, 2, 3, 4)
 LIN = fg.linearization(np.tile(np.eye(2), (6, 1, 1)), [(k + 1) * np.eye(2) for k in range(6)])
-
-
-@pytree
-class Uploads(Observer):
-    """What each client sends at a synchronisation, before mixing, and where it began that block."""
-
-    eta: Any
-    every: int = field(metadata={"static": True})
-
-    def init(self, theta, n_steps):
-        table = jnp.zeros((n_steps // self.every, *theta.shape), theta.dtype)
-        return theta, table, table
-
-    def update(self, state, step):
-        def fill():
-            start, began, sent = state
-            row = step.t // self.every - 1
-            scale = jnp.asarray(self.eta)[step.t - 1] * step.problem.n_clients * jnp.asarray(step.problem.weights)
-            upload = step.before - scale[:, None] * step.problem.gradient(step.before, step.data)
-            began = lax.dynamic_update_index_in_dim(began, start, row, 0)
-            return step.theta, began, lax.dynamic_update_index_in_dim(sent, upload, row, 0)
-
-        return lax.cond(step.t % self.every == 0, fill, lambda: state)
-
-    def value(self, state):
-        return {"began": jnp.swapaxes(state[1], 1, 2), "sent": jnp.swapaxes(state[2], 1, 2)}
 
 
 def noise(generator, rounds=20):
@@ -82,7 +50,7 @@ def test_innovations_of_a_client_show_its_own_data_and_nothing_else():
 
 def test_uploads_mix_into_the_starts_of_the_next_block():
     problem, ring = fg.problems.random_effects(4, seed=0), fg.networks.ring(4)
-    runs = fg.simulate(problem, ring, STEPS, 60, sync_every=20, replicates=3, observe=[Uploads(STEPS.eta(60), 20)])
+    runs = fg.simulate(problem, ring, STEPS, 60, sync_every=20, replicates=3, observe=[fg.observers.uploads(20)])
     mixed = np.einsum("rjkd,kl->rjld", runs.sent, ring.matrix)
     np.testing.assert_allclose(mixed[:, :-1], runs.began[:, 1:], atol=1e-5)
 
@@ -234,7 +202,7 @@ def outcomes(mu, draws, replicates, bad=BAD, df=None):
         attack = fg.problems.mean_shift(honest, bad, mu, T0)
         runs = fg.simulate(
             attack, fg.networks.ring(10), STEPS, 600, sync_every=TAU, replicates=replicates, seed=1900 + draw,
-            start=fg.near_optimum(0.25), observe=[Uploads(STEPS.eta(600), TAU)],
+            start=fg.near_optimum(0.25), observe=[fg.observers.uploads(TAU)],
         )  # fmt: skip
         shown = [client_innovations(b, s, lin, STEPS, TAU) for b, s in zip(runs.began, runs.sent, strict=True)]
         innovations = np.stack(shown)

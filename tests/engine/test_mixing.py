@@ -22,8 +22,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_every_way_of_mixing_is_the_matrix_product(case):
     network, kind = CASES[case]
-    mixing = mixing_of(network)
+    mixing = mixing_of(network, dim=3)
     assert isinstance(mixing, kind)
     theta = np.random.default_rng(0).standard_normal((3, network.n_clients, 4)).astype(np.float32)
     expected = np.einsum("dkr,kj->djr", theta, network.matrix)
-    np.testing.assert_allclose(mixing.mix(jnp.asarray(theta)), expected, atol=2e-6)
+    np.testing.assert_allclose(mixing.mix(jnp.asarray(theta), jnp.int32(1)), expected, atol=2e-6)

@@ -57,10 +57,10 @@ def take_step(algorithm: Algorithm, noise: Noise, anyone: JaxArray, t: JaxArray,
     moved = theta - scale[:, None] * problem.gradient(theta, data)
 
     def mix(same: JaxArray) -> JaxArray:
-        return jnp.where(algorithm.sync[t - 1], algorithm.mixing.mix(same), same)
+        return jnp.where(algorithm.sync[t - 1], algorithm.mixing.mix(same, t), same)
 
     after = algorithm.projection.project(lax.cond(anyone[t - 1], mix, lambda same: same, moved))
-    step = Step(t, problem, theta, data, after, client_mean(after))
+    step = Step(t, problem, theta, data, moved, after, client_mean(after))
     states = tuple(o.update(s, step) for o, s in zip(algorithm.observers, carry.states, strict=True))
     return Carry(after, states)
 
@@ -129,7 +129,8 @@ def stack(trees: Sequence[T]) -> T:
             return np.stack(leaves)
         if any(not np.array_equal(leaf, leaves[0]) for leaf in leaves):
             raise ValueError(
-                "settings that run together must share the edges of a large network, and what is observed."
+                "settings that run together must share the edges of a large network, when and on which edge an attack "
+                "begins, and what is observed. Run others apart."
             )
         return leaves[0]
 

@@ -1,4 +1,4 @@
-"""Theta C at a synchronisation: by a dense product for few clients, by the edges of the graph for many."""
+"""Theta C at a synchronisation: by a dense product for few clients, by the edges of the graph for many, or forged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedgauss._lanes import client_mean
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.networks import Network
+from fedgauss.networks import Network, TamperedNetwork
 from fedgauss.problems.base import pytree
 
 # Up to here one small matrix product is as fast as its edges, and every network shares one compilation.
@@ -22,8 +22,8 @@ class Mixing(abc.ABC):
     """Averaging with neighbours."""
 
     @abc.abstractmethod
-    def mix(self, theta: JaxArray) -> JaxArray:
-        """Theta C for theta (d, K, R)."""
+    def mix(self, theta: JaxArray, t: JaxArray) -> JaxArray:
+        """Theta C for theta (d, K, R), after step t."""
 
 
 @pytree
@@ -32,7 +32,7 @@ class DenseMixing(Mixing):
 
     matrix: FloatArray
 
-    def mix(self, theta: JaxArray) -> JaxArray:
+    def mix(self, theta: JaxArray, t: JaxArray) -> JaxArray:
         """Theta C."""
         matrix = jnp.asarray(self.matrix)
         return sum(theta[:, k : k + 1] * matrix[k, :, None] for k in range(theta.shape[1]))
@@ -46,7 +46,7 @@ class NeighbourMixing(Mixing):
     weights: FloatArray  # (width, K)
     uniform: float
 
-    def mix(self, theta: JaxArray) -> JaxArray:
+    def mix(self, theta: JaxArray, t: JaxArray) -> JaxArray:
         """One gather for each column of the table."""
         mixed = self.uniform * client_mean(theta)[:, None] + jnp.zeros_like(theta)
         for neighbour, weight in zip(self.neighbours, self.weights, strict=True):
@@ -63,15 +63,58 @@ class EdgeMixing(Mixing):
     weights: FloatArray  # (edges,)
     uniform: float
 
-    def mix(self, theta: JaxArray) -> JaxArray:
+    def mix(self, theta: JaxArray, t: JaxArray) -> JaxArray:
         """A segment sum over the edges into each client."""
         messages = jnp.moveaxis(self.weights[:, None] * theta[:, self.source], 1, 0)
         sums = jax.ops.segment_sum(messages, self.target, theta.shape[1], indices_are_sorted=True)
         return jnp.moveaxis(sums, 0, 1) + self.uniform * client_mean(theta)[:, None]
 
 
-def mixing_of(network: Network) -> Mixing:
-    """The cheapest way to mix on this network."""
+@pytree
+class TamperedMixing(Mixing):
+    """From step `start` on, what `target` receives from `source` is c theta_source + mu in place of theta_source.
+
+        (Theta C)_target + C_{source, target} ((c - 1) theta_source + mu)
+
+    The other clients, and the source itself, receive theta_source as it is.
+    """
+
+    inner: Mixing
+    source: np.int32
+    target: np.int32
+    weight: float  # C_{source, target}
+    start: np.int32
+    factor: float  # c
+    shift: FloatArray  # mu, (d,)
+
+    def mix(self, theta: JaxArray, t: JaxArray) -> JaxArray:
+        """Honest mixing, and what the forger adds to one client."""
+        forged = (self.factor - 1.0) * theta[:, self.source] + jnp.asarray(self.shift)[:, None]
+        weight = jnp.where(t >= self.start, self.weight, 0.0)
+        return self.inner.mix(theta, t).at[:, self.target].add(weight * forged)
+
+
+def mixing_of(network: Network, dim: int) -> Mixing:
+    """The cheapest way to mix parameters of `dim` dimensions on this network, with what a forger does to it."""
+    if isinstance(network, TamperedNetwork):
+        if network.shift.shape not in ((), (dim,)):
+            raise ValueError(
+                f"shift of man_in_the_middle must be a number or have shape ({dim},), one entry a parameter; "
+                f"got shape {network.shift.shape}."
+            )
+        return TamperedMixing(
+            mixing_of(network.honest, dim),
+            np.int32(network.source),
+            np.int32(network.target),
+            network.weight,
+            np.int32(network.start),
+            network.factor,
+            np.broadcast_to(network.shift, (dim,)),
+        )
+    return _honest_mixing(network)
+
+
+def _honest_mixing(network: Network) -> Mixing:
     if network.n_clients <= _DENSE_CLIENTS:
         return DenseMixing(network.matrix)
     table = network.sparse.tocsr()

@@ -101,7 +101,7 @@ def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
     observers = (Average(), Last(), *(_observer(o, problem) for o in asked))
     for observer in observers:
         observer.check(problem.dim, n_steps)
-    return Algorithm(problem, mixing_of(graph), region, observers, _padded(eta), _padded(mask), key)
+    return Algorithm(problem, mixing_of(graph, problem.dim), region, observers, _padded(eta), _padded(mask), key)
 
 
 def _stacked_starts(starts: Sequence[ResolvedStart]) -> ResolvedStart:
