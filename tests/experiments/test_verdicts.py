@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedgauss.experiments.attack import attack_results
 from fedgauss.experiments.explanations import EXPLANATIONS
 from fedgauss.experiments.layouts import panels, printed, printed_points
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, Estimate, outcomes
@@ -40,6 +41,12 @@ def test_the_margin_is_that_of_the_rule():
     assert one.agrees(0.3 - 0.999 * margin, 1000)
     assert not one.agrees(0.3 + 1.001 * margin, 1000)
     assert not one.agrees(0.3 - 1.001 * margin, 1000)
+
+
+def test_of_steps_the_slack_is_a_part_of_the_run():
+    """In a run of 500 steps, 10 steps; .02 steps, or .02 of the value, fail."""
+    one = Estimate(values=(300.0,), errors=(1.0,), runs=1000, unit=500.0)
+    assert one.margin(1000) == pytest.approx(10.0 + 2 * 2**0.5)
 
 
 def test_with_many_runs_the_printed_number_keeps_its_own_error():
@@ -129,7 +136,8 @@ def test_every_printed_number_lies_on_one_panel():
             placed = [place for p in panels(result) if p.part == part for place in printed_points(p).items()]
             numbers = [value for values in printed()[part].values() for value in values.values()]
             assert sorted(value for _, value in placed) == sorted(numbers)
-    assert {part for result in [*RESULTS, "ablation_tau", "ablation_gamma"] for part in parts(result)} == set(printed())
+    laid_out = {part for result in [*RESULTS, "ablation_tau", "ablation_gamma"] for part in parts(result)}
+    assert laid_out | set(attack_results()) == set(printed())
 
 
 def test_every_part_has_an_explanation():

@@ -9,8 +9,9 @@ from html import unescape
 
 import pytest
 
+from fedgauss.experiments.catalogue import catalogue
 from fedgauss.experiments.outcome import Summary
-from fedgauss.experiments.paper import SCALES, results
+from fedgauss.experiments.paper import SCALES
 from fedgauss.report.images import themed_svg
 from fedgauss.report.reproduction.files import write_reproduction
 from fedgauss.report.reproduction.section import Table
@@ -59,10 +60,10 @@ addEventListener("load", () => {
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
-    names = ("figure2_phase", "figure3_qq", "synchronisation", "ablation_tau")
+    names = ("figure2_phase", "figure3_qq", "synchronisation", "ablation_tau", "attack_shift")
     rows = {name: rows_of(name) for name in names}
     whole = Measured(
-        tuple(results()[name] for name in names), SCALES["paper"], rows, "fedgauss reproduce", Summary(1, 1, 0, 0.0)
+        tuple(catalogue()[name] for name in names), SCALES["paper"], rows, "fedgauss reproduce", Summary(1, 1, 0, 0.0)
     )
     sections, _ = write_reproduction(whole, folder)
     wide = Table(tuple(f"column {i}" for i in range(20)), (tuple("0.123 (0.045)" for _ in range(20)),), "Wide")

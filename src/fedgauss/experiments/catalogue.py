@@ -1,10 +1,11 @@
-"""Every result that can be asked for by name: the paper's, then those that go beyond it."""
+"""Every result that can be asked for by name: the paper's, on attacks last, then those that go beyond it."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
 
+from fedgauss.experiments.attack import attack_results
 from fedgauss.experiments.beyond import beyond_results
 from fedgauss.experiments.paper import SCALES, Result, Scale, results
 
@@ -13,13 +14,14 @@ _SIMILAR = 0.4  # of difflib's ratio: below that a hint would only puzzle
 
 def catalogue() -> dict[str, Result]:
     """All results by name, in the paper's order."""
-    return results() | beyond_results()
+    return results() | attack_results() | beyond_results()
 
 
 def chosen(names: Sequence[str], scale: Scale | None = None) -> list[Result]:
     """The results with these names, in letters of any case, each once and in the paper's order.
 
-    Without names, all of them; at a scale that thins out, only the paper's, for the others take as long again.
+    Without names, all of them; at a scale that thins out, only the paper's on Gaussian approximation, for the others
+    take as long again.
     """
     if not names and scale is not None and scale.thinned:
         return list(results().values())

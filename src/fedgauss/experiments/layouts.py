@@ -23,7 +23,7 @@ class Panel:
     """One picture of the paper, or one table seen as a picture.
 
     part      the name its rows and printed numbers go by
-    column    what a row's x is: "n", "K", or "approximation" for quantile gaps
+    column    what a row's x is: "n", "K", "approximation" for quantile gaps, or "measure" for attack tables
     across    the coordinate along the axis
     by        the coordinate that tells curves apart
     expected  how the distance moves along the axis, as the paper has it
@@ -31,7 +31,7 @@ class Panel:
     """
 
     part: str
-    column: Literal["n", "K", "approximation"]
+    column: Literal["n", "K", "approximation", "measure"]
     across: str
     by: str
     expected: Claim

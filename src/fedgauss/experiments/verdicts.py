@@ -6,9 +6,9 @@ be the Monte-Carlo standard error of one of them, from R runs, where the paper h
     min v - m <= p <= max v + m,    m = .02 + 2 e sqrt(1 + R / R_p).
 
 The root counts the error of the printed number beside our own; with as many runs as the paper m = .02 + 2 sqrt(2) e.
-The .02 is for values read off pictures and for other draws of the clients. A reading reproduces a result when at least
-90 % of its points agree. The verdict is "reproduced" if a reading of the text does, else "reproduced as coded" if that
-reading does, else "not reproduced".
+The .02 is for values read off pictures and for other draws of the clients; of a number of steps it is a part of the
+run. A reading reproduces a result when at least 90 % of its points agree. The verdict is "reproduced" if a reading of
+the text does, else "reproduced as coded" if that reading does, else "not reproduced".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READINGS = (ZERO, OPTIMUM, CODED)
 SLACK = 0.02
 SHARE = 0.9
 WIDE = 0.5
-_PAPER_RUNS = {"heterogeneity": 500, "figure3_qq": 500, "ablation_tau": 500, "ablation_gamma": 500}
+_PAPER_RUNS = dict.fromkeys(("heterogeneity", "figure3_qq", "ablation_tau", "ablation_gamma", "attack_shift"), 500)
 
 
 def paper_runs(part: str) -> int:
@@ -46,12 +46,14 @@ class Estimate:
     errors   the Monte-Carlo standard error of each
     runs     behind each value
     floor    what a Gaussian law would show at this many runs; 0 where that has no meaning
+    unit     what the .02 is a part of: 1 for distances and shares, the length of the run for steps
     """
 
     values: tuple[float, ...]
     errors: tuple[float, ...]
     runs: int
     floor: float = 0.0
+    unit: float = 1.0
 
     @property
     def draws(self) -> int:
@@ -89,8 +91,8 @@ class Estimate:
         return error_of_mean(self.values, self.errors)
 
     def margin(self, runs_of_paper: int) -> float:
-        """m = .02 + 2 e sqrt(1 + R / R_p)."""
-        return float(SLACK + 2.0 * self.error * np.sqrt(1.0 + self.runs / runs_of_paper))
+        """m = .02 + 2 e sqrt(1 + R / R_p), the .02 in units."""
+        return float(SLACK * self.unit + 2.0 * self.error * np.sqrt(1.0 + self.runs / runs_of_paper))
 
     def agrees(self, value: float, runs_of_paper: int) -> bool:
         """low - m <= value <= high + m."""
@@ -113,7 +115,7 @@ class Agreement:
     """How one reading does.
 
     agree, compared   points that agree, of those compared
-    rms               sqrt(mean (ours - printed)^2), ours being the mean over draws
+    rms               sqrt(mean (ours - printed)^2), ours being the mean over draws, in units
     draws             draws of the clients behind a point
     wide              whether margins are wide: their median is more than half the median printed number, so that
                       agreement says little
@@ -183,7 +185,7 @@ def _outcome(part: str, its_panels: tuple[Panel, ...], rows: list[Row]) -> Outco
     own = [row for row in rows if row["result"] == part]
     points = tuple(points_of(panel, own) for panel in its_panels)
     flat = [point for of_panel in points for point in of_panel]
-    agreements = tuple(_agreement(reading, flat, paper_runs(part)) for reading in readings_in(own))
+    agreements = tuple(agreement_of(reading, flat, paper_runs(part)) for reading in readings_in(own))
     verdict, reading = _verdict(agreements)
     n_printed = sum(len(printed_points(panel)) for panel in its_panels)
     return Outcome(part, its_panels, points, agreements, n_printed, verdict, reading)
@@ -199,7 +201,8 @@ def _estimate(rows: Sequence[Row]) -> Estimate:
     )
 
 
-def _agreement(reading: str, points: list[Point], runs_of_paper: int) -> Agreement:
+def agreement_of(reading: str, points: Sequence[Point], runs_of_paper: int) -> Agreement:
+    """How a reading, or a rule in its place, does at these points."""
     pairs = [
         (point.ours[reading], point.printed) for point in points if point.printed is not None and reading in point.ours
     ]
@@ -209,11 +212,11 @@ def _agreement(reading: str, points: list[Point], runs_of_paper: int) -> Agreeme
         reading,
         sum(ours.agrees(printed, runs_of_paper) for ours, printed in pairs),
         len(pairs),
-        float(np.sqrt(np.mean([(ours.mean - printed) ** 2 for ours, printed in pairs]))),
+        float(np.sqrt(np.mean([((ours.mean - printed) / ours.unit) ** 2 for ours, printed in pairs]))),
         min(ours.draws for ours, _ in pairs),
         wide=bool(
-            np.median([ours.margin(runs_of_paper) for ours, _ in pairs])
-            > WIDE * np.median([abs(printed) for _, printed in pairs])
+            np.median([ours.margin(runs_of_paper) / ours.unit for ours, _ in pairs])
+            > WIDE * np.median([abs(printed) / ours.unit for ours, printed in pairs])
         ),
     )
 

@@ -1,8 +1,7 @@
-"""Pictures of the results beyond the paper. Layouts are given in inches, as in `pictures`."""
+"""Pictures of the results beyond the paper."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +13,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from fedgauss._types import FloatArray
-from fedgauss.report.figures import WIDTH
+from fedgauss.report.reproduction.panels import stacked
 from fedgauss.report.style import LIGHT, styled
 
 Points = Sequence[tuple[float, float, float]]  # x, value, error
 
-_LINE = 0.21
 _DASHED = (0, (4, 3))
 # What is taken out, its mark and its colour; a stage is drawn where the term taken out is not zero.
 _STAGES = {
@@ -60,7 +58,7 @@ def budget_figure(title: str, trails: Sequence[Trail]) -> Figure:
         for term, (mark, role) in _STAGES.items()
     ]
     legend.append(Line2D([], [], ls="", marker="|", color=LIGHT["muted"], ms=9, label="noise floor"))
-    figure, ((axes,),) = _grid(title, 1, legend, height=0.24 * len(trails), left=1.85)
+    figure, ((axes,),) = stacked(title, 1, legend, height=0.24 * len(trails), left=1.85)
     for row, trail in enumerate(reversed(trails)):
         axes.axhline(row, color=LIGHT["faint"], lw=0.7, zorder=0)
         values = list(trail.left.values())
@@ -83,7 +81,7 @@ def clients_figure(title: str, families: Sequence[Lines], floor: float) -> Figur
         Line2D([], [], color=LIGHT[one.role], marker="o", ms=4, lw=0.8, label=one.label) for one in families
     ]
     legend.append(Patch(color=LIGHT["faint"], label="noise floor"))
-    figure, ((axes,),) = _grid(title, 1, legend, height=2.3)
+    figure, ((axes,),) = stacked(title, 1, legend, height=2.3)
     axes.axhspan(0.0, floor, color=LIGHT["faint"], lw=0, zorder=0)
     for one in families:
         for line in one.exact:
@@ -110,7 +108,7 @@ def phase_figure(
     ]
     legend.append(Line2D([], [], color=LIGHT["ink"], lw=1.0, ls=_DASHED, label="bound, printed"))
     legend.append(Line2D([], [], color=LIGHT["ink"], lw=1.0, ls=":", label="bound, corrected"))
-    figure, grid = _grid(title, len(panels), legend, height=1.45, head=0.28)
+    figure, grid = stacked(title, len(panels), legend, height=1.45, head=0.28)
     for (beta, curves), (axes,) in zip(panels.items(), grid, strict=True):
         for one in curves.values():
             x, y, _ = zip(*one.exact[0], strict=True)
@@ -134,7 +132,7 @@ def drift_figure(title: str, means: Mapping[str, Sequence[Points]], roles: Mappi
     """The exact standardised mean against K on logarithmic axes: dots for draws, lines for their root mean square."""
     legend: list[Any] = [Line2D([], [], color=LIGHT[roles[name]], marker=".", ms=6, label=name) for name in means]
     legend.append(Line2D([], [], color=LIGHT["ink"], lw=1.0, ls=_DASHED, label=r"$\propto \sqrt{K}$"))
-    figure, ((axes,),) = _grid(title, 1, legend, height=2.5)
+    figure, ((axes,),) = stacked(title, 1, legend, height=2.5)
     for name, draws in means.items():
         colour = LIGHT[roles[name]]
         table = np.array(draws)  # (draws, K, 3)
@@ -150,32 +148,6 @@ def drift_figure(title: str, means: Mapping[str, Sequence[Points]], roles: Mappi
     _clients_axis(axes, x)
     axes.set(xlabel="clients $K$, logarithmic", ylabel="standardised mean, logarithmic")
     return figure
-
-
-def _grid(
-    title: str, rows: int, legend: Sequence[Any], height: float, head: float = 0.06, left: float = 0.62
-) -> tuple[Figure, Any]:
-    """Panels above each other, of this height in inches, under a title and over a legend."""
-    lines = textwrap.wrap(title, 66)
-    top, bottom = 0.12 + _LINE * len(lines), 0.52 + _LINE * -(-len(legend) // 3)
-    between = 0.32
-    total = top + rows * (head + height) + (rows - 1) * between + bottom
-    figure = Figure(figsize=(WIDTH, total))
-    grid = figure.subplots(
-        rows,
-        1,
-        squeeze=False,
-        gridspec_kw={
-            "left": left / WIDTH,
-            "right": 1.0 - 0.15 / WIDTH,
-            "top": 1.0 - (top + head) / total,
-            "bottom": bottom / total,
-            "hspace": (head + between) / height,
-        },
-    )
-    figure.text(0.01, 1.0 - 0.06 / total, "\n".join(lines), va="top", fontsize=11.5, linespacing=1.2)
-    figure.legend(handles=legend, loc="lower center", ncols=3, handlelength=1.8, columnspacing=1.2, borderaxespad=0.15)
-    return figure, grid
 
 
 def _points(axes: Any, points: Points, colour: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from fedgauss.experiments.attack import attack_results
 from fedgauss.experiments.beyond import beyond_results
 from fedgauss.experiments.cell import Row
 from fedgauss.experiments.paper import Result
@@ -25,6 +26,10 @@ def section(result: Result, rows: list[Row], others: Mapping[str, list[Row]]) ->
         from fedgauss.report.reproduction.beyond import beyond_section
 
         return beyond_section(result, rows)
+    if result.name in attack_results():
+        from fedgauss.report.reproduction.attack import attack_section
+
+        return attack_section(result, rows)
     if result.name in _BY_NAME:
         return _BY_NAME[result.name](result, rows)
     return distance_section(result, rows, others)

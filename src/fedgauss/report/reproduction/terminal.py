@@ -9,6 +9,7 @@ from rich import table as rich_table
 from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.text import Text
 
 from fedgauss.experiments.paper import Result
@@ -43,6 +44,9 @@ def _print_whole(table: rich_table.Table, console: Console) -> None:
     """In a terminal too narrow for it, as wide as it must be: the terminal breaks lines, and no number is cut off."""
     narrow = console.width
     console.width = max(narrow, Measurement.get(console, console.options, table).minimum)
+    if any(Segment.get_line_length(line) > console.width for line in Segment.split_lines(console.render(table))):
+        # A first column that rich has made narrower than its longest word grows again, past the edge: fix it.
+        table.columns[0].width = table.columns[0].min_width
     try:
         console.print(table, crop=False)
     finally:
