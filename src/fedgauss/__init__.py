@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from fedgauss import networks, step_sizes
 from fedgauss._checks import FedgaussWarning
-from fedgauss._linearization import Linearization, linearization
+from fedgauss._linearization import Linearization, gradient_moments, linearization
 
 if TYPE_CHECKING:
     from fedgauss import approx, problems, theory
     from fedgauss.detect.monitor import Monitor
+    from fedgauss.detect.server_only import server_only
     from fedgauss.engine import observers, projections
     from fedgauss.engine.runs import DivergedError, Runs
     from fedgauss.engine.simulate import simulate
     from fedgauss.engine.starts import near_optimum
     from fedgauss.engine.together import Setting, simulate_together
     from fedgauss.problems.linearize import linearize
+    from fedgauss.problems.warm_up import warm_up
     from fedgauss.theory.advise import advise
     from fedgauss.theory.distances import ball_distance, max_relative_quantile_gap
 
@@ -43,6 +45,7 @@ __all__ = [
     "advise",
     "approx",
     "ball_distance",
+    "gradient_moments",
     "linearization",
     "linearize",
     "max_relative_quantile_gap",
@@ -51,10 +54,12 @@ __all__ = [
     "observers",
     "problems",
     "projections",
+    "server_only",
     "simulate",
     "simulate_together",
     "step_sizes",
     "theory",
+    "warm_up",
 ]
 
 # Where to find the names that need JAX, loaded on first use (PEP 562). A name of None is the module itself.
@@ -72,9 +77,11 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "observers": ("fedgauss.engine.observers", None),
     "problems": ("fedgauss.problems", None),
     "projections": ("fedgauss.engine.projections", None),
+    "server_only": ("fedgauss.detect.server_only", "server_only"),
     "simulate": ("fedgauss.engine.simulate", "simulate"),
     "simulate_together": ("fedgauss.engine.together", "simulate_together"),
     "theory": ("fedgauss.theory", None),
+    "warm_up": ("fedgauss.problems.warm_up", "warm_up"),
 }
 
 

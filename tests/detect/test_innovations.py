@@ -36,7 +36,7 @@ def test_innovation_and_weight_are_those_of_the_definition(lin, after, last):
     omega = block_covariance(lin.hessian, lin.noise_cov, eta)
     x = parts.whiten(block, before, now)
     np.testing.assert_allclose(np.linalg.norm(x), np.linalg.norm(root @ wanted), rtol=1e-9)
-    np.testing.assert_allclose(parts.whitener @ lin.noise_cov @ parts.whitener, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(parts.whitening.matrix @ lin.noise_cov @ parts.whitening.matrix, np.eye(3), atol=1e-12)
     np.testing.assert_allclose(block.weight, 3 / np.trace(root @ omega @ root.T), rtol=1e-9)
     several = parts.whiten(block, np.stack([before] * 4, axis=1), np.stack([now] * 4, axis=1))
     np.testing.assert_allclose(several, np.stack([x] * 4, axis=1), rtol=1e-12)
@@ -50,9 +50,9 @@ def test_partial_participation_uses_the_hessian_and_noise_of_those_present(lin):
     hessian = np.einsum("k,kij->ij", weights, lin.client_hessians)
     noise = np.einsum("k,kij->ij", weights**2, lin.client_noise_cov)
     before, now = np.random.default_rng(2).standard_normal((2, 3))
-    wanted = parts.whitener @ block_innovation(hessian, eta, before - lin.optimum, now - lin.optimum)
+    wanted = parts.whitening.matrix @ block_innovation(hessian, eta, before - lin.optimum, now - lin.optimum)
     np.testing.assert_allclose(parts.whiten(block, before, now), wanted, rtol=1e-9)
-    omega = parts.whitener @ block_covariance(hessian, noise, eta) @ parts.whitener
+    omega = parts.whitening.matrix @ block_covariance(hessian, noise, eta) @ parts.whitening.matrix
     np.testing.assert_allclose(block.weight, 3 / np.trace(omega), rtol=1e-9)
     assert block.weight < parts.block(20, 40).weight  # fewer clients, more noise
 

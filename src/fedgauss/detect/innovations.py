@@ -10,6 +10,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.detect.whitening import Whitening, whitening
 from fedgauss.step_sizes import Polynomial, StepSizes, WarmStart, as_step_sizes
 
 
@@ -24,7 +25,8 @@ class Innovations:
 
     has mean A theta* and covariance Omega_j = sum_t w_t V w_t' with w_t = (sum_u W_u)^-1 W_t, since
     I - P_j = A sum_t W_t. Blocks are independent, Omega_j is near V / (steps in the block), and neither theta*
-    nor the start enters. Whitened: x_j = V^-1/2 E_j, with weight d / tr(V^-1/2 Omega_j V^-1/2), in steps.
+    nor the start enters. Whitened: x_j = M E_j, with weight d / tr(M Omega_j M), in steps; M = V^-1/2 where V is
+    known, and see `whitening` where it is not.
 
     V = sum_k w_k^2 Var(W^k) and A = sum_k w_k H_k are those of the clients in `weights`; a round in which others
     took part has its own A and V, and is whitened by the V of the whole. The mean of its innovation is then
@@ -34,7 +36,7 @@ class Innovations:
     lin: Linearization
     steps: StepSizes
     centre: FloatArray  # subtracted from every Y: no statistic depends on it, but rounding errors do
-    whitener: FloatArray  # V^-1/2
+    whitening: Whitening
     everybody: Curvature  # A and V of a round in which all clients took part
 
     @property
@@ -51,7 +53,7 @@ class Innovations:
         """What steps after + 1, ..., last do, when clients took part with these weights (None: those of `lin`)."""
         eta = step_sizes_between(self.steps, after, last)
         values, rotated, back, core = (
-            self.everybody if weights is None else _curvature(self.lin, weights, self.whitener)
+            self.everybody if weights is None else _curvature(self.lin, weights, self.whitening.matrix)
         )
         # In the eigenvectors of A every matrix of the block is diagonal: one column for each eigenvalue.
         contraction = 1.0 - eta[:, None] * values
@@ -70,17 +72,17 @@ class Innovations:
         return Block((rotated / total) @ back, (rotated * values) @ back, weight)
 
     def whiten(self, block: Block, before: FloatArray, now: FloatArray) -> FloatArray:
-        """x_j = V^-1/2 E_j from Y_{j-1} and Y_j: (d,), or (d, R) for R runs."""
+        """x_j = M E_j from Y_{j-1} and Y_j: (d,), or (d, R) for R runs."""
         shift = self.centre if now.ndim == 1 else self.centre[:, None]
         return block.slope @ (now - before) + block.pull @ (before - shift)
 
     def place(self, y: FloatArray) -> FloatArray:
-        """u = V^-1/2 A (y - centre), (d,) or (d, R): where a run is, in the units of its innovations."""
+        """u = M A (y - centre), (d,) or (d, R): where a run is, in the units of its innovations."""
         shift = self.centre if y.ndim == 1 else self.centre[:, None]
-        return self.whitener @ (self.lin.hessian @ (y - shift))
+        return self.whitening.matrix @ (self.lin.hessian @ (y - shift))
 
     def distance(self, y: FloatArray) -> float:
-        """|V^-1/2 A (y - centre)|: the mean gradient at y, in standard deviations of one step's gradient."""
+        """|M A (y - centre)|: the mean gradient at y, in standard deviations of one step's gradient."""
         with np.errstate(over="ignore", invalid="ignore"):
             gap = self.place(y)
             return float(np.sqrt(gap @ gap))
@@ -90,9 +92,9 @@ class Curvature(NamedTuple):
     """A in its eigenvectors U, beside V and the whitener."""
 
     values: FloatArray  # eigenvalues of A
-    rotated: FloatArray  # V^-1/2 U, with the V of all clients
+    rotated: FloatArray  # M U, with the M of all clients
     back: FloatArray  # U'
-    core: FloatArray  # the products of which tr(V^-1/2 Omega V^-1/2) is a sum: (U'VU) * (U'V^-1 U)
+    core: FloatArray  # the products of which tr(M Omega M) is a sum: (U'VU) * (U'M'MU)
 
 
 def _curvature(lin: Linearization, weights: FloatArray, whitener: FloatArray) -> Curvature:
@@ -119,14 +121,13 @@ def innovations(lin: Linearization, steps: StepSizes | ArrayLike, centre: ArrayL
         _checks.real_array(f"lin.{name}", getattr(lin, name), shape=shape)
     _checks.covariance("hessian A = sum_k w_k H_k", lin.hessian, definite=True)
     _checks.covariance("client_noise_cov", lin.client_noise_cov)
-    noise = _checks.covariance("noise covariance V_K = sum_k w_k^2 Var(W^k)", lin.noise_cov, definite=True)
+    _checks.covariance("noise covariance V_K = sum_k w_k^2 Var(W^k)", lin.noise_cov, definite=True)
     schedule = as_step_sizes(steps)
     if np.ndim(schedule.eta(1)) != 1:
         raise ValueError("steps must be the same for all clients; got one for each. Use their mean schedule?")
     middle = lin.optimum if centre is None else _checks.real_array("start", centre, shape=(lin.dim,))
-    spread, axes = np.linalg.eigh(noise)
-    whitener = (axes / np.sqrt(spread)) @ axes.T
-    return Innovations(lin, schedule, middle, whitener, _curvature(lin, lin.weights, whitener))
+    white = whitening(lin)
+    return Innovations(lin, schedule, middle, white, _curvature(lin, lin.weights, white.matrix))
 
 
 def step_sizes_between(steps: StepSizes, after: int, last: int) -> FloatArray:

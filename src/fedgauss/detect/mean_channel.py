@@ -10,8 +10,6 @@ import numpy.typing as npt
 from fedgauss._types import FloatArray
 from fedgauss.detect.candidates import Candidates
 
-_KURTOSIS = 0.35
-
 
 class Peak(NamedTuple):
     """The largest statistic over candidates, and the step after which the change it points to would lie."""
@@ -27,8 +25,11 @@ def no_peak(replicates: int) -> Peak:
     return Peak(np.zeros(replicates), nowhere - 1, nowhere)
 
 
-def tempered(z2: FloatArray, m: FloatArray) -> FloatArray:
-    """T^2 = z^2 / (1 + min(.35 z^2 / m, z / sqrt(m))), with m the harmonic mass of the two segments, in steps.
+TEMPERING = 0.35  # where nothing is known of the gradients' tails
+
+
+def tempered(z2: FloatArray, m: FloatArray, c: float = TEMPERING) -> FloatArray:
+    """T^2 = z^2 / (1 + min(c z^2 / m, z / sqrt(m))), with m the harmonic mass of the two segments, in steps.
 
     The gradient of a regression is a product of Gaussians, so a short segment has heavier tails than z supposes. The
     first penalty answers for kurtosis at moderate z, the second (Bernstein's) takes over at large z, where it
@@ -36,7 +37,7 @@ def tempered(z2: FloatArray, m: FloatArray) -> FloatArray:
     """
     ratio = z2 / m
     bernstein = np.sqrt(ratio)
-    ratio *= _KURTOSIS
+    ratio *= c
     penalty = np.minimum(ratio, bernstein, out=ratio)
     penalty += 1.0
     return np.divide(z2, penalty, out=penalty)
@@ -49,7 +50,8 @@ class MeanChannel:
     innovation before and after s: chi with d degrees of freedom under the null, for each s and t.
     """
 
-    def __init__(self, dim: int, replicates: int, first: int) -> None:
+    def __init__(self, dim: int, replicates: int, first: int, tempering: float = TEMPERING) -> None:
+        self.tempering = tempering
         self.position = 0
         self.mass = 0.0
         self.total = np.zeros((dim, replicates))
@@ -70,7 +72,7 @@ class MeanChannel:
         gap = kept.scratch  # with thousands of replicates a fresh array each round would cost more than the sums
         np.multiply(share[:, None, None], self.total, out=gap)
         np.subtract(kept.sums, gap, out=gap)
-        t2 = tempered(np.einsum("cdr,cdr->cr", gap, gap) / m, m)
+        t2 = tempered(np.einsum("cdr,cdr->cr", gap, gap) / m, m, self.tempering)
         best = t2.argmax(axis=0)
         return Peak(np.sqrt(t2[best, np.arange(len(best))]), kept.steps[best], kept.positions[best])
 

@@ -35,7 +35,8 @@ class Monitor:
     alpha       the chance of any false alarm: over the first `horizon` steps, or for ever when there is no horizon
     start       Y_0. Without it the first update only says where the run begins; nothing is lost, since the first
                 ceil(20 / tau) rounds are left out anyway
-    seed        of the simulation of thresholds in more dimensions than the package's table has (40)
+    seed        of the simulation of thresholds where the package has none: when A and V were estimated in a warm-up,
+                and in more than 40 dimensions
 
     A run with a non-linear loss that is still far from its optimum looks like a change. An alarm that the journey
     may explain is withheld: the verdict says "still travelling", and `reset` starts the watch once it has arrived.
@@ -60,7 +61,8 @@ class Monitor:
         if horizon is not None:
             horizon = _checks.whole("horizon", horizon, fix="It counts steps; use None for no end.")
         parts = innovations(lin, steps, start)
-        limits = boundary(lin.dim, tau, level, horizon, _checks.whole("seed", seed, at_least=0))
+        seed = _checks.whole("seed", seed, at_least=0)
+        limits = boundary(lin.dim, tau, level, horizon, seed, parts.whitening)
         self._begin(parts.lin, parts.steps, tau, level, horizon, None if start is None else parts.centre, limits)
 
     def _begin(
@@ -93,7 +95,7 @@ class Monitor:
     def reset(self) -> None:
         """Forget what was seen and watch anew from here, with a fresh alpha; after a rollback or a false alarm."""
         self._origin_step, self._origin_round = self._step, self._round
-        self._watch = Watch(self._innovations.dim, self.sync_every)
+        self._watch = Watch(self._innovations.dim, self.sync_every, tempering=self._innovations.whitening.tempering)
 
     def reweight(self, weights: ArrayLike | None) -> None:
         """Client weights from the next round on; None for those of `lin`."""
@@ -203,6 +205,7 @@ class Monitor:
             "alpha": self.alpha,
             "horizon": self.horizon,
             "n_warmup": lin.n_warmup,
+            "freedom": lin.freedom,
             "steps": steps,
             "counters": counters,
         }
@@ -217,7 +220,7 @@ class Monitor:
         """The monitor that `save` wrote."""
         words, arrays = storage.read(path)
         monitor = cls.__new__(cls)
-        lin = storage.lin_from_arrays(arrays, words["n_warmup"])
+        lin = storage.lin_from_arrays(arrays, words["n_warmup"], words["freedom"])
         steps = storage.steps_from_words(words["steps"], arrays)
         limits = Boundary(arrays["ends"], arrays["above.mean"], arrays["above.spread"])
         tau, alpha, horizon = words["sync_every"], words["alpha"], words["horizon"]

@@ -51,7 +51,7 @@ def watch_runs(
     parts = innovations(lin, steps, start)
     table = np.ascontiguousarray(np.moveaxis(_checks.real_array("means", means, (None, None, lin.dim)), 0, -1))
     n_rounds, dim, replicates = table.shape
-    watch = Watch(dim, sync_every, replicates)
+    watch = Watch(dim, sync_every, replicates, parts.whitening.tempering)
     ends = sync_every * np.arange(1, n_rounds + 1)
     tops = np.zeros((2, n_rounds, replicates))
     onsets = np.zeros((n_rounds, replicates), dtype=np.int64)

@@ -72,10 +72,11 @@ def steps_from_words(words: dict[str, Any], arrays: Arrays) -> StepSizes:
 
 def lin_to_arrays(lin: Linearization) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a linearisation; its standard errors are not needed to watch."""
-    return {f"lin.{name}": getattr(lin, name) for name in _LIN}
+    known = {} if lin.kurtosis is None else {"lin.kurtosis": lin.kurtosis}
+    return known | {f"lin.{name}": getattr(lin, name) for name in _LIN}
 
 
-def lin_from_arrays(arrays: Arrays, n_warmup: int | None) -> Linearization:
+def lin_from_arrays(arrays: Arrays, n_warmup: int | None, freedom: float | None) -> Linearization:
     """The linearisation that `lin_to_arrays` took apart."""
     optimum, hessians, noise, weights = (arrays[f"lin.{name}"] for name in _LIN)
-    return Linearization(optimum, hessians, noise, weights, n_warmup=n_warmup)
+    return Linearization(optimum, hessians, noise, weights, {}, n_warmup, freedom, arrays.get("lin.kurtosis"))

@@ -10,7 +10,7 @@ from fedgauss._types import FloatArray
 _ENOUGH = 50  # paths beyond a quantile, below which the tail's formula is better than the simulation
 
 
-def tail_point(p: float, tails: FloatArray, levels: FloatArray, paths: int, dof: int) -> float:
+def tail_point(p: float, tails: FloatArray, levels: FloatArray, paths: int, dof: int, freedom: float = np.inf) -> float:
     """The level exceeded with probability p, given levels at decreasing `tails` from so many paths.
 
     Between simulated tails h^2 is linear in log p, as Gaussian tails nearly are. Beyond the last tail with 50 paths
@@ -19,7 +19,8 @@ def tail_point(p: float, tails: FloatArray, levels: FloatArray, paths: int, dof:
         P(max > h) = const h^2 P(chi^2_d > h^2).
 
     A larger level is reached in shorter clumps, hence the factor h^2; tempering thins the tail. The exponent fitted
-    to simulations between tails of .1 and .001 was at most 1.5, and mostly negative: the level errs upwards.
+    to simulations between tails of .1 and .001 was at most 1.5, and mostly negative: the level errs upwards. Where V
+    was estimated, with `freedom` degrees of freedom, Hotelling's law takes the place of chi^2_d.
     """
     trusted = max(int(np.sum(tails * paths >= _ENOUGH)), 1)
     last = trusted - 1
@@ -29,11 +30,18 @@ def tail_point(p: float, tails: FloatArray, levels: FloatArray, paths: int, dof:
         return float(np.sqrt(np.interp(-np.log(p), -np.log(tails[:trusted]), levels[:trusted] ** 2)))
 
     def excess(h: float) -> float:
-        return _log_tail(h, dof) - _log_tail(float(levels[last]), dof) - float(np.log(p / tails[last]))
+        gained = _log_tail(h, dof, freedom) - _log_tail(float(levels[last]), dof, freedom)
+        return gained - float(np.log(p / tails[last]))
 
     low = float(max(levels[last], 1.0))
-    return float(optimize.brentq(excess, low, low + 20.0)) if excess(low) > 0 else low
+    high = low + 20.0
+    while excess(high) > 0:
+        high *= 2.0
+    return float(optimize.brentq(excess, low, high)) if excess(low) > 0 else low
 
 
-def _log_tail(h: float, dof: int) -> float:
-    return 2.0 * float(np.log(h)) + float(np.log(special.gammaincc(dof / 2, h * h / 2)))
+def _log_tail(h: float, dof: int, freedom: float) -> float:
+    if np.isinf(freedom):
+        return 2.0 * float(np.log(h)) + float(np.log(special.gammaincc(dof / 2, h * h / 2)))
+    rest = freedom - dof + 1.0
+    return 2.0 * float(np.log(h)) + float(np.log(special.fdtrc(dof, rest, h * h * rest / (freedom * dof))))

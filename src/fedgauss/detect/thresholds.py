@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fedgauss._types import FloatArray
 from fedgauss.detect.calibration import null_maxima
 from fedgauss.detect.tails import tail_point
+from fedgauss.detect.whitening import Whitening
 
 MARGIN = 1.015  # gradients away from the optimum are a little noisier than V
 MEAN_SHARE = 0.9  # of alpha goes to the mean channel, the rest to the spread channel
@@ -39,55 +40,98 @@ class Boundary:
         return float(self.mean[i]), float(self.spread[i])
 
 
-def boundary(dim: int, sync_every: int, alpha: float, horizon: int | None, seed: int = 0) -> Boundary:
+def boundary(
+    dim: int, sync_every: int, alpha: float, horizon: int | None, seed: int = 0, whitening: Whitening | None = None
+) -> Boundary:
     """Thresholds under which any false alarm over the run has probability alpha, nine tenths of it for the mean.
 
     With a horizon they are constant, and hold for that many steps. Without one, epoch i = 0, 1, ... ends at step
-    500 2^i and spends 6 alpha / (pi (i + 1))^2, which sums to alpha over all epochs.
+    500 2^i and spends 6 alpha / (pi (i + 1))^2, which sums to alpha over all epochs. A `whitening` by an estimated V
+    has thresholds of its own, simulated.
     """
+    law = None if whitening is None or whitening.in_table else _law(whitening)
     shares: dict[Channel, float] = {"mean": MEAN_SHARE * alpha, "spread": (1.0 - MEAN_SHARE) * alpha}
     if horizon is not None:
-        constant = {name: _level(dim, sync_every, name, p, horizon, seed) for name, p in shares.items()}
-        return Boundary(np.array([horizon]), *(MARGIN * np.array([constant[name]]) for name in shares))
+        wanted = [_Wanted(dim, sync_every, name, p, horizon, seed, law) for name, p in shares.items()]
+        return Boundary(np.array([horizon]), *(MARGIN * np.array([_level(w)]) for w in wanted))
     epochs = np.arange(_EPOCHS)
     spent = 6.0 / (np.pi * (epochs + 1.0)) ** 2
     ends = [FIRST_EPOCH << int(i) for i in epochs]
     levels = [
-        [_level(dim, sync_every, name, p * s, end, seed, epoch=True) for s, end in zip(spent, ends, strict=True)]
+        [
+            _level(_Wanted(dim, sync_every, name, p * s, end, seed, law, epoch=True))
+            for s, end in zip(spent, ends, strict=True)
+        ]
         for name, p in shares.items()
     ]
     return Boundary(np.array(ends), *(MARGIN * np.array(channel) for channel in levels))
 
 
-def _level(dim: int, sync_every: int, channel: Channel, p: float, last: int, seed: int, epoch: bool = False) -> float:
-    """The level that the channel exceeds with probability p before step `last`, in its epoch or from the beginning.
+class _Wanted(NamedTuple):
+    """The level that the channel exceeds with probability p before step `last`, in its epoch or from the beginning."""
+
+    dim: int
+    sync_every: int
+    channel: Channel
+    p: float
+    last: int
+    seed: int
+    law: _Law | None
+    epoch: bool = False
+
+
+class _Law(NamedTuple):
+    """A whitening as a calibration sees it: something to look up what was simulated before."""
+
+    spectrum: tuple[float, ...]
+    ridge: float
+    freedom: float
+    tempering: float
+
+    def whitening(self) -> Whitening:
+        values = np.array(self.spectrum)
+        return Whitening(np.diag(values**-0.5), values, self.ridge, self.freedom, self.tempering)
+
+
+def _law(given: Whitening) -> _Law:
+    """Without a ridge the spectrum does not matter, and roundings to the safe side let monitors share a simulation."""
+    shape = given.spectrum / given.spectrum.mean() if given.ridge else np.ones_like(given.spectrum)
+    freedom = given.freedom
+    if np.isfinite(freedom):
+        unit = 10.0 ** (np.floor(np.log10(freedom)) - 1.0)
+        freedom = max(np.floor(freedom / unit) * unit, 2.0 * len(shape))
+    return _Law(tuple(shape.tolist()), given.ridge, float(freedom), float(np.round(given.tempering, 2)))
+
+
+def _level(wanted: _Wanted) -> float:
+    """From the table in the package, or from a simulation where it has no column.
 
     A sync_every between two columns takes the smaller: it looks more often, and its threshold is higher. A horizon
     between two takes the larger. Past the end of the table every doubling of the window multiplies the
     probability by 4 at most: short segments get twice as many chances, and the longest, least tempered, are new.
     """
     table = _table()
-    horizons = table["horizons"]
-    doublings = max(float(np.log2(last / horizons[-1])), 0.0)
-    reach = min(last, horizons[-1])
+    horizons, dims = table["horizons"], table["dims"]
+    doublings = max(float(np.log2(wanted.last / horizons[-1])), 0.0)
+    reach = min(wanted.last, horizons[-1])
     column = int(np.searchsorted(horizons, reach))
     end = horizons[column]
-    if epoch and reach > FIRST_EPOCH:
+    if wanted.epoch and reach > FIRST_EPOCH:
         column = len(horizons) + [end for _, end in table["epochs"]].index(reach)
-    tau = max(t for t in table["taus"] if t <= sync_every)
-    dims = table["dims"]
-    q = p / _GROWTH**doublings
+    q = wanted.p / _GROWTH**doublings
+    tau = max(t for t in table["taus"] if t <= wanted.sync_every)
+    tails = np.array(table["tails"])
+    dim, channel, law = wanted.dim, wanted.channel, wanted.law
+    if law is not None or dim > dims[-1]:
+        levels = _simulated(dim, tau, end, wanted.seed, law)[channel][column]
+        freedom = np.inf if law is None else law.freedom
+        return tail_point(q, tails, levels, _SIMULATED_PATHS, _dof(channel, dim), freedom)
 
     def at(d: int) -> float:
-        tails = np.array(table["tails"])
-        if d > dims[-1]:
-            return tail_point(
-                q, tails, _simulated(d, tau, end, seed)[channel][column], _SIMULATED_PATHS, _dof(channel, d)
-            )
         i, j = dims.index(d), table["taus"].index(tau)
         return tail_point(q, tails, np.array(table[channel][i][j][column]), table["paths"][i][j], _dof(channel, d))
 
-    if dim in dims or dim > dims[-1]:
+    if dim in dims:
         return at(dim)
     above = next(i for i, d in enumerate(dims) if d > dim)
     low, high = dims[above - 1], dims[above]
@@ -105,15 +149,18 @@ def _table() -> dict[str, Any]:
 
 
 @cache
-def _simulated(dim: int, tau: int, last: int, seed: int) -> dict[Channel, FloatArray]:
-    """The table's column for a dimension it does not have: simulated once in a process, with a progress bar."""
+def _simulated(dim: int, tau: int, last: int, seed: int, law: _Law | None) -> dict[Channel, FloatArray]:
+    """Columns that the table does not have: simulated once in a process, with a progress bar."""
     from fedgauss.engine.progress import ProgressBar
 
     table = _table()
     windows = [(0, h) for h in table["horizons"]] + [tuple(epoch) for epoch in table["epochs"]]
     needed = [w for w in windows if w[1] <= last]
+    whitening = None if law is None else law.whitening()
     with ProgressBar(f"thresholds for d = {dim}", _SIMULATED_PATHS) as bar:
-        maxima = null_maxima(dim, tau, needed, _SIMULATED_PATHS, seed=[seed, dim, tau], chunk=200, advance=bar.advance)
+        maxima = null_maxima(
+            dim, tau, needed, _SIMULATED_PATHS, [seed, dim, tau], chunk=200, advance=bar.advance, whitening=whitening
+        )
     tails = 1.0 - np.array(table["tails"])
     levels: dict[Channel, FloatArray] = {}
     for name, channel in (("mean", maxima.mean), ("spread", maxima.spread)):

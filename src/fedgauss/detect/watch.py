@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgauss._types import FloatArray
-from fedgauss.detect.mean_channel import MeanChannel, Peak, no_peak
+from fedgauss.detect.mean_channel import TEMPERING, MeanChannel, Peak, no_peak
 from fedgauss.detect.spread_channel import SpreadChannel
 from fedgauss.detect.travelling import Travel
 
@@ -29,11 +29,11 @@ class Watch:
     is seen online is what was calibrated.
     """
 
-    def __init__(self, dim: int, sync_every: int, replicates: int = 1) -> None:
+    def __init__(self, dim: int, sync_every: int, replicates: int = 1, tempering: float = TEMPERING) -> None:
         drop = rounds_to_drop(sync_every)
         self.to_drop = drop
         self.replicates = replicates
-        self.mean = MeanChannel(dim, replicates, first=drop)
+        self.mean = MeanChannel(dim, replicates, first=drop, tempering=tempering)
         self.spread = SpreadChannel(dim, replicates, group=math.ceil(_GROUP / sync_every))
         self.travel = Travel(dim, replicates, first=drop)
 
@@ -46,7 +46,7 @@ class Watch:
             self.skip()
             return no_peak(self.replicates), no_peak(self.replicates)
         if place is not None:
-            self.travel.update(self.mean.position, place)
+            self.travel.update(self.mean.position, place, weight)
         return self.mean.update(x, weight, before), self.spread.update(x, weight, before)
 
     def skip(self) -> None:
