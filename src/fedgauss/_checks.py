@@ -40,6 +40,14 @@ def real(name: str, value: Any, above: float = -np.inf, fix: str = "") -> float:
     return number
 
 
+def probability(name: str, value: Any, fix: str = "") -> float:
+    """`value` as one number strictly between 0 and 1."""
+    number = real(name, value, fix=fix)
+    if not 0.0 < number < 1.0:
+        raise ValueError(_sentence(f"{name} must lie strictly between 0 and 1; got {number:g}", fix))
+    return number
+
+
 def whole(name: str, value: Any, at_least: int = 1, fix: str = "", at_most: int | None = None) -> int:
     """`value` as an integer from `at_least` to `at_most`."""
     try:

@@ -157,7 +157,7 @@ def test_attribution_needs_no_jax():
     ("changes", "message"),
     [
         ({"innovations": np.zeros((20, 5, 2))}, r"innovations must have shape \(rounds, 6, 2\); got \(20, 5, 2\)"),
-        ({"rate": 0.0}, "rate must lie between 0 and 1; got 0"),
+        ({"rate": 0.0}, "rate must lie strictly between 0 and 1; got 0"),
         ({"rate": np.nan}, "rate must be finite"),
         ({"onset": 2}, "onset must be at least 3; got 2. The baseline needs two rounds"),
         ({"onset": 16}, "onset must not come after the alarm, round 15; got 16"),

@@ -157,8 +157,8 @@ def test_bad_updates_are_alarms_or_refusals_and_leave_no_trace(lin):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"alpha": 0.0}, "alpha must lie between 0 and 1; got 0"),
-        ({"alpha": 1.0}, "alpha must lie between 0 and 1; got 1"),
+        ({"alpha": 0.0}, "alpha must lie strictly between 0 and 1; got 0"),
+        ({"alpha": 1.0}, "alpha must lie strictly between 0 and 1; got 1"),
         ({"alpha": np.nan}, "alpha must be finite"),
         ({"horizon": 0}, "horizon must be at least 1"),
         ({"sync_every": 0}, "sync_every must be at least 1"),

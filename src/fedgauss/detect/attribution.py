@@ -24,11 +24,10 @@ from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.discoveries import power_weights, q_values
+from fedgauss.detect.segments import Segment, empty, first_seen, noise_inverses
 
 _AGREEMENT = 0.05  # level at which the other clients must move together for their direction to be used
-_RIDGE = 1e-8  # of the trace: keeps a singular noise covariance invertible
 _TINY = 1e-60  # instead of a variance of zero
-_HUGE = 1e100  # a larger number is no innovation: the monitor refuses such updates, and here they count as missing
 # The alarm rang at a moment that favoured it, so the baseline lies a little off: honest p-values below .05 had chance
 # .068 where half the attacks are seen (and .055 without an alarm). Discoveries are held to rate / 1.25 for it.
 _MARGIN = 1.25
@@ -114,7 +113,15 @@ def attribute(
     finite samples, keeps the procedure from being twice as strict as asked when half of them are malicious.
     """
     rounds, rate, baseline = _checked(innovations, onset, alarm, lin, rate, burn_in)
-    moves = _moves(rounds[baseline], rounds[alarm:], lin)
+    before, after = _segments(rounds[baseline], rounds[alarm:], lin)
+    return attribute_segments(before, after, lin, rate, baseline.stop - baseline.start, len(rounds) - alarm)
+
+
+def attribute_segments(
+    before: Segment, after: Segment, lin: Linearization, rate: float, baseline_rounds: int, rounds_after: int
+) -> Attribution:
+    """`attribute` from the sums of the baseline and of the rounds after the alarm."""
+    moves = _moves(before, after, lin)
     n_clients = lin.n_clients
     statistics, p_values, effects = np.zeros(n_clients), np.ones(n_clients), np.full(n_clients, np.nan)
     for k in np.flatnonzero(moves.freedom > 0):
@@ -124,7 +131,19 @@ def attribute(
         Suspect(int(k), float(statistics[k]), float(p_values[k]), float(adjusted[k]), bool(adjusted[k] <= rate))
         for k in np.lexsort((-statistics, adjusted))
     )
-    return Attribution(table, rate, baseline.stop - baseline.start, len(rounds) - alarm)
+    return Attribution(table, rate, baseline_rounds, rounds_after)
+
+
+def _segments(before: FloatArray, after: FloatArray, lin: Linearization) -> tuple[Segment, Segment]:
+    """Both stretches of rounds as sums, against one reference."""
+    inverses, reference = noise_inverses(lin), np.full((lin.n_clients, lin.dim), np.nan)
+    for rows in (*before, *after):
+        reference = first_seen(reference, rows)
+    sums = [empty(lin.n_clients, lin.dim), empty(lin.n_clients, lin.dim)]
+    for i, part in enumerate((before, after)):
+        for rows in part:
+            sums[i] = sums[i].plus(rows, reference, inverses)
+    return sums[0], sums[1]
 
 
 class _Moves(NamedTuple):
@@ -135,26 +154,21 @@ class _Moves(NamedTuple):
     freedom: FloatArray  # degrees of freedom behind the size of Omega_k    (K,)
 
 
-def _moves(before: FloatArray, after: FloatArray, lin: Linearization) -> _Moves:
+def _moves(before: Segment, after: Segment, lin: Linearization) -> _Moves:
     """Omega_k has the shape of Var(W^k), and the size that the rounds themselves show."""
-    dim = lin.dim
-    gap, precision, freedom = (
-        np.zeros((lin.n_clients, dim)),
-        np.zeros_like(lin.client_noise_cov),
-        np.zeros(lin.n_clients),
+    dim, inverses = lin.dim, noise_inverses(lin)
+    usable = (before.seen >= 1) & (after.seen >= 1) & (before.seen + after.seen >= 4)
+    counts = [np.where(usable, part.seen, 1.0) for part in (before, after)]
+    means = [part.total / count[:, None] for part, count in zip((before, after), counts, strict=True)]
+    # The sum of squares about the two means, which rounding must not make negative.
+    within = sum(
+        part.square - count * np.einsum("ki,kij,kj->k", mean, inverses, mean)
+        for part, count, mean in zip((before, after), counts, means, strict=True)
     )
-    for k, shape in enumerate(lin.client_noise_cov):
-        parts = [part[(np.abs(part[:, k]) < _HUGE).all(axis=1), k] for part in (before, after)]
-        counts = [len(part) for part in parts]
-        if min(counts) < 1 or sum(counts) < 4:
-            continue
-        gap[k] = parts[1].mean(axis=0) - parts[0].mean(axis=0)
-        inverse = np.linalg.inv(shape + _RIDGE * np.trace(shape) * np.eye(dim))
-        residuals = np.concatenate([part - part.mean(axis=0) for part in parts])
-        freedom[k] = dim * (sum(counts) - 2)
-        size = np.einsum("ni,ij,nj->", residuals, inverse, residuals) / freedom[k]
-        precision[k] = inverse / max(size * (1 / counts[0] + 1 / counts[1]), _TINY)
-    return _Moves(gap, precision, freedom)
+    freedom = np.where(usable, dim * (counts[0] + counts[1] - 2.0), 0.0)
+    size = np.maximum(within, 0.0) / np.maximum(freedom, 1.0) * (1.0 / counts[0] + 1.0 / counts[1])
+    precision = np.where(usable[:, None, None], inverses / np.maximum(size, _TINY)[:, None, None], 0.0)
+    return _Moves(np.where(usable[:, None], means[1] - means[0], 0.0), precision, freedom)
 
 
 def _against_the_others(moves: _Moves, k: int) -> tuple[float, float, float]:
@@ -187,11 +201,7 @@ def _checked(
             f"innovations must have shape (rounds, {lin.n_clients}, {lin.dim}); got {rounds.shape}. "
             "Use client_innovations(...)."
         )
-    level = _checks.real("rate", rate)
-    if not 0.0 < level < 1.0:
-        raise ValueError(
-            f"rate must lie between 0 and 1; got {level:g}. It is a share of false discoveries, such as .10."
-        )
+    level = _checks.probability("rate", rate, fix="It is a share of false discoveries, such as .10.")
     burn_in = _checks.whole("burn_in", burn_in, at_least=0)
     alarm = _checks.whole("alarm", alarm)
     onset = _checks.whole("onset", onset, at_least=burn_in + 2, fix="The baseline needs two rounds after burn_in.")

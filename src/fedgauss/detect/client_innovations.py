@@ -11,21 +11,42 @@ from fedgauss.detect.innovations import step_sizes_between
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
 
-def client_innovations(
-    began: ArrayLike, sent: ArrayLike, lin: Linearization, steps: StepSizes | ArrayLike, sync_every: int, after: int = 0
-) -> FloatArray:
-    """E_j^k (J, K, d), the mean pull of client k's own data in block j, whatever the others did.
+class ClientInnovations:
+    """E^k of a round, the mean pull of client k's own data in it, whatever the others did.
 
-    began  where each client began block j, after the last mixing           (J, K, d)
-    sent   what it uploaded at the end of block j, before mixing            (J, K, d); NaN where it took no part
-    after  steps made before the first of these blocks
+    With eta_t' = eta_t K w_k, P = prod (I - eta_t' H_k) and W_t = eta_t' prod_{u > t} (I - eta_u' H_k) over the round,
 
-    With eta_t' = eta_t K w_k, P = prod (I - eta_t' H_k) and W_t = eta_t' prod_{u > t} (I - eta_u' H_k) over the block,
-
-        E_j^k = (sum_t W_t)^-1 (sent - P began) = H_k (I - P)^-1 (sent - P began),
+        E^k = (sum_t W_t)^-1 (sent - P began) = H_k (I - P)^-1 (sent - P began),
 
     whose mean is H_k beta_k for a client with optimum beta_k and Hessian H_k, near the optimum, and whose covariance
     is about Var(W^k) / tau. A client that pulls elsewhere by mu shifts it by H_k mu.
+    """
+
+    def __init__(self, lin: Linearization, steps: StepSizes | ArrayLike) -> None:
+        self.steps = as_step_sizes(steps)
+        self.scale = lin.weights * lin.n_clients
+        self.values, self.vectors = np.linalg.eigh(lin.client_hessians * self.scale[:, None, None])
+
+    def of_round(self, began: FloatArray, sent: FloatArray, after: int, last: int) -> FloatArray:
+        """E^k (K, d) from where clients began steps after + 1, ..., last and what they sent after them, (K, d) each."""
+        eta = step_sizes_between(self.steps, after, last).reshape(last - after, -1)  # one, or one a client
+        contraction = 1.0 - eta[:, :, None] * self.values  # in the eigenvectors of each H_k: (tau, K, d)
+        later = np.ones_like(contraction)
+        later[:-1] = np.cumprod(contraction[:0:-1], axis=0)[::-1]
+        total = (eta[:, :, None] * later).sum(axis=0)
+        from_start, to_end = (np.einsum("kij,ki->kj", self.vectors, x) for x in (began, sent))
+        pull = (to_end - later[0] * contraction[0] * from_start) / total
+        return np.einsum("kij,kj->ki", self.vectors, pull) / self.scale[:, None]
+
+
+def client_innovations(
+    began: ArrayLike, sent: ArrayLike, lin: Linearization, steps: StepSizes | ArrayLike, sync_every: int, after: int = 0
+) -> FloatArray:
+    """E_j^k (J, K, d) of every client in each of J rounds, as `ClientInnovations` defines it.
+
+    began  where each client began round j, after the last mixing           (J, K, d)
+    sent   what it uploaded at the end of round j, before mixing            (J, K, d); NaN where it took no part
+    after  steps made before the first of these rounds
     """
     start, end = np.asarray(began, dtype=np.float64), np.asarray(sent, dtype=np.float64)
     shape = (lin.n_clients, lin.dim)
@@ -35,17 +56,7 @@ def client_innovations(
             f"{start.shape} and {end.shape}."
         )
     tau, after = _checks.whole("sync_every", sync_every), _checks.whole("after", after, at_least=0)
-    schedule = as_step_sizes(steps)
-    values, vectors = np.linalg.eigh(lin.client_hessians * (lin.weights * lin.n_clients)[:, None, None])
-    innovations = np.empty_like(start)
-    for j in range(len(start)):
-        eta = step_sizes_between(schedule, after + j * tau, after + (j + 1) * tau).reshape(
-            tau, -1
-        )  # one, or one a client
-        contraction = 1.0 - eta[:, :, None] * values  # in the eigenvectors of each H_k: (tau, K, d)
-        later = np.cumprod(np.concatenate([np.ones((1, *shape)), contraction[:0:-1]]), axis=0)[::-1]
-        total = (eta[:, :, None] * later).sum(axis=0)
-        from_start, to_end = (np.einsum("kij,ki->kj", vectors, x) for x in (start[j], end[j]))
-        pull = (to_end - later[0] * contraction[0] * from_start) / total
-        innovations[j] = np.einsum("kij,kj->ki", vectors, pull)
-    return innovations / (lin.weights * lin.n_clients)[:, None]
+    parts = ClientInnovations(lin, steps)
+    ends = after + tau * np.arange(1, len(start) + 1)
+    rounds = [parts.of_round(b, s, int(last) - tau, int(last)) for b, s, last in zip(start, end, ends, strict=True)]
+    return np.stack(rounds) if rounds else np.empty_like(start)

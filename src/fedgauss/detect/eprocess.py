@@ -69,7 +69,7 @@ class EProcess:
     """
 
     def __init__(self, dim: int, alpha: float = 0.05, effects: ArrayLike = EFFECTS) -> None:
-        self.alpha = _probability(alpha)
+        self.alpha = _checks.probability("alpha", alpha, fix="Use 0.05?")
         self._capital = _Capital(1, _checks.whole("dim", dim), effects)
 
     def update(self, x: ArrayLike, weight: float = 1.0) -> EVerdict:
@@ -178,10 +178,3 @@ class _Capital:
 def _reserve(weight: float) -> float:
     """The capital that is for changes after the round in which the weights have added up to this."""
     return float((1.0 + weight / _SPARE) ** -0.5)
-
-
-def _probability(alpha: float) -> float:
-    value = _checks.real("alpha", alpha, above=0.0, fix="Use 0.05?")
-    if value >= 1.0:
-        raise ValueError(f"alpha must be between 0 and 1; got {value:g}. Use 0.05?")
-    return value

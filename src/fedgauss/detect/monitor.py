@@ -10,11 +10,13 @@ import numpy.typing as npt
 
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
-from fedgauss._types import ArrayLike, FloatArray
+from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.detect import storage
+from fedgauss.detect.attribution import Attribution
+from fedgauss.detect.client_record import ClientRecord
 from fedgauss.detect.innovations import innovations, step_sizes_between
 from fedgauss.detect.mean_channel import Peak
-from fedgauss.detect.participation import participant_weights
+from fedgauss.detect.participation import participant_mask, participant_weights
 from fedgauss.detect.thresholds import Boundary, boundary
 from fedgauss.detect.updates import client_table, fault, mean_vector
 from fedgauss.detect.verdict import Channel, Verdict
@@ -41,6 +43,8 @@ class Monitor:
     A run with a non-linear loss that is still far from its optimum looks like a change. An alarm that the journey
     may explain is withheld: the verdict says "still travelling", and `reset` starts the watch once it has arrived.
 
+    After an alarm `suspects` names the clients, where `update` was given what they uploaded.
+
     State and time per round grow like log t: prefix sums of the innovations are kept at O(log t) rounds.
     """
 
@@ -55,9 +59,7 @@ class Monitor:
         seed: int = 0,
     ) -> None:
         tau = _checks.whole("sync_every", sync_every, fix="Use the number of steps between two updates.")
-        level = _checks.real("alpha", alpha)
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"alpha must lie between 0 and 1; got {level:g}. Use 0.05, one false alarm in 20 runs?")
+        level = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
         if horizon is not None:
             horizon = _checks.whole("horizon", horizon, fix="It counts steps; use None for no end.")
         parts = innovations(lin, steps, start)
@@ -80,6 +82,7 @@ class Monitor:
         self._innovations = innovations(lin, steps, start)
         self._weights: FloatArray | None = None  # those of lin
         self._round, self._step, self._mean = 0, 0, start
+        self._clients: ClientRecord | None = None  # from the first upload on
         self.reset()
 
     @property
@@ -95,6 +98,9 @@ class Monitor:
     def reset(self) -> None:
         """Forget what was seen and watch anew from here, with a fresh alpha; after a rollback or a false alarm."""
         self._origin_step, self._origin_round = self._step, self._round
+        self._alarmed = False
+        if self._clients is not None:
+            self._clients.reset()
         self._watch = Watch(self._innovations.dim, self.sync_every, tempering=self._innovations.whitening.tempering)
 
     def reweight(self, weights: ArrayLike | None) -> None:
@@ -108,36 +114,83 @@ class Monitor:
         clients: ArrayLike | None = None,
         participants: ArrayLike | None = None,
         step: int | None = None,
+        began: ArrayLike | None = None,
     ) -> Verdict:
         """Judge a round from Y, the clients' mean after it.
 
-        clients       their iterates, (K, d): checked for values that are not finite or not plausible
+        clients       what they uploaded, (K, d), before any averaging: checked for values that are not finite or not
+                      plausible, and remembered for `suspects`
         participants  who took part in the round's steps: indices, or K booleans; everybody by default.
                       Where clients differ in optimum, who is missing moves the mean, and alpha does not hold
         step          the step after which y was taken, where rounds were missed; sync_every after the last by default
+        began         where each client began the round, (K, d): what the last mixing left it with; the last y by
+                      default, as when a server sends the mean to everybody
 
         An update that is not finite, or absurdly large, is an alarm of its own and changes nothing here: send the
         round again, or go on with the next and its `step`. A wrong shape is a ValueError, and changes nothing either.
         """
         parts = self._innovations
         value = mean_vector(y, parts.dim)
-        table = None if clients is None else client_table(clients, parts.lin.n_clients, parts.dim)
+        present = None if participants is None else participant_mask(participants, parts.lin.n_clients)
+        sent, origin = (
+            None if given is None else client_table(name, given, parts.lin.n_clients, parts.dim, present)
+            for name, given in (("clients", clients), ("began", began))
+        )
         now = self._next_step(step)
-        base = parts.lin.weights if self._weights is None else self._weights
-        weights = self._weights if participants is None else participant_weights(participants, base)
-        if wrong := fault(parts, value, table):
+        if wrong := fault(parts, value, sent, origin, present):
             threshold = self.boundary.at(now - self._origin_step)[0]
             return self._verdict("invalid update", np.inf, threshold, now, self._step + 1, self._round, note=wrong)
-        block = None if self._mean is None else parts.block(self._step, now, weights)
-        if block is None or self._mean is None:
+        if self._mean is None:
             self._watch.skip()
+            self._origin_step = now - self.sync_every
             peaks = None
         else:
-            x = parts.whiten(block, self._mean, value)
-            place = parts.place(self._mean)
-            peaks = self._watch.update(x[:, None], block.weight, self._step, place[:, None])
+            peaks = self._take_in(self._mean, value, present, now, sent, origin)
         self._mean, self._step, self._round = value, now, self._round + 1
         return self._judge(peaks)
+
+    def _take_in(
+        self,
+        last: FloatArray,
+        value: FloatArray,
+        present: BoolArray | None,
+        now: int,
+        sent: FloatArray | None,
+        began: FloatArray | None,
+    ) -> tuple[Peak, Peak]:
+        parts = self._innovations
+        base = parts.lin.weights if self._weights is None else self._weights
+        weights = self._weights if present is None else participant_weights(present, base)
+        block = parts.block(self._step, now, weights)
+        if not self._watch.to_drop:
+            self._remember(last, began, sent, now)
+        x, place = parts.whiten(block, last, value), parts.place(last)
+        return self._watch.update(x[:, None], block.weight, self._step, place[:, None])
+
+    def _remember(self, last: FloatArray, began: FloatArray | None, sent: FloatArray | None, now: int) -> None:
+        """Keep the uploads of a round for `suspects`, or that there were none."""
+        lin, position = self._innovations.lin, self._watch.mean.position
+        if self._clients is None:
+            if sent is None:
+                return
+            self._clients = ClientRecord(lin, self._innovations.steps)
+            self._clients.reset(position)
+        shape = (lin.n_clients, lin.dim)
+        origin = np.broadcast_to(last, shape) if began is None else began
+        self._clients.update(position, origin, np.full(shape, np.nan) if sent is None else sent, self._step, now)
+
+    def suspects(self, rate: float = 0.10) -> Attribution:
+        """Which clients turned malicious, the most suspect first, with a false-discovery rate of at most `rate`.
+
+        It needs `clients` in `update` before the onset and after the alarm: only rounds after the alarm are set against
+        those before the onset. More of them make it surer; a hundred steps are a good number.
+        """
+        level = _checks.probability("rate", rate, fix="It is a share of false discoveries, such as .10.")
+        if not self._alarmed:
+            raise ValueError("suspects needs an alarm, and the rounds after it; there was none. Go on watching.")
+        if self._clients is None:
+            raise ValueError("suspects needs what clients uploaded; there is nothing. Use update(y, clients=...).")
+        return self._clients.attribution(level)
 
     def _judge(self, peaks: tuple[Peak, Peak] | None) -> Verdict:
         limits = self.boundary.at(self._step - self._origin_step)
@@ -154,8 +207,13 @@ class Monitor:
         onset = int(found.step[0]) + 1
         position = int(found.position[0])
         rounds = position if i == 0 else (position + 1) * self._watch.spread.group
-        if i == 0 and self._travelling(peaks[0]):
+        # A shift that has once been called an attack is not taken back as the journey to where the attack leads.
+        if i == 0 and not self._alarmed and self._travelling(peaks[0]):
             return self._verdict(channel, tops[i], limits[i], self._step, onset, travelling=True, note=note)
+        if not self._alarmed:
+            self._alarmed = True
+            if self._clients is not None:
+                self._clients.freeze(rounds)
         rollback = self._origin_round + rounds_to_drop(self.sync_every) + rounds
         return self._verdict(channel, tops[i], limits[i], self._step, onset, rollback, note=note)
 
@@ -208,11 +266,14 @@ class Monitor:
             "freedom": lin.freedom,
             "steps": steps,
             "counters": counters,
+            "alarmed": self._alarmed,
         }
         arrays |= storage.lin_to_arrays(lin)
         arrays |= {"ends": self.boundary.ends, "above.mean": self.boundary.mean, "above.spread": self.boundary.spread}
         optional = {"start": self._start, "last": self._mean, "weights": self._weights}
         arrays |= {name: array for name, array in optional.items() if array is not None}
+        if self._clients is not None:
+            arrays |= {f"clients.{name}": array for name, array in self._clients.arrays().items()}
         return words, arrays | {f"watch.{name}": array for name, array in self._watch.arrays().items()}
 
     @classmethod
@@ -227,6 +288,9 @@ class Monitor:
         monitor._begin(lin, steps, tau, alpha, horizon, arrays.get("start"), limits)
         monitor._round, monitor._step, monitor._origin_round, monitor._origin_step = words["counters"]
         monitor._mean, monitor._weights = arrays.get("last"), arrays.get("weights")
-        part = "watch."
-        monitor._watch.restore({k.removeprefix(part): v for k, v in arrays.items() if k.startswith(part)})
+        monitor._alarmed = words["alarmed"]
+        monitor._watch.restore(storage.part(arrays, "watch."))
+        if stored := storage.part(arrays, "clients."):
+            monitor._clients = ClientRecord(monitor._innovations.lin, monitor._innovations.steps)
+            monitor._clients.restore(stored)
         return monitor

@@ -167,7 +167,7 @@ def paper_boundary(
 
     over all folds. It then holds for this law of Y, and only for it. n counts watched rounds.
     """
-    level = _probability("alpha", alpha)
+    level = _checks.probability("alpha", alpha)
     shrink = 1.0 if _checks.one_of("scaling", scaling, ["right", "printed"]) == "right" else _printed(bootstrap.lin)
     table = bootstrap.cusum()
     if isinstance(c, str):
@@ -188,7 +188,7 @@ def studentised_boundary(bootstrap: Bootstrap, alpha: float = 0.05, first: int =
     It holds over the whole run, and has no c to choose. Use with burn_in=20: R_t of a run that starts away from its
     optimum is at first mostly the way there, which the bootstrap, started at zero, does not know.
     """
-    level = _probability("alpha", alpha)
+    level = _checks.probability("alpha", alpha)
     table = bootstrap.cusum()
     n_rounds = table.shape[1]
     earliest = max(_checks.whole("first", first), (bootstrap.skipped + 2) * bootstrap.every)  # R = 0 with one round
@@ -298,10 +298,3 @@ def _measured(name: str, values: FloatArray, alpha: float, bootstrap: Bootstrap,
 def _printed(lin: Linearization) -> float:
     """R_t is homogeneous in Y, and Y in its noise: the extra K^-1/2 of Algorithm 2 shrinks all of R_t^G by it."""
     return float(lin.n_clients) ** -0.5
-
-
-def _probability(name: str, value: float) -> float:
-    number = _checks.real(name, value, above=0.0, fix="Use 0.05?")
-    if number >= 1.0:
-        raise ValueError(f"{name} must be less than 1; got {number:g}. Use 0.05?")
-    return number

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedgauss._types import ArrayLike, FloatArray
+from fedgauss._types import ArrayLike, BoolArray, FloatArray
 
 
-def participant_weights(participants: ArrayLike, weights: FloatArray) -> FloatArray:
-    """w_k / sum of w over those who took part, and zero for the others; from indices or K booleans."""
-    count = len(weights)
+def participant_weights(present: BoolArray, weights: FloatArray) -> FloatArray:
+    """w_k / sum of w over those who took part, and zero for the others."""
+    if weights[present].sum() <= 0.0:
+        raise ValueError("participants must have weight; got clients of weight zero only. Leave the round out?")
+    return np.where(present, weights, 0.0) / weights[present].sum()
+
+
+def participant_mask(participants: ArrayLike, count: int) -> BoolArray:
+    """Who took part, (K,) booleans, from indices or booleans."""
     given = np.asarray(participants)
     if given.dtype == np.bool_:
         if given.shape != (count,):
@@ -26,4 +32,4 @@ def participant_weights(participants: ArrayLike, weights: FloatArray) -> FloatAr
             raise ValueError(f"participants must be named once each; got {given.tolist()}.")
     if not mask.any():
         raise ValueError("participants must be at least one client; got none. Leave the round out: pass the next step.")
-    return np.where(mask, weights, 0.0) / weights[mask].sum()
+    return mask

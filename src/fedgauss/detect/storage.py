@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fedgauss._linearization import Linearization
 from fedgauss.step_sizes import Listed, Polynomial, StepSizes, WarmStart
 
-_FORMAT = "fedgauss monitor 1"
+_FORMAT = "fedgauss monitor 2"
 _LIN = ("optimum", "client_hessians", "client_noise_cov", "weights")
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -42,6 +42,11 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, npt.ND
     if words.get("format") != _FORMAT:
         raise ValueError(f"{os.fspath(path)} must have the format {_FORMAT!r}; it has {words.get('format')!r}.")
     return words, arrays
+
+
+def part(arrays: Arrays, prefix: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays whose names begin with `prefix`, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def steps_to_words(steps: StepSizes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:

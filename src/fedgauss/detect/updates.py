@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedgauss._types import ArrayLike, FloatArray
+from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.detect.innovations import Innovations
 
 _PLAUSIBLE = 1e8  # standard deviations of one step's gradient: an update whose gradient is larger is broken or hostile
@@ -18,17 +18,23 @@ def mean_vector(y: ArrayLike, dim: int) -> FloatArray:
     return value
 
 
-def client_table(clients: ArrayLike, n_clients: int, dim: int) -> FloatArray:
-    """The clients' iterates as an array (K, d), finite or not."""
-    table = _numbers("clients", clients)
+def client_table(name: str, value: ArrayLike, n_clients: int, dim: int, present: BoolArray | None) -> FloatArray:
+    """A row for each client, (K, d), finite or not; those of clients that took no part are NaN, whatever was given."""
+    table = _numbers(name, value)
     if table.shape != (n_clients, dim):
-        raise ValueError(f"clients must have shape {(n_clients, dim)}, a row each; got {table.shape}.")
+        raise ValueError(f"{name} must have shape {(n_clients, dim)}, a row each; got {table.shape}.")
+    if present is not None:
+        table[~present] = np.nan
     return table
 
 
-def fault(parts: Innovations, y: FloatArray, clients: FloatArray | None) -> str:
-    """Which value is not finite or not plausible, in words; empty when none is."""
-    rows = [] if clients is None else [(f"client {k}", row) for k, row in enumerate(clients)]
+def fault(
+    parts: Innovations, y: FloatArray, clients: FloatArray | None, began: FloatArray | None, present: BoolArray | None
+) -> str:
+    """Which value is not finite or not plausible, in words; empty when none is. Absent clients may send anything."""
+    tables = [("client", clients), ("the beginning of client", began)]
+    here = range(parts.lin.n_clients) if present is None else np.flatnonzero(present)
+    rows = [(f"{name} {k}", table[k]) for name, table in tables if table is not None for k in here]
     for name, row in [("y", y), *rows]:
         if not np.all(np.isfinite(row)):
             return f"The value of {name} is not finite."

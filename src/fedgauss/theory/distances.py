@@ -73,7 +73,7 @@ def half_space_distance(
     z = _standardised(sample, center, cov, rate)
     seed = _checks.whole("seed", seed, at_least=0)
     units = _directions(z.shape[1], _checks.whole("directions", directions), seed)
-    share = 1.0 - (1.0 - _level(level)) / len(units)
+    share = 1.0 - (1.0 - _checks.probability("level", level, fix="Use 0.95?")) / len(units)
     found = [_kolmogorov("half-space distance", z @ u, special.ndtr, share) for u in units]
     worst = max(found, key=lambda d: d.estimate)
     floor = _half_space_floor(z.shape[1], directions, seed, len(z))
@@ -153,7 +153,7 @@ def _standardised(sample: ArrayLike, center: ArrayLike, cov: ArrayLike, rate: fl
 
 def _kolmogorov(name: str, values: FloatArray, cdf: Callable[[FloatArray], FloatArray], level: float) -> Distance:
     """sup_x |F_R(x) - F(x)|: attained at a value, from the left or the right."""
-    level, r = _level(level), len(values)
+    level, r = _checks.probability("level", level, fix="Use 0.95?"), len(values)
     exact = np.asarray(cdf(np.sort(values)))
     gaps = np.maximum(np.arange(1, r + 1) / r - exact, exact - np.arange(r) / r)
     where = int(np.argmax(gaps))
@@ -191,9 +191,3 @@ def _half_space_floor(dim: int, count: int, seed: int, replicates: int, repeats:
         z = rng.standard_normal((drawn, dim))
         largest.append(max(_kolmogorov("", z @ u, special.ndtr, 0.95).estimate for u in units))
     return float(np.mean(largest) * np.sqrt(drawn / replicates))
-
-
-def _level(level: float) -> float:
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1; got {level:g}. Use 0.95?")
-    return float(level)
