@@ -23,6 +23,7 @@ class Linearization:
     n_warmup          the steps that clients estimated their matrices from, None when exact
     freedom           degrees of freedom behind an estimated `noise_cov`, None when exact
     kurtosis          of the clients' gradients, 1 for Gaussian ones (`gradient_moments`); None when not known   (K,)
+    client_gradients  of F_k at theta*_K, by which clients differ; None when not known (K, d)
     """
 
     optimum: FloatArray
@@ -33,6 +34,7 @@ class Linearization:
     n_warmup: int | None = None
     freedom: float | None = None
     kurtosis: FloatArray | None = None
+    client_gradients: FloatArray | None = None
 
     def __post_init__(self) -> None:
         # Linearisations are cached and shared: nobody may change one in place.
@@ -83,12 +85,15 @@ def linearization(
     n_warmup: int | None = None,
     optimum: ArrayLike | None = None,
     kurtosis: ArrayLike | None = None,
+    gradients: ArrayLike | None = None,
 ) -> Linearization:
     """A `Linearization` from what clients report: their Hessians and gradient covariances, (K, d, d) each.
 
-    `n_warmup` is the number of steps a client used to estimate them; None means they are exact. `kurtosis` (K,), from
-    `gradient_moments`, says how much less such an estimate is worth than with Gaussian gradients; without it that of a
-    linear regression, 3, is supposed.
+    n_warmup   the number of steps a client used to estimate them; None means that they are exact
+    optimum    the point at which they did
+    kurtosis   (K,), from `gradient_moments`: how much less such an estimate is worth than with Gaussian gradients;
+               without it that of a linear regression, 3, is supposed
+    gradients  (K, d), the clients' mean gradients there: only for rounds in which some clients take no part
     """
     noise = _checks.covariance("covariances", covariances)
     if noise.ndim != 3:
@@ -102,12 +107,13 @@ def linearization(
     tails = None if kurtosis is None else _checks.real_array("kurtosis", kurtosis, shape=(n_clients,))
     if tails is not None and tails.min() <= 0.0:
         raise ValueError(f"kurtosis must be positive; got {tails.min():g}. Gaussian gradients have 1, not 0 or 3.")
+    pulls = None if gradients is None else _checks.real_array("gradients", gradients, shape=(n_clients, dim))
     freedom = None
     if n_warmup is not None:
         n_warmup = _checks.whole("n_warmup", n_warmup, at_least=2, fix="One gradient shows no spread.")
         guess = np.full(n_clients, _REGRESSION_KURTOSIS) if tails is None else tails
         freedom = (n_warmup - 1) * _freedom_of_one(noise * (w**2)[:, None, None], guess)
-    return Linearization(centre, curvature, noise, w, n_warmup=n_warmup, freedom=freedom, kurtosis=tails)
+    return Linearization(centre, curvature, noise, w, {}, n_warmup, freedom, tails, pulls)
 
 
 def gradient_moments(gradients: ArrayLike) -> tuple[FloatArray, float]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fedgauss as fg
+from fedgauss.detect.innovations import innovations
 from fedgauss.detect.runs import watch_runs
 from fedgauss.detect.thresholds import boundary
 
@@ -27,14 +28,17 @@ def linear(n_clients=10, shift=0.0, **options):
     return fg.problems.linear(coefficients(n_clients) + shift * half[:, None], noise_var, **options)
 
 
-def watched(problem, honest=None, steps=SLOW, n_steps=500, tau=20, start=NEAR, horizon=500, seed=1):
+def paths(problem, steps=SLOW, n_steps=500, tau=20, start=NEAR, seed=1):
     ring = fg.networks.ring(problem.n_clients)
     look = [fg.observers.Path(tau)]
-    runs = fg.simulate(
-        problem, ring, steps, n_steps, sync_every=tau, replicates=RUNS, seed=seed, start=start, observe=look
-    )
+    options = {"sync_every": tau, "replicates": RUNS, "seed": seed, "start": start, "observe": look}
+    return fg.simulate(problem, ring, steps, n_steps, **options).path
+
+
+def watched(problem, honest=None, steps=SLOW, n_steps=500, tau=20, start=NEAR, horizon=500, seed=1):
+    path = paths(problem, steps, n_steps, tau, start, seed)
     lin = fg.linearize(honest or problem)
-    return watch_runs(lin, steps, runs.path, tau, boundary(lin.dim, tau, 0.05, horizon))
+    return watch_runs(lin, steps, path, tau, boundary(lin.dim, tau, 0.05, horizon))
 
 
 def attacked(shift, after=250, horizon=500):
@@ -55,20 +59,67 @@ def test_false_alarms(n_clients, tau, steps, start):
     assert (watched(linear(n_clients), steps=steps, tau=tau, start=start).alarm_step > 0).sum() <= LIMIT
 
 
+def unequal(order):
+    """Hessians between I / 2 and 3 I / 2, given to the clients in this order."""
+    sizes = np.empty(10)
+    sizes[order] = np.linspace(0.5, 1.5, 10)
+    return linear(design_cov=sizes[:, None, None] * np.eye(2))
+
+
 @pytest.mark.study
 @pytest.mark.parametrize(
     ("problem", "options"),
     [
         (linear(df=5), {}),
         (linear(design_cov=np.stack([np.diag([1 + 0.5 * (k % 3), 1 - 0.2 * (k % 3)]) for k in range(10)])), {}),
+        (unequal(np.random.default_rng(7).permutation(10)), {}),
+        (unequal(np.argsort(coefficients(10)[:, 0])), {}),
         (fg.problems.logistic(coefficients(10)), {"start": "optimum"}),
         (fg.problems.logistic(coefficients(10)), {"start": "zeros", "steps": fg.step_sizes.polynomial(1.5, 0.6)}),
         (linear(), {"n_steps": 5000, "horizon": None}),
     ],
-    ids=["t(5)", "unequal Hessians", "logistic from the optimum", "logistic with large steps", "no horizon"],
+    ids=[
+        "t(5)",
+        "unequal Hessians",
+        "sizes at random",
+        "sizes that follow the optima",
+        "logistic from the optimum",
+        "logistic with large steps",
+        "no horizon",
+    ],
 )
 def test_false_alarms_one_change_at_a_time(problem, options):
     assert (watched(problem, **options).alarm_step > 0).sum() <= LIMIT
+
+
+@pytest.mark.study
+@pytest.mark.parametrize(("n_clients", "tau"), [(10, 20), (5, 5)])
+def test_false_alarms_with_a_warm_up_of_100_steps(n_clients, tau):
+    """Every run has its own A and V, from 100 draws of each client near its optimum. Measured: 59 and 108 of 2,000."""
+    problem = linear(n_clients)
+    path = paths(problem, tau=tau, seed=3)
+    ends = fg.linearize(problem).optimum + 0.05 * np.random.default_rng(3).standard_normal((RUNS, 2))
+    alarms = 0
+    for r in range(RUNS):
+        lin = fg.warm_up(problem, 100, ends[r], seed=r)
+        limits = boundary(2, tau, 0.05, 500, 0, innovations(lin, SLOW).whitening)
+        alarms += watch_runs(lin, SLOW, path[r : r + 1], tau, limits).alarm_step[0] > 0
+    assert alarms <= LIMIT
+
+
+@pytest.mark.study
+def test_false_alarms_of_a_server_alone():
+    """V from 25 rounds, 500 steps, then 500 steps watched: 59 per thousand were seen; no demand, so 131 of 2,000 + 3 sd."""
+    problem, tau, rounds = linear(), 20, 25
+    path = paths(problem, n_steps=1000, seed=3).astype(float)
+    later = fg.step_sizes.from_array(SLOW.eta(1000)[500:])
+    hessian = fg.linearize(problem).hessian
+    alarms = 0
+    for y in path:
+        lin = fg.server_only(hessian, y[:rounds], SLOW, tau, after=tau)
+        limits = boundary(2, tau, 0.05, 500, 0, innovations(lin, later).whitening)
+        alarms += watch_runs(lin, later, y[None, rounds:], tau, limits, y[rounds - 1]).alarm_step[0] > 0
+    assert alarms <= 160
 
 
 def test_false_alarms_in_the_base_setting():

@@ -29,8 +29,9 @@ class Innovations:
     known, and see `whitening` where it is not.
 
     V = sum_k w_k^2 Var(W^k) and A = sum_k w_k H_k are those of the clients in `weights`; a round in which others
-    took part has its own A and V, and is whitened by the V of the whole. The mean of its innovation is then
-    A theta* of those who took part: where clients differ in optimum, who is missing matters, and is not corrected.
+    took part, or with other weights v_k, has its own A and V, and is whitened by the M of the whole. Where clients
+    differ in optimum its innovation has another mean: sum_k (v_k - w_k) grad F_k(theta*) is added to make up for it,
+    when `lin` knows the clients' gradients.
     """
 
     lin: Linearization
@@ -69,12 +70,20 @@ class Innovations:
         shares = pulls / total
         weight = self.dim / float(np.vdot(shares.T @ shares, core))
         # E = (Y_j - Y_{j-1}) / total + A Y_{j-1}: the same as above, without forming (I - P_j)^-1.
-        return Block((rotated / total) @ back, (rotated * values) @ back, weight)
+        return Block((rotated / total) @ back, (rotated * values) @ back, weight, self._offset(weights))
+
+    def _offset(self, weights: FloatArray | None) -> FloatArray:
+        """M sum_k (v_k - w_k) grad F_k(theta*) for a round with weights v_k."""
+        pulls = self.lin.client_gradients
+        if weights is None or pulls is None:
+            return np.zeros(self.dim)
+        return self.whitening.matrix @ ((weights - self.lin.weights) @ pulls)
 
     def whiten(self, block: Block, before: FloatArray, now: FloatArray) -> FloatArray:
         """x_j = M E_j from Y_{j-1} and Y_j: (d,), or (d, R) for R runs."""
         shift = self.centre if now.ndim == 1 else self.centre[:, None]
-        return block.slope @ (now - before) + block.pull @ (before - shift)
+        offset = block.offset if now.ndim == 1 else block.offset[:, None]
+        return block.slope @ (now - before) + block.pull @ (before - shift) + offset
 
     def place(self, y: FloatArray) -> FloatArray:
         """u = M A (y - centre), (d,) or (d, R): where a run is, in the units of its innovations."""
@@ -105,11 +114,12 @@ def _curvature(lin: Linearization, weights: FloatArray, whitener: FloatArray) ->
 
 
 class Block(NamedTuple):
-    """One round: x_j = slope (Y_j - Y_{j-1}) + pull (Y_{j-1} - centre), and its weight in steps."""
+    """One round: x_j = slope (Y_j - Y_{j-1}) + pull (Y_{j-1} - centre) + offset, and its weight in steps."""
 
     slope: FloatArray
     pull: FloatArray
     weight: float
+    offset: FloatArray
 
 
 def innovations(lin: Linearization, steps: StepSizes | ArrayLike, centre: ArrayLike | None = None) -> Innovations:

@@ -121,7 +121,8 @@ class Monitor:
         clients       what they uploaded, (K, d), before any averaging: checked for values that are not finite or not
                       plausible, and remembered for `suspects`
         participants  who took part in the round's steps: indices, or K booleans; everybody by default.
-                      Where clients differ in optimum, who is missing moves the mean, and alpha does not hold
+                      Where clients differ in optimum, who is missing moves the mean: `lin` must then know their
+                      gradients (`linearize` does, and `linearization` when told), or alpha does not hold
         step          the step after which y was taken, where rounds were missed; sync_every after the last by default
         began         where each client began the round, (K, d): what the last mixing left it with; the last y by
                       default, as when a server sends the mean to everybody

@@ -16,6 +16,7 @@ from fedgauss._linearization import Linearization
 from fedgauss.step_sizes import Listed, Polynomial, StepSizes, WarmStart
 
 _FORMAT = "fedgauss monitor 2"
+_OPTIONAL = ("kurtosis", "client_gradients")
 _LIN = ("optimum", "client_hessians", "client_noise_cov", "weights")
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -77,11 +78,13 @@ def steps_from_words(words: dict[str, Any], arrays: Arrays) -> StepSizes:
 
 def lin_to_arrays(lin: Linearization) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a linearisation; its standard errors are not needed to watch."""
-    known = {} if lin.kurtosis is None else {"lin.kurtosis": lin.kurtosis}
-    return known | {f"lin.{name}": getattr(lin, name) for name in _LIN}
+    named = {f"lin.{name}": getattr(lin, name) for name in (*_LIN, *_OPTIONAL)}
+    return {name: array for name, array in named.items() if array is not None}
 
 
 def lin_from_arrays(arrays: Arrays, n_warmup: int | None, freedom: float | None) -> Linearization:
     """The linearisation that `lin_to_arrays` took apart."""
     optimum, hessians, noise, weights = (arrays[f"lin.{name}"] for name in _LIN)
-    return Linearization(optimum, hessians, noise, weights, {}, n_warmup, freedom, arrays.get("lin.kurtosis"))
+    return Linearization(
+        optimum, hessians, noise, weights, {}, n_warmup, freedom, *(arrays.get(f"lin.{name}") for name in _OPTIONAL)
+    )

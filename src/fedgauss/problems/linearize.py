@@ -17,7 +17,7 @@ from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.problems.base import Moments, Problem
 
-_ESTIMATED = ("optimum", "client_hessians", "client_noise_cov", "hessian", "noise_cov")
+_ESTIMATED = ("optimum", "client_hessians", "client_noise_cov", "hessian", "noise_cov", "client_gradients")
 
 # Linearisations already computed, by problem and by how: None for closed forms, else (samples, batches, seed).
 _known: weakref.WeakKeyDictionary[Problem, dict[tuple[int, ...] | None, Linearization]] = weakref.WeakKeyDictionary()
@@ -59,7 +59,9 @@ def exact_linearization(problem: Problem) -> Linearization | None:
         if found is None or moments is None:
             return None
         weights = np.asarray(problem.weights, dtype=float)
-        kept[None] = Linearization(found[0], moments.hessian, moments.noise_cov, weights)
+        kept[None] = Linearization(
+            found[0], moments.hessian, moments.noise_cov, weights, client_gradients=moments.gradient
+        )
     return kept[None]
 
 
@@ -139,11 +141,20 @@ def _linearize_by_sampling(problem: Problem, samples: int, batches: int, seed: i
         # Float32 averages resolve the optimum to about 1e-6; sampling error is far larger.
         theta = _newton(lambda at, moments=moments_at: moments(at)[:2], weights, theta, tolerance=1e-5)  # type: ignore[misc]
         moments = moments_at(theta)
-        estimates.append(Linearization(theta, moments.hessian, moments.noise_cov, weights))
+        estimates.append(
+            Linearization(theta, moments.hessian, moments.noise_cov, weights, client_gradients=moments.gradient)
+        )
     values = {name: np.stack([getattr(e, name) for e in estimates]) for name in _ESTIMATED}
     mean = {name: value.mean(axis=0) for name, value in values.items()}
     errors = {name: value.std(axis=0, ddof=1) / np.sqrt(batches) for name, value in values.items()}
-    return Linearization(mean["optimum"], mean["client_hessians"], mean["client_noise_cov"], weights, errors)
+    return Linearization(
+        mean["optimum"],
+        mean["client_hessians"],
+        mean["client_noise_cov"],
+        weights,
+        errors,
+        client_gradients=mean["client_gradients"],
+    )
 
 
 @partial(jax.jit, static_argnames="samples")

@@ -29,4 +29,4 @@ def warm_up(problem: Problem, n_warmup: int, at: ArrayLike, seed: int = 0) -> Li
     covariances, kurtosis = (np.stack(part) for part in zip(*reports, strict=True))
     symmetric = (hessians + hessians.transpose(0, 2, 1)) / 2  # but for rounding, they are
     weights = np.asarray(problem.weights, dtype=float)
-    return linearization(symmetric, covariances, weights, n_warmup, point, kurtosis)
+    return linearization(symmetric, covariances, weights, n_warmup, point, kurtosis, gradients.mean(axis=2).T)
