@@ -16,8 +16,10 @@ from typing import Any
 
 import common
 import compilations
+import cusum
 import growth
 import loop
+import monitor
 import normals
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -25,7 +27,7 @@ from rich.table import Table
 
 import fedgauss
 
-BENCHMARKS = {module.__name__: module for module in (normals, loop, compilations, growth)}
+BENCHMARKS = {module.__name__: module for module in (normals, loop, compilations, growth, cusum, monitor)}
 
 
 def machine() -> dict[str, Any]:

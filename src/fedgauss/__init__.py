@@ -20,7 +20,7 @@ from fedgauss._checks import FedgaussWarning
 from fedgauss._linearization import Linearization, gradient_moments, linearization
 
 if TYPE_CHECKING:
-    from fedgauss import approx, problems, theory
+    from fedgauss import approx, detect, problems, theory
     from fedgauss.detect.monitor import Monitor
     from fedgauss.detect.server_only import server_only
     from fedgauss.engine import observers, projections
@@ -45,6 +45,7 @@ __all__ = [
     "advise",
     "approx",
     "ball_distance",
+    "detect",
     "gradient_moments",
     "linearization",
     "linearize",
@@ -71,6 +72,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "advise": ("fedgauss.theory.advise", "advise"),
     "approx": ("fedgauss.approx", None),
     "ball_distance": ("fedgauss.theory.distances", "ball_distance"),
+    "detect": ("fedgauss.detect", None),
     "max_relative_quantile_gap": ("fedgauss.theory.distances", "max_relative_quantile_gap"),
     "linearize": ("fedgauss.problems.linearize", "linearize"),
     "near_optimum": ("fedgauss.engine.starts", "near_optimum"),

@@ -41,12 +41,22 @@ def watched(problem, honest=None, steps=SLOW, n_steps=500, tau=20, start=NEAR, h
     return watch_runs(lin, steps, path, tau, boundary(lin.dim, tau, 0.05, horizon))
 
 
+def within(alarm_step, limit=LIMIT):
+    """`pytest -s` shows the figure."""
+    alarms = int((np.asarray(alarm_step) > 0).sum())
+    print(f"{alarms} false alarms of {len(alarm_step)}")
+    assert alarms <= limit
+
+
 def attacked(shift, after=250, horizon=500):
     """Share of runs with their first alarm after the attack began, and its mean delay."""
     problem = fg.problems.change_at(linear(), linear(shift=shift), after + 1)
     alarms = watched(problem, honest=linear(), horizon=horizon).alarm_step
     hit = alarms > after
-    return hit.mean(), (alarms[hit] - after).mean()
+    early = ((alarms > 0) & ~hit).mean()
+    delay = (alarms[hit] - after).mean()
+    print(f"mu = {shift}: power {hit.mean():.3f}, earlier alarms {early:.3f}, delay {delay:.1f}")
+    return hit.mean(), delay
 
 
 @pytest.mark.study
@@ -56,7 +66,7 @@ def attacked(shift, after=250, horizon=500):
 @pytest.mark.parametrize("start", ["optimum", "zeros"])
 def test_false_alarms(n_clients, tau, steps, start):
     """Measured: 49 to 105 of 2,000 over the 36 cells."""
-    assert (watched(linear(n_clients), steps=steps, tau=tau, start=start).alarm_step > 0).sum() <= LIMIT
+    within(watched(linear(n_clients), steps=steps, tau=tau, start=start).alarm_step)
 
 
 def unequal(order):
@@ -89,7 +99,7 @@ def unequal(order):
     ],
 )
 def test_false_alarms_one_change_at_a_time(problem, options):
-    assert (watched(problem, **options).alarm_step > 0).sum() <= LIMIT
+    within(watched(problem, **options).alarm_step)
 
 
 @pytest.mark.study
@@ -99,32 +109,32 @@ def test_false_alarms_with_a_warm_up_of_100_steps(n_clients, tau):
     problem = linear(n_clients)
     path = paths(problem, tau=tau, seed=3)
     ends = fg.linearize(problem).optimum + 0.05 * np.random.default_rng(3).standard_normal((RUNS, 2))
-    alarms = 0
+    alarms = []
     for r in range(RUNS):
         lin = fg.warm_up(problem, 100, ends[r], seed=r)
         limits = boundary(2, tau, 0.05, 500, 0, innovations(lin, SLOW).whitening)
-        alarms += watch_runs(lin, SLOW, path[r : r + 1], tau, limits).alarm_step[0] > 0
-    assert alarms <= LIMIT
+        alarms.append(watch_runs(lin, SLOW, path[r : r + 1], tau, limits).alarm_step[0])
+    within(alarms)
 
 
 @pytest.mark.study
 def test_false_alarms_of_a_server_alone():
-    """V from 25 rounds, 500 steps, then 500 steps watched: 59 per thousand were seen; no demand, so 131 of 2,000 + 3 sd."""
+    """V from 25 rounds, then 500 steps watched. No demand: at a true rate of .06, 163 of 2,000 has a chance of 1e-4."""
     problem, tau, rounds = linear(), 20, 25
     path = paths(problem, n_steps=1000, seed=3).astype(float)
     later = fg.step_sizes.from_array(SLOW.eta(1000)[500:])
     hessian = fg.linearize(problem).hessian
-    alarms = 0
+    alarms = []
     for y in path:
         lin = fg.server_only(hessian, y[:rounds], SLOW, tau, after=tau)
         limits = boundary(2, tau, 0.05, 500, 0, innovations(lin, later).whitening)
-        alarms += watch_runs(lin, later, y[None, rounds:], tau, limits, y[rounds - 1]).alarm_step[0] > 0
-    assert alarms <= 160
+        alarms.append(watch_runs(lin, later, y[None, rounds:], tau, limits, y[rounds - 1]).alarm_step[0])
+    within(alarms, 163)
 
 
 def test_false_alarms_in_the_base_setting():
     """About 60 of 2,000; a true rate of .03 passes 131 except with chance 1e-14. A wrong table gives far more."""
-    assert (watched(linear()).alarm_step > 0).sum() <= LIMIT
+    within(watched(linear()).alarm_step)
 
 
 def test_power_in_the_base_setting():

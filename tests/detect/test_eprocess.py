@@ -142,7 +142,7 @@ def test_on_federated_runs():
         start = fg.near_optimum(0.25)
         observe = [fg.observers.path(20)]
         runs = fg.simulate(
-            problem, ring, steps, 500, sync_every=20, replicates=2000, seed=11, start=start, observe=observe
+            problem, ring, steps, 500, sync_every=20, replicates=2000, seed=2027, start=start, observe=observe
         )
         y = runs.path.astype(float).transpose(1, 2, 0)
         x = np.stack([view.whiten(block, y[j], y[j + 1]) for j, block in enumerate(blocks)])

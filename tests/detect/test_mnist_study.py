@@ -12,25 +12,36 @@ LIMIT = 131
 
 
 def counted(warm_up, runs):
-    """False alarms, the share of attacks with their first alarm after t_0, and the mean delay and miss of these."""
+    """False alarms, the share of attacks with their first alarm after t_0, and the mean delay of these."""
     cell = WarmUpCell("attack_mnist", warm_up, runs)
     (honest,), (attacked,) = (one.alarms.values() for one in cell.judged())
     t_0 = cell.attack.onset
     hit = attacked.step > t_0
-    found = (
-        int((honest.step > 0).sum()),
-        float(hit.mean()),
-        float((attacked.step[hit] - t_0).mean()),
-        float(np.abs(attacked.onset[hit] - t_0).mean()),
-    )
-    print(warm_up, runs, *found, "early", int(((attacked.step > 0) & ~hit).sum()))
-    return found
+    delay, miss = (attacked.step[hit] - t_0).mean(), np.abs(attacked.onset[hit] - t_0).mean()
+    print(f"warm-up {warm_up}: {(honest.step > 0).sum()} of {runs}, {hit.mean():.4f}, {delay:.2f}, onset {miss:.2f}")
+    return (honest.step > 0).sum(), hit.mean(), delay
 
 
 @pytest.mark.study
-@pytest.mark.parametrize("warm_up", [100, 200, 500])
-def test_flipped_labels_after_a_warm_up(warm_up):
-    false, power, delay, _ = counted(warm_up, 2000)
+@pytest.mark.parametrize(("warm_up", "least"), [(100, 0.97), (200, 0.98), (500, 0.98)])
+def test_flipped_labels_after_a_warm_up(warm_up, least):
+    """Measured after 100, 200 and 500 steps, with a limit of 131, .98 and 12 steps demanded after 500:
+
+    false alarms 57, 40 and 38 of 2,000; power .982, .989 and .991 (.003); mean delay 9.9, 9.7 and 10.4 steps (.1);
+    mean distance of the onset named from the true one .45, .41 and .47 steps. What is missed is taken for a journey.
+    """
+    false, power, delay = counted(warm_up, 2000)
     assert false <= LIMIT
-    assert power >= 0.98
+    assert power >= least
     assert delay <= 12
+
+
+def test_flipped_labels_in_short():
+    """40 runs. With rates of .02 and .99 these bounds fail wrongly with chances of 1e-9 and 1e-4; seeds are fixed.
+
+    A wrong whitening, start or threshold alarms in most honest runs or sees few attacks.
+    """
+    false, power, delay = counted(500, 40)
+    assert false <= 10
+    assert power >= 0.9
+    assert delay <= 15

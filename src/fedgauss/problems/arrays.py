@@ -126,7 +126,7 @@ def _row_moments(family: Family, theta: FloatArray, x: FloatArray, y: FloatArray
         value, slope = jax.jvp(residual, (columns,), (jnp.ones_like(columns),))
         r, s = np.asarray(value)[..., 0], np.asarray(slope)[..., 0]
     gradients = (r[:, None] * x.T).reshape(theta.size, -1)
-    blocks = [np.einsum("m,mi,mj->ij", weight, x, x) / len(y) for weight in s]
+    blocks = [(x * weight[:, None]).T @ x / len(y) for weight in s]
     return (
         gradients.mean(axis=1),
         block_diag(*blocks),
