@@ -26,10 +26,10 @@ class Chunks:
     """The replicates of S stacked algorithms, a chunk at a time."""
 
     def __init__(
-        self, algorithm: Algorithm, start: ResolvedStart, start_key: Key, n_steps: int, replicates: int
+        self, algorithm: Algorithm, start: ResolvedStart, start_key: Key, n_steps: int, replicates: int, after: int = 0
     ) -> None:
         self.algorithm, self.start, self.start_key = algorithm, start, start_key
-        self.n_steps, self.replicates = n_steps, replicates
+        self.n_steps, self.replicates, self.after = n_steps, replicates, after
         self.n_settings, self.n_clients = algorithm.problem.weights.shape
         self.dim = start.fixed.shape[1]
         self.segment: int | None = None
@@ -38,7 +38,8 @@ class Chunks:
 
     def size(self, memory_budget: float) -> int:
         """How many replicates to run at once: within the budget, and on a CPU within its cache."""
-        shapes = begin.eval_shape(self.algorithm, self.start.replicates(0, 64), self.start_key, 0, 64, self.length)
+        some = self._part(0, 64)
+        shapes = begin.eval_shape(some, self.start.replicates(0, 64), self.start_key, 0, 64, self.length)
         state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)) / 64
         draws = 4.0 * self.n_clients * (self.dim + 1)
         # Twice, because a segment keeps the state it began with until it is known to have stayed finite.
@@ -53,21 +54,25 @@ class Chunks:
 
     def run(self, first: int, count: int, bar: ProgressBar) -> dict[str, np.ndarray[Any, Any]]:
         """All steps of replicates first, ..., first + count - 1, and what observers saw, (S, count, ...)."""
-        start = self.start.replicates(first, count)
-        carry = begin(self.algorithm, start, self.start_key, np.uint32(first), count, self.length)
-        done = 0
+        start, algorithm = self.start.replicates(first, count), self._part(first, count)
+        carry = begin(algorithm, start, self.start_key, np.uint32(first), count, self.length)
+        done = self.after
         while done < self.n_steps:
             compiled = self.segment is not None
             until = min(self.n_steps, done + (self.segment or self._first_segment(count)))
             began = time.perf_counter()
-            after, finite = advance(self.algorithm, carry, np.uint32(first), np.int32(done), np.int32(until))
+            after, finite = advance(algorithm, carry, np.uint32(first), np.int32(done), np.int32(until))
             if not np.asarray(finite)[:, : self.replicates - first].all():
-                raise self._diverged(carry, first, done, until)
+                raise self._diverged(algorithm, carry, first, done, until)
             if compiled or self.segment is None:
                 self._adapt(until - done, time.perf_counter() - began, compiled)
             bar.advance(min(count, self.replicates - first) * (until - done))
             carry, done = after, until
-        return {name: np.asarray(value) for name, value in read(self.algorithm.observers, carry.states).items()}
+        return {name: np.asarray(value) for name, value in read(algorithm.observers, carry.states).items()}
+
+    def _part(self, first: int, count: int) -> Algorithm:
+        """The algorithm of replicates first, ..., for problems that know something of each."""
+        return self.algorithm._replace(problem=self.algorithm.problem.replicates(first, count))
 
     def _first_segment(self, count: int) -> int:
         """A guess for steps that take about a quarter of a second."""
@@ -82,7 +87,7 @@ class Chunks:
             factor = np.clip(_SEGMENT_SECONDS / max(seconds, 1e-4), 0.25, 4.0)
             self.segment = max(1, int(taken * factor))
 
-    def _diverged(self, carry: Carry, first: int, done: int, until: int) -> DivergedError:
+    def _diverged(self, algorithm: Algorithm, carry: Carry, first: int, done: int, until: int) -> DivergedError:
         """Find the first step and client that are not finite: a non-finite client stays so, which bisection uses."""
 
         def walk(algorithm: Algorithm, state: Carry, start: int, stop: int) -> Carry:
@@ -95,20 +100,20 @@ class Chunks:
         low, high = done, until
         while high - low > 1:
             middle = (low + high) // 2
-            after = walk(self.algorithm, carry, low, middle)
+            after = walk(algorithm, carry, low, middle)
             if finite(after).all():
                 carry, low = after, middle
             else:
                 high = middle
         # That step alone, without its mixing and projection, which pass a bad value on or hide it.
-        alone = self.algorithm._replace(sync=jnp.zeros_like(self.algorithm.sync), projection=Everywhere())
+        alone = algorithm._replace(sync=jnp.zeros_like(algorithm.sync), projection=Everywhere())
         good = finite(walk(alone, carry, low, high))
         if good.all():  # the mixing itself overflowed
-            good = finite(walk(self.algorithm, carry, low, high))
+            good = finite(walk(algorithm, carry, low, high))
         setting = int(np.argmin(good.all(axis=(1, 2))))
         replicate = int(np.argmin(good[setting].all(axis=0)))
         client = int(np.argmin(good[setting, :, replicate]))
-        eta = np.atleast_1d(self.algorithm.eta[setting, high - 1])
+        eta = np.atleast_1d(algorithm.eta[setting, high - 1])
         return DivergedError(high, client, first + replicate, float(eta[client if eta.size > 1 else 0]))
 
 

@@ -31,6 +31,7 @@ def simulate(
     observe: Sequence[str | Observer] = (),
     keep: Literal["path"] | None = None,
     projection: Projection | None = None,
+    after: int = 0,
     memory_budget: float = 2**30,
     progress: bool | None = None,
 ) -> Runs:
@@ -43,6 +44,8 @@ def simulate(
     observe        more folds: "sup_partial_sum", "cusum", "disagreement", or objects of `observers`
     keep           "path" keeps every Y_t: runs.path is (R, n, d)
     projection     a set Phi that clients are projected onto after each step
+    after          begin with step after + 1, to go on from where a shorter run ended: `start` is Theta_after, averages
+                   and other folds are over the steps made here, and step sizes, mixing and data are those of t > after
     memory_budget  bytes for the state of the replicates that run at once; results never depend on it
     progress       show a bar (None: in a terminal, when the run takes long)
     """
@@ -51,7 +54,6 @@ def simulate(
         _checks.one_of("keep", keep, ["path"])
         watch.append(Path(1))
     setting = Setting(problem, network, steps, sync_every, sync_phase, start, watch, projection)
-    (runs,) = simulate_together(
-        [setting], n_steps, replicates=replicates, seed=seed, memory_budget=memory_budget, progress=progress
-    )
+    options = {"replicates": replicates, "seed": seed, "memory_budget": memory_budget, "progress": progress}
+    (runs,) = simulate_together([setting], n_steps, after=after, **options)  # type: ignore[arg-type]
     return runs

@@ -47,6 +47,7 @@ def simulate_together(
     *,
     replicates: int = 1,
     seed: int = 0,
+    after: int = 0,
     memory_budget: float = 2**30,
     progress: bool | None = None,
 ) -> list[Runs]:
@@ -59,14 +60,15 @@ def simulate_together(
     if not settings:
         raise ValueError("settings must list at least one Setting; got none.")
     n_steps, replicates = _checks.step_number("n_steps", n_steps), _checks.whole("replicates", replicates)
+    after = _checks.whole("after", after, at_least=0, at_most=n_steps - 1, fix="n_steps counts from step 1.")
     key = stage_key(seed, "data")
     algorithms = [_algorithm(setting, n_steps, key) for setting in settings]
     _check_names(algorithms[0], n_steps)  # the others have observers of the same kinds, or do not stack
     theta_0 = _stacked_starts([resolve_start(s.start, s.problem, replicates) for s in settings])
-    chunks = Chunks(_to_device(stack(algorithms)), theta_0, stage_key(seed, "start"), n_steps, replicates)
+    chunks = Chunks(_to_device(stack(algorithms)), theta_0, stage_key(seed, "start"), n_steps, replicates, after)
     size = chunks.size(memory_budget)
     values: dict[str, np.ndarray[Any, Any]] = {}
-    with ProgressBar("simulating", replicates * n_steps, progress) as bar:
+    with ProgressBar("simulating", replicates * (n_steps - after), progress) as bar:
         for first in range(0, replicates, size):
             for name, part in chunks.run(first, size, bar).items():
                 shape = (len(settings), replicates, *part.shape[2:])

@@ -80,6 +80,10 @@ class Problem(abc.ABC):
         moments = self.moments(theta)
         return None if moments is None else (moments.gradient, moments.hessian)
 
+    def replicates(self, first: int, count: int) -> Problem:
+        """The problem of replicates first, ..., first + count - 1: this one, unless replicates differ in it."""
+        return self
+
     def guess(self) -> FloatArray:
         """Where to begin looking for the optimum."""
         return np.zeros(self.dim)

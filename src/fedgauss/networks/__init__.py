@@ -1,0 +1,32 @@
+"""Who averages with whom: the mixing matrix C of Algorithm 1, and networks that a forger listens in on."""
+
+from fedgauss.networks.graphs import (
+    as_network,
+    complete,
+    erdos_renyi,
+    from_graph,
+    from_matrix,
+    lazy,
+    path,
+    ring,
+    star,
+    torus,
+)
+from fedgauss.networks.network import Network
+from fedgauss.networks.tampered import TamperedNetwork, man_in_the_middle
+
+__all__ = [
+    "Network",
+    "TamperedNetwork",
+    "as_network",
+    "complete",
+    "erdos_renyi",
+    "from_graph",
+    "from_matrix",
+    "lazy",
+    "man_in_the_middle",
+    "path",
+    "ring",
+    "star",
+    "torus",
+]

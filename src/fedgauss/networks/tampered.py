@@ -1,0 +1,101 @@
+"""A man in the middle: an honest network, one edge of which carries forged messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedgauss import _checks
+from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.networks.network import Network
+
+
+@dataclass(frozen=True, eq=False)
+class TamperedNetwork(Network):
+    """An honest network with a man in the middle on one edge: see `man_in_the_middle`.
+
+    C is that of the honest network, and so is everything that is computed from it. Only a run feels the forger.
+    """
+
+    honest: Network = field(kw_only=True)
+    source: int = field(kw_only=True)
+    target: int = field(kw_only=True)
+    start: int = field(kw_only=True)
+    factor: float = field(kw_only=True)
+    shift: FloatArray = field(kw_only=True)  # () or (d,)
+
+    def __post_init__(self) -> None:
+        """C has been checked with the honest network."""
+
+    @property
+    def weight(self) -> float:
+        """C_{source, target}: how much of the target's mean the message is."""
+        return _weight(self.honest, self.source, self.target)
+
+    def __str__(self) -> str:
+        return f"{self.honest}; messages from {self.source} to {self.target} are forged from step {self.start} on"
+
+
+def man_in_the_middle(
+    network: Network, source: int, target: int, start: int, factor: float = 1.0, shift: float | ArrayLike = 0.0
+) -> TamperedNetwork:
+    """`network` with one edge tampered with: `target` receives factor * theta_source + shift in place of theta_source.
+
+        theta_target <- sum_k C_{k, target} theta_k + C_{source, target} ((factor - 1) theta_source + shift)
+
+    source, target  two clients that average; messages the other way, and the source's own iterate, stay honest
+    start           the first step at whose synchronisation messages are forged
+    factor, shift   a number; a number for every coordinate, or one for each (d,)
+    Clients and their data stay honest, so theory and monitors are those of `network`. For several edges apply it again
+    to what it returns.
+    """
+    if not isinstance(network, Network):
+        raise ValueError(
+            f"network must be made by fedgauss.networks; got {type(network).__name__}. Use networks.from_matrix(...)?"
+        )
+    source, target = _edge(network, source, target)
+    start = _checks.step_number("start", start)
+    factor, shift = _checks.real("factor", factor), _checks.real_array("shift", shift)
+    if shift.ndim > 1:
+        raise ValueError(f"shift must be a number or a vector, one entry a parameter; got shape {shift.shape}.")
+    return TamperedNetwork(
+        network.name, network.sparse, network.uniform,
+        honest=network, source=source, target=target, start=start, factor=factor, shift=shift,
+    )  # fmt: skip
+
+
+def _edge(network: Network, source: Any, target: Any) -> tuple[int, int]:
+    """Two clients that average with each other, and whose messages nobody else forges."""
+    last = network.n_clients - 1
+    fix = f"Clients are numbered 0 to {last}."
+    source, target = (
+        _checks.whole(name, k, at_least=0, at_most=last, fix=fix)
+        for name, k in (("source", source), ("target", target))
+    )
+    if source == target:
+        raise ValueError(
+            f"source and target must be two clients, since no message goes from {source} to itself; got {source} "
+            "twice. Use an attack of fedgauss.problems for a client that is malicious itself?"
+        )
+    if _weight(network, source, target) == 0.0:
+        near = np.setdiff1d(network.sparse[[source], :].tocoo().coords[1], [source])
+        listed = ", ".join(str(k) for k in near[:10]) + (", ..." if len(near) > 10 else "")
+        raise ValueError(
+            f"source and target must average with each other; clients {source} and {target} do not. "
+            f"Client {source} averages with {listed}."
+        )
+    known: Network | None = network
+    while isinstance(known, TamperedNetwork):
+        if (known.source, known.target) == (source, target):
+            raise ValueError(
+                f"an edge must have one man in the middle; messages from {source} to {target} are forged already, from "
+                f"step {known.start} on. Apply man_in_the_middle to the network without that."
+            )
+        known = known.honest
+    return source, target
+
+
+def _weight(network: Network, source: int, target: int) -> float:
+    return float(network.sparse[source, target]) + network.uniform / network.n_clients
