@@ -32,10 +32,11 @@ This command simulates them and says what theory promises, with an error beside 
   fedgauss reproduce --scale quick            the paper's results, thinned out
 """
 _DEMO_HELP = """\
-Simulate ten clients on a ring, put exact theory beside them, and leave a page with figures.
+Simulate ten clients on a ring, put exact theory beside them, watch an attack, and leave a page with figures.
 
 This is the paper's random-effects regression, started at the optimum and at zero. It prints a table of simulated, \
-exact and approximate values, and writes index.html with every figure as PNG and SVG.
+exact and approximate values. Then half of the clients turn malicious, and a monitor says when and who. index.html has \
+all of it; every figure is there as PNG and SVG too.
 """
 _ADVISE_HELP = """\
 Say which step sizes to use for n steps and K clients, and which theorems then hold.

@@ -1,6 +1,7 @@
 """The demonstration, small: what it computes, and what `fedgauss demo` leaves behind."""
 
 import base64
+import io
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -8,14 +9,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from report_parsing import Checked
+from rich.console import Console
 from typer.testing import CliRunner
 
 from fedgauss.cli import app
+from fedgauss.detect.attribution import Attribution, Suspect
+from fedgauss.detect.verdict import Verdict
 from fedgauss.report.comparison import judge
-from fedgauss.report.demonstration import findings
+from fedgauss.report.demonstration import drawings, findings, watch_words
+from fedgauss.report.demonstration.attack import demo_attack
 from fedgauss.report.demonstration.drawings import DRAWINGS
 from fedgauss.report.demonstration.run import _compare, run_demo
 from fedgauss.report.demonstration.setup import Setup, demo_setup
+from fedgauss.report.demonstration.watch_story import watched_chapter
+from fedgauss.report.demonstration.watch_terminal import print_watched
+from fedgauss.report.page import Page
 
 NAMES = [draw.__name__ for draw in DRAWINGS]
 
@@ -68,7 +76,7 @@ def test_every_replicate_is_used_once(result):
 
 
 def test_ticks_count_up_to_the_whole(result):
-    assert len(TICKS) == 2
+    assert len(TICKS) == 3
     for counts in TICKS.values():
         done, total = zip(*counts, strict=True)
         assert list(done) == sorted(done)
@@ -106,7 +114,7 @@ def test_the_page_holds_every_figure_and_nothing_from_outside(written):
         ET.fromstring(svg)
         assert set(re.findall(r'(?:href|src)="(.)', svg)) <= {"#"}
         assert image["alt"]
-    assert page.count("table") == 2
+    assert page.count("table") == 3
     assert page.count("script") == page.count("link") == 0
     assert "http" not in re.sub(r"base64,[^\"]*", "", text)
 
@@ -119,3 +127,138 @@ def test_the_terminal_shows_the_table_the_verdict_the_advice_and_the_place(writt
     assert "Berry-Esseen" in done.output
     assert str(folder / "index.html") in done.output
     assert "…" not in done.output  # nothing is cut off at 80 columns
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_terminal_names_the_alarm_the_onset_and_the_clients(written, result):
+    """Seed 5, like nearly all, gives a run whose first alarm comes soon after the attack."""
+    _, done = written
+    watched, shown = result.watched, words(done.output)
+    assert "Watched: five of ten clients turn malicious" in shown
+    assert watched.attack.begins <= watched.alarm.step < watched.attack.begins + 100
+    assert words(str(watched.alarm)) in shown
+    assert f"the estimated onset, {watched.alarm.onset}, is" in shown
+    assert watch_words.who(watched.suspects, range(5)) in shown
+    assert shown.count("malicious, named") + shown.count("malicious, missed") == 5
+    assert watch_words.over_runs(watched.repeats, 0.05) in shown
+
+
+def test_the_page_has_the_watch_with_its_picture_and_its_clients(written, result):
+    folder, _ = written
+    text = (folder / "index.html").read_text()
+    chapter = text[text.index('<h2 id="watched">') : text.index("<h2>Run it yourself")]
+    assert str(result.watched.alarm) in chapter
+    assert chapter.count("<img") == chapter.count("<table") == 1
+    assert chapter.count("<tr>") == 11
+    assert chapter.count("&lt; 0.001") >= 1  # escaped
+    assert watch_words.over_runs(result.watched.repeats, 0.05) in chapter
+    assert "fg.Monitor(lin, steps, sync_every=20, horizon=500, start=lin.optimum)" in text
+
+
+def test_over_many_runs_the_attack_is_seen_and_the_attackers_are_named(result):
+    repeats = result.watched.repeats
+    assert repeats.before + repeats.after + repeats.never == repeats.runs == 200
+    # Of runs at most .015 alarm before the attack or never, and .05 without it: fails for one seed in a thousand.
+    assert repeats.after >= 190
+    assert repeats.honest <= 24
+    assert 45 <= repeats.asked <= 50
+    assert 4.5 < repeats.found <= 5.0
+    assert repeats.wrong < 0.1
+
+
+ATTACK = demo_attack(demo_setup())
+
+
+def alarm(step: int, onset: int) -> Verdict:
+    return Verdict(True, 4.0, 3.7, "mean", step // 20, step, onset, (onset - 1) // 20, 0.05)
+
+
+def quiet(step: int) -> Verdict:
+    return Verdict(False, 1.0, 3.7, "mean", step // 20, step, None, None, 0.05)
+
+
+def named(*clients: int) -> Attribution:
+    table = [Suspect(k, 3.0 * (k in clients), 0.01, 0.02 if k in clients else 0.9, k in clients) for k in range(10)]
+    return Attribution(tuple(table), 0.1, 11, 5)
+
+
+@pytest.mark.parametrize(
+    ("seen", "well", "says"),
+    [
+        (None, False, "no alarm rang up to step 500"),
+        (alarm(240, 121), False, "honest until step 251"),
+        (alarm(260, 241), True, "241, is 10 steps early, at the beginning of that round. Round 12 is indeed the last"),
+        (alarm(300, 261), True, "261, is 10 steps late. But round 13 already holds 10 malicious steps"),
+        (alarm(300, 251), True, "251, is exact."),
+        (alarm(300, 201), True, "201, is 50 steps early. Round 10 is safe, but honest work up to round 12"),
+    ],
+)
+def test_alarm_and_onset_stand_beside_the_truth(seen, well, says):
+    assert says in watch_words.beside_truth(seen, ATTACK, 20)
+    assert watch_words.judged(seen, ATTACK)[1] is well
+
+
+def test_the_watch_is_judged_in_a_few_words():
+    judged = [watch_words.judged(seen, ATTACK)[0] for seen in (None, alarm(240, 121), alarm(260, 241))]
+    assert judged == ["The attack is not seen.", "A false alarm.", "The attack is seen after 10 steps."]
+    assert watch_words.last_word([quiet(480), quiet(500)]).startswith("Round 25 (step 500): no alarm")
+    assert watch_words.last_word([alarm(260, 241), quiet(500)]).startswith("ALARM at round 13")
+
+
+@pytest.mark.parametrize(
+    ("found", "guilty", "says"),
+    [
+        (
+            named(0, 1, 2),
+            (0, 1, 2),
+            "Named malicious: clients 1, 2 and 3. These are all the attackers, and nobody else.",
+        ),
+        (named(1), (1, 4), "Named malicious: client 2. Missed: client 5, also malicious."),
+        (named(1, 7), (1,), "Named malicious: clients 2 and 8. Wrongly named: client 8, in truth honest."),
+        (named(), (0, 1), "No client is named. Missed: clients 1 and 2, also malicious."),
+        (named(3), (), "Named malicious: client 4. Wrongly named: client 4, in truth honest."),
+        (named(), (), "No client is named, and none is malicious yet."),
+    ],
+)
+def test_clients_named_stand_beside_the_attackers(found, guilty, says):
+    assert watch_words.who(found, guilty) == says
+
+
+def test_every_client_is_marked_with_what_it_is():
+    rows = [watch_words.client_row(row, (0, 1), ATTACK.noise_sd) for row in named(0, 2).table[:4]]
+    assert [row[0] for row in rows] == ["1", "2", "3", "4"]
+    assert [row[-1] for row in rows] == ["malicious, named", "malicious, missed", "honest, wrongly named", "honest"]
+
+
+def test_runs_are_counted_in_words(result):
+    some = replace(result.watched.repeats, runs=200, before=2, after=190, never=8, delay=30.0, honest=11)
+    said = watch_words.over_runs(some, 0.05)
+    assert "190 alarm after the clients turned (half of them within 30 steps), 2 before and 8 never" in said
+    assert "11 alarm, where a share of 0.05, 10 of them, is allowed" in said
+    assert "half" not in watch_words.over_runs(replace(some, after=0), 0.05)
+    assert "none of them" in watch_words.clients_over_runs(replace(some, asked=0), ATTACK)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "asked", "suspects", "unnamed", "says"),
+    [
+        ((quiet(480), quiet(500)), 0, None, "", "The attack is not seen."),
+        ((alarm(120, 81), quiet(500)), 220, named(3), "", "Wrongly named: client 4, in truth honest."),
+        ((quiet(480), alarm(500, 481)), 500, None, "there is none yet.", "Nobody could be named: there is none yet."),
+    ],
+    ids=["no alarm", "false alarm", "alarm at the end"],
+)
+def test_page_and_terminal_follow_whatever_the_run_shows(result, verdicts, asked, suspects, unnamed, says):
+    watched = replace(result.watched, verdicts=verdicts, asked=asked, suspects=suspects, unnamed=unnamed)
+    other, page = replace(result, watched=watched), Page("Demonstration", "")
+    console = Console(width=300, file=io.StringIO())
+    print_watched(watched, result.setup, console)
+    watched_chapter(page, watched, result.setup, lambda: page.paragraph(drawings.watched(other).alt))
+    for told in (console.file.getvalue(), page.html()):
+        assert says in told
+        assert watch_words.judged(watched.alarm, ATTACK)[0] in told
+        assert "malicious, missed" not in told
+    Checked(page.html())

@@ -55,6 +55,17 @@ class Curve:
     exact: FloatArray
 
 
+@dataclass(frozen=True)
+class Trace:
+    """A monitor's statistic over its threshold after each round, with the true onset and what the alarm said."""
+
+    steps: FloatArray
+    ratio: FloatArray
+    onset: int
+    alarm: int | None
+    estimate: int | None
+
+
 @styled
 def path_figure(title: str, paths: FloatArray, mean: FloatArray, sd: FloatArray, optimum: FloatArray) -> Figure:
     """Y_t of some runs (runs, n, d) over the exact mean +- 2 sd, one panel a coordinate, with the optimum."""
@@ -148,6 +159,29 @@ def disagreement_figure(title: str, simulated: FloatArray, exact: FloatArray, sy
     axes.set_ylim(bottom=0.0)
     axes.set_xlabel(f"step $t$; clients mix at multiples of {sync_every}")
     axes.set_ylabel(r"$|\Theta_t(I-J)|_F$, root mean square")
+    _head(figure, title)
+    return figure
+
+
+@styled
+def trace_figure(title: str, trace: Trace) -> Figure:
+    """The statistic of a watched run; 1 is the threshold."""
+    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.axvline(trace.onset, color=LIGHT["ink"], lw=1.0, label="true onset")
+    if trace.estimate is not None:
+        axes.axvline(trace.estimate, color=LIGHT["finite"], lw=1.8, ls=(0, (1, 1.5)), label="estimated onset")
+    axes.axhline(1.0, color=LIGHT["limit"], lw=1.2, ls=(0, (4, 2)), label="threshold")
+    axes.plot(trace.steps, trace.ratio, color=LIGHT["exact"], marker=".", ms=4, label="statistic")
+    if trace.alarm is not None:
+        height = trace.ratio[trace.steps == trace.alarm]
+        axes.plot([trace.alarm], height, "o", ms=7, color=LIGHT["limit"], zorder=3, label="alarm")
+    axes.set_xlim(0, trace.steps[-1])
+    axes.set_ylim(bottom=0.0)
+    axes.set_xlabel("step $t$")
+    axes.set_ylabel("statistic / threshold")
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    figure.legend(loc="outside lower center", ncols=3, handlelength=1.8, columnspacing=1.4)
     _head(figure, title)
     return figure
 

@@ -1,1 +1,1 @@
-"""The demonstration: local SGD on the paper's FRand-eff beside its theory, computed, told and drawn."""
+"""The demonstration: local SGD on the paper's FRand-eff beside its theory, and an attack on it watched."""

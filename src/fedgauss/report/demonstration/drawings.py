@@ -105,7 +105,34 @@ def disagreement(result: DemoResult) -> Drawing:
     )
 
 
-DRAWINGS: tuple[Callable[[DemoResult], Drawing], ...] = (network, paths, averages, variance, disagreement)
+def watched(result: DemoResult) -> Drawing:
+    """The monitor's statistic over the run that is attacked."""
+    attack, alarm = result.watched.attack, result.watched.alarm
+    if alarm is None:
+        title = f"No alarm in {attack.n_steps} steps, though clients turn at step {attack.begins}"
+    elif alarm.step < attack.begins:
+        title = f"A false alarm at step {alarm.step}: clients turn at step {attack.begins} only"
+    else:
+        title = f"Clients turn at step {attack.begins}, the alarm rings after step {alarm.step}"
+    trace = figures.Trace(
+        steps=np.array([verdict.step for verdict in result.watched.verdicts]),
+        ratio=np.array([verdict.statistic / verdict.threshold for verdict in result.watched.verdicts]),
+        onset=attack.begins,
+        alarm=None if alarm is None else alarm.step,
+        estimate=None if alarm is None else alarm.onset,
+    )
+    return Drawing(
+        "watched",
+        figures.trace_figure(title, trace),
+        "The monitor’s statistic after each round, as a multiple of its threshold, over the first simulated run, not a "
+        "chosen one. Of two statistics, for the mean gradient and for its noise, the one that is nearer to its "
+        "threshold, or further above it, is shown. Each is a largest value over possible onsets, and the onset at "
+        "which the alarm’s was reached is the estimated one; it is always the beginning of a round.",
+        f"A line chart over the steps of a run, with a dashed line at the threshold. {title}.",
+    )
+
+
+DRAWINGS: tuple[Callable[[DemoResult], Drawing], ...] = (network, paths, averages, variance, disagreement, watched)
 
 
 def _curve(

@@ -12,8 +12,10 @@ from fedgauss import networks
 from fedgauss._types import FloatArray
 from fedgauss.problems.linearize import linearize
 from fedgauss.report.comparison import Comparison, Verdict, compare, judge, product_terms
+from fedgauss.report.demonstration.attack import demo_attack
 from fedgauss.report.demonstration.setup import Setup
 from fedgauss.report.demonstration.simulation import Simulated, simulate_from
+from fedgauss.report.demonstration.watching import Watched, watch_attack
 from fedgauss.theory.advise import Advice, advise
 from fedgauss.theory.covariances import average_covariance, last_covariance, limit_covariance, start_bias
 from fedgauss.theory.exact import ExactPath, exact_moments, exact_path
@@ -39,6 +41,7 @@ class DemoResult:
     exact_n    n Cov(Ybar_n) from the optimum, by n
     averaged   the same at the last n, had all clients averaged with each other after every step
     limit      Sigma/K
+    watched    the second chapter: an attack, and what the monitor says of it
     """
 
     setup: Setup
@@ -51,6 +54,7 @@ class DemoResult:
     limit: FloatArray
     verdict: Verdict
     advice: Advice
+    watched: Watched
 
     def scaled(self, part: FromStart, checkpoint: int = -1) -> FloatArray:
         """sqrt(n) (Ybar_n - theta*) with n the checkpoint, (R, d)."""
@@ -61,7 +65,7 @@ class DemoResult:
 
 
 def run_demo(setup: Setup, tick: Tick = lambda what, done, total: None) -> DemoResult:
-    """Simulate from the optimum and from zero, with the same data, and compute what theory says of both."""
+    """Simulate from the optimum and from zero, with the same data, beside theory; then watch an attack."""
     lin = linearize(setup.problem)
     n = setup.n_steps
     at_optimum = _from_start(setup, lin.optimum, partial(tick, "simulating, from the optimum"))
@@ -87,6 +91,7 @@ def run_demo(setup: Setup, tick: Tick = lambda what, done, total: None) -> DemoR
             sync_every=setup.sync_every,
             second_eigenvalue=setup.network.second_eigenvalue,
         ),
+        watched=watch_attack(demo_attack(setup), setup, partial(tick, "watching an attack")),
     )
 
 

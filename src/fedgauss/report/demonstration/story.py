@@ -1,16 +1,19 @@
-"""The page of the demonstration: what was run, what theory says, what was seen, and whether they agree."""
+"""The page of the demonstration: what was run, what theory says, what was seen, whether they agree; an attack."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from fedgauss import __version__
 from fedgauss.report import images
 from fedgauss.report.comparison import Comparison
+from fedgauss.report.demonstration import watch_words
 from fedgauss.report.demonstration.drawings import DRAWINGS, SCALED
 from fedgauss.report.demonstration.run import DemoResult, Tick
 from fedgauss.report.demonstration.setup import PROBLEM_SEED
+from fedgauss.report.demonstration.watch_story import watch_program, watched_chapter
 from fedgauss.report.drawing import Drawing
 from fedgauss.report.output import write_whole
 from fedgauss.report.page import Page
@@ -45,7 +48,8 @@ def demo_page(result: DemoResult, drawings: Mapping[str, Drawing], embedded: Map
     page = Page(
         "Local SGD on a ring, beside its theory",
         f"{setup.replicates:,} simulated runs of {setup.network.n_clients} clients from each of two starts. "
-        f"{result.verdict}",
+        f"{result.verdict} Then half of the clients turn malicious under the eyes of a monitor. "
+        f"{watch_words.judged(result.watched.alarm, result.watched.attack)[0]}",
     )
     _what_was_run(page, result)
     show("network")
@@ -69,8 +73,11 @@ def demo_page(result: DemoResult, drawings: Mapping[str, Drawing], embedded: Map
         page.table(_HEADER, [_row(c) for c in part.comparisons], title)
     page.section("What the theorems advise here")
     page.items(str(result.advice).splitlines())
+    watched_chapter(page, result.watched, setup, partial(show, "watched"))
     page.section("Run it yourself")
     page.code(_program(result))
+    page.paragraph("And the attack, with its monitor:")
+    page.code(watch_program(result.watched, setup))
     page.footer(
         f"fedgauss {__version__}, {setup.replicates:,} replicates a start, seed {setup.seed}. Both starts see the "
         "same data."

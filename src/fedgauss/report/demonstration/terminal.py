@@ -1,4 +1,4 @@
-"""The demonstration in a terminal: one table, and what it means."""
+"""The demonstration in a terminal: one table and what it means, then the attack."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from rich.text import Text
 
 from fedgauss.report.demonstration import findings
 from fedgauss.report.demonstration.run import DemoResult
+from fedgauss.report.demonstration.watch_terminal import print_watched
 
 
 def print_demo(result: DemoResult, console: Console) -> None:
-    """Simulated beside exact beside approximate, then the verdict and the advice."""
+    """Simulated beside exact beside approximate, the verdict and the advice; then the watched attack."""
     console.print(demo_table(result))
     console.print(Text(_reading(result)))
     console.print()
     console.print(Text(str(result.verdict), style="bold green" if result.verdict.agrees else "bold red"))
     console.print()
     console.print(Text(f"What the theorems advise here:\n{result.advice}"))
+    console.print()
+    print_watched(result.watched, result.setup, console)
 
 
 def demo_table(result: DemoResult) -> Table:
