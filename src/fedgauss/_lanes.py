@@ -31,10 +31,14 @@ def client_mean(theta: JaxArray) -> JaxArray:
 
 
 def times(matrix: JaxArray, x: JaxArray) -> JaxArray:
-    """The product of matrices (d, d), or (K, d, d) one a client, with vectors x (d, K, R)."""
+    """Matrices times vectors x (d, K, R): (d, d), (K, d, d) one a client, or (d, d, 1, R) one a replicate."""
     matrix = jnp.asarray(matrix)
-    columns = jnp.moveaxis(matrix, -1, 0)  # (d, d) or (d, K, d)
-    columns = jnp.swapaxes(columns, 1, 2)[..., None] if matrix.ndim == 3 else columns[..., None, None]
+    if matrix.ndim == 4:
+        columns = jnp.moveaxis(matrix, 1, 0)
+    elif matrix.ndim == 3:
+        columns = jnp.swapaxes(jnp.moveaxis(matrix, -1, 0), 1, 2)[..., None]  # (d, d, K, 1)
+    else:
+        columns = jnp.moveaxis(matrix, -1, 0)[..., None, None]
     if x.shape[0] <= _WRITTEN_OUT:
         return sum(columns[j] * x[j] for j in range(x.shape[0]))
     zero = jnp.zeros(jnp.broadcast_shapes(columns.shape[1:], x.shape), x.dtype)

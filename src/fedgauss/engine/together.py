@@ -90,7 +90,7 @@ def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
     graph = as_network(setting.network, problem.n_clients)
     eta = _checked_eta(as_step_sizes(setting.steps).eta(n_steps), n_steps, problem.n_clients)
     mask = sync_mask(setting.sync_every, n_steps, setting.sync_phase)
-    hessians = _known_hessians(problem)
+    hessians = _known_hessians(problem) if problem.plain_steps else None
     if hessians is not None:
         warn_if_unstable(eta, hessians, problem.weights)
     region = Everywhere() if setting.projection is None else setting.projection

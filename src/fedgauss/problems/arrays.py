@@ -18,7 +18,7 @@ from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.problems.base import Moments, Problem, pytree
 from fedgauss.problems.families import Family, Huber, Linear
 from fedgauss.problems.families import family as family_named
-from fedgauss.problems.regression import regression_gradient
+from fedgauss.problems.regression import regression_gradient, regression_steepness
 
 Order = Literal["once", "replacement"]
 
@@ -55,6 +55,10 @@ class ArrayProblem(Problem):
     def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
         """X times residual(x'theta, y)."""
         return regression_gradient(self.family, theta, data)
+
+    def steepness(self, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray) -> JaxArray:
+        """sum_c h_c (x'v_c)^2."""
+        return regression_steepness(self.family, theta, data, direction)
 
     def max_steps(self) -> int | None:
         """One pass ends with the smallest client."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform
 import jax
 import numpy as np
 
+from fedgauss._lanes import add_up
 from fedgauss._random import Noise
 from fedgauss._types import FloatArray, JaxArray
 
@@ -42,6 +43,7 @@ class Problem(abc.ABC):
     """
 
     weights: FloatArray
+    plain_steps: bool = True  # whether a step follows the gradient itself, so that eta must suit the Hessian
 
     @property
     def n_clients(self) -> int:
@@ -63,6 +65,18 @@ class Problem(abc.ABC):
     @abc.abstractmethod
     def gradient(self, theta: JaxArray, data: Any) -> JaxArray:
         """The noisy gradients of f_k at (theta_k, xi^k), (d, K, R)."""
+
+    def shared(self, data: Any, n_replicates: int) -> Any:
+        """Data of one replicate, for `gradient` at the parameters of several: as they are, where they broadcast."""
+        return data
+
+    def curvature(self, theta: JaxArray, data: Any, direction: JaxArray) -> JaxArray:
+        """The second derivative of f_k(., xi) at theta_k times `direction` (d, K, R), for the data of a step."""
+        return jax.jvp(lambda at: self.gradient(at, data), (theta,), (direction,))[1]
+
+    def steepness(self, theta: JaxArray, data: Any, direction: JaxArray) -> JaxArray:
+        """direction' (second derivative) direction, (K, R): how soon a step in that direction goes too far."""
+        return add_up(direction * self.curvature(theta, data, direction))
 
     def mean_gradient(self, theta: JaxArray) -> JaxArray:
         """The gradients of F_k at theta_k, (d, K, R), where a closed form exists."""

@@ -47,6 +47,11 @@ class Family(abc.ABC):
     def residual(self, predictor: JaxArray, response: JaxArray) -> JaxArray:
         """The derivative of the loss in each predictor, (C, K, R)."""
 
+    def steepness(self, predictor: JaxArray, response: JaxArray) -> JaxArray:
+        """The second derivative of the loss in each predictor, (C, K, R), or what a step should take it for."""
+        ones = jnp.ones_like(predictor)
+        return jax.jvp(lambda eta: self.residual(eta, response), (predictor,), (ones,))[1]
+
     def slopes(self, theta_var: JaxArray, beta_var: JaxArray, gap_var: JaxArray, noise_sd: JaxArray) -> tuple:
         """(a, b) with grad F_k(theta) = H (a theta - b beta) under x ~ N(0, H), by Stein's identity.
 
@@ -129,6 +134,10 @@ class Poisson(Family):
     def residual(self, predictor: JaxArray, response: JaxArray) -> JaxArray:
         """exp(eta) - y."""
         return jnp.exp(predictor) - response
+
+    def steepness(self, predictor: JaxArray, response: JaxArray) -> JaxArray:
+        """exp(eta), and y / 4 at least: a step towards a large count meets the curvature there, not that here."""
+        return jnp.maximum(jnp.exp(predictor), response / 4.0)
 
     def slopes(self, theta_var: JaxArray, beta_var: JaxArray, gap_var: JaxArray, noise_sd: JaxArray) -> tuple:
         """E[exp(s)] = exp(variance / 2)."""

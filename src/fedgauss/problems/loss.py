@@ -36,6 +36,10 @@ class LossProblem(Problem):
         over_replicates = jax.vmap(self.draw, in_axes=(0, None))
         return jax.vmap(over_replicates)(noise.stream("user").keys(), self.clients)
 
+    def shared(self, data: Any, n_replicates: int) -> Any:
+        """Repeated along the replicates, over which `gradient` maps."""
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (leaf.shape[0], n_replicates, *leaf.shape[2:])), data)
+
     def gradient(self, theta: JaxArray, data: Any) -> JaxArray:
         """The derivative of the loss, client by client and replicate by replicate."""
         over_replicates = jax.vmap(jax.grad(self.loss), in_axes=(1, 0), out_axes=1)

@@ -48,6 +48,10 @@ class Regression(Problem):
         """X times residual(x'theta, y)."""
         return regression_gradient(self.family, theta, data)
 
+    def steepness(self, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray) -> JaxArray:
+        """sum_c h_c (x'v_c)^2."""
+        return regression_steepness(self.family, theta, data, direction)
+
     def mean_gradient(self, theta: JaxArray) -> JaxArray:
         """H_k (a theta - b beta_k), with the family's slopes a and b (Stein's identity)."""
         beta = self.coefficients.T[:, :, None]
@@ -105,6 +109,15 @@ def regression_gradient(family: Family, theta: JaxArray, data: tuple[JaxArray, J
     x, response = data
     residual = family.residual(predictors(theta, x, family.n_outputs), response)
     return (residual[:, None] * x).reshape(theta.shape)
+
+
+def regression_steepness(
+    family: Family, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray
+) -> JaxArray:
+    """sum_c h_c (x'v_c)^2 for a direction v, with the family's h, (K, R)."""
+    x, response = data
+    h = family.steepness(predictors(theta, x, family.n_outputs), response)
+    return add_up(h * predictors(direction, x, family.n_outputs) ** 2)
 
 
 def random_effects(

@@ -1,0 +1,1 @@
+"""Confidence sets for a federated model in one pass, without sharing data."""

@@ -1,0 +1,173 @@
+"""An estimate with its covariance, and what follows from the two: errors, intervals, tests, a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from fedgauss import _checks
+from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.inference.path_methods import random_scaling_critical
+
+_DRAWS = 100_000  # for simultaneous intervals: the 95 % point has an error of about .005
+
+
+class ChiSquared(NamedTuple):
+    """A statistic, its degrees of freedom and the chance of a larger one under the hypothesis."""
+
+    statistic: float
+    freedom: int
+    p_value: float
+
+    def __str__(self) -> str:
+        return f"chi2({self.freedom}) = {self.statistic:.2f}, p = {self.p_value:.3g}"
+
+
+@dataclass(frozen=True)
+class Ellipsoid:
+    """{theta: (theta - centre)' shape^-1 (theta - centre) <= radius2}."""
+
+    centre: FloatArray
+    shape: FloatArray
+    radius2: float
+
+    def __contains__(self, theta: ArrayLike) -> bool:
+        gap = np.asarray(theta, dtype=float) - self.centre
+        return bool(gap @ np.linalg.solve(self.shape, gap) <= self.radius2)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What `infer` returns. Printed, it is a table in the manner of statsmodels.
+
+    params  the estimate, (d,)
+    cov     the covariance of the estimate itself, (d, d)
+    level   of intervals, unless another is asked for
+    names   of the parameters
+    facts   what the run was, in words by name
+    notes   what a reader should know before trusting it
+    """
+
+    params: FloatArray
+    cov: FloatArray
+    level: float
+    method: str
+    names: tuple[str, ...]
+    facts: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    bias: FloatArray | None = None  # estimated, in standard errors, (d,)
+    predicted_coverage: FloatArray | None = None  # what that bias leaves of the level, (d,)
+    heterogeneity: ChiSquared | None = None
+    freedom: float = np.inf  # of Student's t for single coordinates
+    deviations: FloatArray | None = None  # draws of the error, (B, d), where the method makes them
+
+    @property
+    def std_errors(self) -> FloatArray:
+        """Square roots of the diagonal of `cov`."""
+        return np.sqrt(np.diag(self.cov))
+
+    @property
+    def z_values(self) -> FloatArray:
+        """params / std_errors."""
+        return self.params / self.std_errors
+
+    @property
+    def p_values(self) -> FloatArray:
+        """Of the hypotheses that single parameters are zero, two-sided."""
+        return self._p_value(np.abs(self.z_values))
+
+    def conf_int(self, level: float | None = None) -> FloatArray:
+        """Intervals for single parameters, (d, 2)."""
+        half = self._critical(self._level(level), np.eye(len(self.params))) * self.std_errors
+        return np.column_stack([self.params - half, self.params + half])
+
+    def contrast(self, matrix: ArrayLike, level: float | None = None) -> Estimate:
+        """Estimates of matrix @ theta, (q, d) or (d,), as an `Estimate` of their own."""
+        c = np.atleast_2d(_checks.real_array("matrix", matrix))
+        if c.shape[1] != len(self.params):
+            raise ValueError(f"matrix must have {len(self.params)} columns, one a parameter; got {c.shape[1]}.")
+        draws = None if self.deviations is None else self.deviations @ c.T
+        names = tuple(f"contrast {i + 1}" for i in range(len(c)))
+        return Estimate(
+            c @ self.params, c @ self.cov @ c.T, self._level(level), self.method, names, self.facts, self.notes,
+            freedom=self.freedom, deviations=draws,
+        )  # fmt: skip
+
+    def wald(self, matrix: ArrayLike | None = None, value: ArrayLike | float = 0.0) -> ChiSquared:
+        """The joint test of matrix @ theta = value; without a matrix, of all parameters at once."""
+        if self.method == "random_scaling":
+            raise ValueError("random_scaling has no joint test here: its law is not chi-squared. Use method='plugin'.")
+        c = np.eye(len(self.params)) if matrix is None else np.atleast_2d(_checks.real_array("matrix", matrix))
+        gap = c @ self.params - np.asarray(value, dtype=float)
+        statistic = float(gap @ np.linalg.solve(c @ self.cov @ c.T, gap))
+        return ChiSquared(statistic, len(c), float(stats.chi2.sf(statistic, len(c))))
+
+    def ellipsoid(self, level: float | None = None) -> Ellipsoid:
+        """The joint confidence set of all parameters."""
+        if self.method == "random_scaling":
+            raise ValueError("random_scaling has no ellipsoid here: its law is not chi-squared. Use method='plugin'.")
+        radius2 = float(stats.chi2.ppf(self._level(level), len(self.params)))
+        return Ellipsoid(self.params, self.cov, radius2)
+
+    def simultaneous(self, level: float | None = None, seed: int = 0) -> FloatArray:
+        """Intervals that cover all parameters at once with this level, (d, 2): the largest of correlated |z|."""
+        errors = self.std_errors
+        scaled = self.cov / np.outer(errors, errors)
+        draws = self.deviations
+        if draws is None:
+            values, vectors = np.linalg.eigh(scaled)
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            draws = np.random.default_rng(seed).standard_normal((_DRAWS, len(errors))) @ root.T * errors
+        half = np.quantile(np.max(np.abs(draws / errors), axis=1), self._level(level)) * errors
+        return np.column_stack([self.params - half, self.params + half])
+
+    def to_frame(self) -> Any:
+        """The table as a pandas frame, a row for each parameter."""
+        try:
+            import pandas  # type: ignore[import-untyped,unused-ignore]
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install pandas.") from error
+        low, high = self.conf_int().T
+        columns = {"estimate": self.params, "std_error": self.std_errors, "z": self.z_values, "p": self.p_values}
+        return pandas.DataFrame({**columns, "low": low, "high": high}, index=list(self.names))
+
+    def summary(self) -> str:
+        """The table as text."""
+        from fedgauss.inference.summary import summary_text
+
+        return summary_text(self)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _level(self, level: float | None) -> float:
+        return self.level if level is None else _checks.probability("level", level, fix="Use 0.95?")
+
+    def _critical(self, level: float, directions: FloatArray) -> FloatArray:
+        """By how many standard errors an interval reaches out, one for each direction."""
+        if self.method == "random_scaling":
+            return np.full(len(directions), random_scaling_critical(level))
+        if self.deviations is not None:
+            spread = np.sqrt(np.einsum("ci,ij,cj->c", directions, self.cov, directions))
+            return np.quantile(np.abs(self.deviations @ directions.T), level, axis=0) / spread
+        return np.full(len(directions), stats.t.ppf(0.5 + level / 2, self.freedom))
+
+    def _p_value(self, z: FloatArray) -> FloatArray:
+        if self.method == "random_scaling":
+            levels = np.array([0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999])
+            points = np.array([random_scaling_critical(float(p)) for p in levels])
+            return np.interp(z, np.concatenate([[0.0], points]), np.concatenate([[1.0], 1.0 - levels]))
+        return 2.0 * stats.t.sf(z, self.freedom)
+
+
+def checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
+    """Names of d parameters; theta_1, theta_2, ... by default."""
+    if names is None:
+        return tuple(f"theta_{i + 1}" for i in range(dim))
+    if len(names) != dim:
+        raise ValueError(f"names must be {dim}, one a parameter; got {len(names)}.")
+    return tuple(str(name) for name in names)

@@ -1,0 +1,65 @@
+"""The plug-in: covariances of average and last iterate from what clients added up in the window of one pass."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgauss._types import FloatArray
+from fedgauss.inference.passes import Pass
+
+
+class _Turned(NamedTuple):
+    """A and V in the coordinates in which steps along P g are plain steps, and A diagonal."""
+
+    values: FloatArray  # eigenvalues l_i of P^1/2 A P^1/2                 (R, d)
+    noise: FloatArray  # P^1/2 V P^1/2 in its eigenvectors                (R, d, d)
+    back: FloatArray  # from there to the coordinates of theta            (R, d, d)
+
+
+def average_covariance(whole: Pass) -> FloatArray:
+    """The covariance of the window's average, Sigma_n / N, for R runs; (R, d, d).
+
+    In the turned coordinates, with U the noise covariance there,
+
+        Sigma_n[i, j] = U_ij N^-1 sum_s c_i(s) c_j(s),
+        c_i(s) = eta_s sum_{t >= max(s, m + 1)} prod_{s < j <= t} (1 - eta_j l_i),
+
+    which Theorem 2.1 has for m = 0 and P = I: noise of the burn-in still echoes in the window.
+    """
+    turned, plan = _turned(whole), whole.schedule
+    total, b, following = np.zeros_like(turned.noise), np.zeros_like(turned.values), 0.0
+    for s in range(len(plan.eta) - 1, -1, -1):
+        b = (s >= plan.burn_in) + (1.0 - following * turned.values) * b
+        following = plan.eta[s]
+        c = following * b
+        total += c[:, :, None] * c[:, None, :]
+    return _back(turned, total / plan.window**2)
+
+
+def last_covariance(whole: Pass) -> FloatArray:
+    """The covariance of Y_n: sum_s c_i(s) c_j(s) U_ij with c_i(s) = eta_s prod_{s < j <= n} (1 - eta_j l_i); (R, d, d).
+
+    Theorem 2.2 has it times n^beta.
+    """
+    turned, eta = _turned(whole), whole.schedule.eta
+    total, after, following = np.zeros_like(turned.noise), np.ones_like(turned.values), 0.0
+    for s in range(len(eta) - 1, -1, -1):
+        after = after * (1.0 - following * turned.values)
+        following = eta[s]
+        c = following * after
+        total += c[:, :, None] * c[:, None, :]
+    return _back(turned, total)
+
+
+def _turned(whole: Pass) -> _Turned:
+    values, vectors = np.linalg.eigh(whole.second)
+    root = np.einsum("rip,rp,rjp->rij", vectors, np.sqrt(values), vectors)
+    eigenvalues, axes = np.linalg.eigh(root @ whole.hessian @ root)
+    noise = np.swapaxes(axes, 1, 2) @ (root @ whole.noise_cov @ root) @ axes
+    return _Turned(eigenvalues, noise, root @ axes)
+
+
+def _back(turned: _Turned, factor: FloatArray) -> FloatArray:
+    return turned.back @ (turned.noise * factor) @ np.swapaxes(turned.back, 1, 2)

@@ -1,0 +1,102 @@
+"""Local SGD with whitened steps: a burn-in, then a window over which iterates are averaged.
+
+The rule that lets one schedule serve problems of any scale and condition:
+
+1. A warm-up over the first max(10, ceil(40 d / K)) rows of each client, which are read again later, gives the mean
+   Hessian at the start, H_0. Steps of the burn-in go along P_1 g with P_1 = H_0^-1.
+2. The burn-in is the first fifth of the run. It ends with its own mean Hessian along the path; steps of the window go
+   along P_2 g, its inverse.
+3. eta_t = c (t + k_0)^-.75 with c = 1 in the burn-in and .75 in the window, and k_0 such that no eta exceeds
+   1 / (d + 2): about where the step of a typical row, eta h |x|_P^2, would reach its own minimum.
+4. Steps that go further than that are shortened (`Preconditioned`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedgauss._random import Key, Noise, stage_key
+from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss.engine.folds import Observer
+from fedgauss.engine.simulate import simulate
+from fedgauss.inference.passes import LastClients, Pass, Schedule, inverse
+from fedgauss.inference.summaries import THINNED, ClientSums, second_derivative, summaries
+from fedgauss.networks import Network
+from fedgauss.problems.base import Problem
+from fedgauss.problems.preconditioned import Preconditioned
+
+BETA = 0.75
+BURN_IN = 0.2
+_FIRST, _LATER = 1.0, 0.75  # c in the burn-in and in the window
+
+
+def schedule(n_steps: int, dim: int) -> Schedule:
+    """The default eta_t for n steps in d dimensions."""
+    burn_in = max(1, round(BURN_IN * n_steps))
+    t = np.arange(1, n_steps + 1)
+    c = np.where(t <= burn_in, _FIRST, _LATER)
+    shift = np.maximum((c * (dim + 2)) ** (1 / BETA) - 1.0, 0.0)
+    return Schedule(c * (t + shift) ** -BETA, burn_in)
+
+
+def run_whitened(
+    problem: Problem,
+    network: Network | ArrayLike | None,
+    n_steps: int,
+    sync_every: int,
+    *,
+    replicates: int = 1,
+    seed: int = 0,
+    start: FloatArray | None = None,
+    observe: Sequence[Observer] = (),
+    progress: bool | None = None,
+) -> Pass:
+    """Warm-up, burn-in and window, `replicates` times; `observe` watches the window."""
+    plan = schedule(n_steps, problem.dim)
+    place, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
+    rows = max(10, math.ceil(40 * problem.dim / problem.n_clients))
+    warm = np.asarray(
+        _warm_hessians(problem, stage_key(seed, "data"), jnp.float32(place), replicates, np.int32(rows)), dtype=float
+    )
+    first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
+    sums = ClientSums(THINNED)
+    go: Any = partial(
+        simulate, network=network, steps=plan.eta, sync_every=sync_every, replicates=replicates, seed=seed,
+        progress=progress,
+    )  # fmt: skip
+    begun = go(
+        _along(problem, first, plan, "damped"), n_steps=plan.burn_in, steps=plan.eta[: plan.burn_in], start=place,
+        observe=[sums, LastClients()],
+    )  # fmt: skip
+    known = summaries(begun.observed)
+    second = inverse(known.hessian(weights))
+    runs = go(
+        _along(problem, second, plan, "capped"), n_steps=n_steps, after=plan.burn_in, start=begun.last_clients,
+        observe=[sums, *observe],
+    )  # fmt: skip
+    return Pass(runs, summaries(runs.observed), first, second, known.hessian(weights), plan, weights, place)
+
+
+def _along(problem: Problem, matrix: FloatArray, plan: Schedule, guard: Any) -> Preconditioned:
+    return Preconditioned(problem, np.moveaxis(matrix, 0, -1)[:, :, None], plan.eta, guard)
+
+
+@partial(jax.jit, static_argnames="replicates")
+def _warm_hessians(problem: Problem, key: Key, start: JaxArray, replicates: int, rows: JaxArray) -> JaxArray:
+    """Sums of second derivatives at the start over the first rows of each client, (d, d, K, R)."""
+    noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
+    theta = jnp.broadcast_to(start[:, None, None], (problem.dim, problem.n_clients, replicates))
+    zero = jnp.zeros((problem.dim, *theta.shape), theta.dtype)
+
+    def add(t: JaxArray, total: JaxArray) -> JaxArray:
+        return total + second_derivative(problem, theta, problem.sample(noise.at_step(t), t))
+
+    return lax.fori_loop(1, rows + 1, add, zero)

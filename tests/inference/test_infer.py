@@ -1,0 +1,211 @@
+"""`infer`: estimates, errors and intervals from one pass, against exact covariances and slow twins."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fedgauss as fg
+from fedgauss.inference.bias import estimated_bias, predicted_coverage
+from fedgauss.inference.bootstrap import bootstrap_deviations
+from fedgauss.inference.passes import Pass, Schedule
+from fedgauss.inference.plain import run_plain
+from fedgauss.inference.plugin import average_covariance, last_covariance
+from fedgauss.inference.summaries import Summaries
+from fedgauss.inference.whitened import run_whitened, schedule
+
+K, D = 6, 3
+BETA = np.array([1.0, -0.5, 0.25]) + 0.5 * np.random.default_rng(1).standard_normal((K, D))
+RING = fg.networks.ring(K)
+LINEAR, LOGISTIC = fg.problems.linear(BETA), fg.problems.logistic(BETA)
+STEPS = fg.step_sizes.polynomial(0.3, 0.75)
+
+
+def exact_pass(lin, eta, burn_in=0, matrix=None):
+    """A pass whose clients know their Hessians and noise exactly."""
+    known = Summaries(
+        lin.client_hessians[None], lin.client_noise_cov[None], np.zeros((1, K, D)), np.zeros((1, K, D)), 1
+    )
+    p = (np.eye(D) if matrix is None else matrix)[None]
+    return Pass(None, known, p, p, lin.hessian[None], Schedule(eta, burn_in), lin.weights, np.zeros(D))
+
+
+def test_without_preconditioner_and_burn_in_the_covariances_are_those_of_the_theorems():
+    lin = fg.linearize(LINEAR)
+    whole = exact_pass(lin, STEPS.eta(300))
+    np.testing.assert_allclose(average_covariance(whole)[0], fg.theory.average_covariance(lin, STEPS, 300) / 300)
+    wanted = fg.theory.last_covariance(lin, STEPS, 300) / 300**0.75
+    np.testing.assert_allclose(last_covariance(whole)[0], wanted)
+
+
+def test_the_covariance_of_a_window_is_that_of_the_recursion():
+    """Against the linear recursion written out: Y_t = (I - eta_t P A) Y_{t-1} + eta_t P W, averaged over the window."""
+    lin = fg.linearize(fg.problems.linear(BETA, design_cov=np.diag([1.0, 3.0, 0.5])))
+    p = np.linalg.inv(lin.hessian + 0.2)
+    eta, m = STEPS.eta(60), 15
+    weights = [np.zeros((D, D)) for _ in eta]  # what W_s adds to the sum over the window
+    for s in range(60):
+        carried = eta[s] * p
+        for t in range(s, 60):
+            if t > s:
+                carried = (np.eye(D) - eta[t] * p @ lin.hessian) @ carried
+            if t >= m:
+                weights[s] = weights[s] + carried
+    wanted = sum(w @ lin.noise_cov @ w.T for w in weights) / (60 - m) ** 2
+    np.testing.assert_allclose(average_covariance(exact_pass(lin, eta, m, p))[0], wanted, rtol=1e-10)
+
+
+def test_steps_never_exceed_one_over_d_plus_two():
+    plan = schedule(1000, 5)
+    assert plan.eta.max() <= 1 / 7 + 1e-12
+    assert (plan.burn_in, plan.window) == (200, 800)
+
+
+@pytest.mark.parametrize("problem", [LINEAR, LOGISTIC], ids=["linear", "logistic"])
+def test_intervals_cover(problem):
+    """300 runs of three coordinates: 900 intervals, of which 95 % +- 3.7 % is five standard errors if they were one."""
+    optimum = fg.linearize(problem).optimum
+    whole = run_whitened(problem, RING, 1500, 10, replicates=300, seed=2)
+    errors = np.sqrt(np.einsum("rii->ri", average_covariance(whole)))
+    covered = np.abs(whole.runs.average - optimum) < 1.96 * errors
+    assert abs(covered.mean() - 0.95) < 0.037
+
+
+def test_a_badly_scaled_problem_is_no_harder():
+    """Covariates of scales 1 to 100: one pass of plain steps diverges or crawls, a whitened one covers."""
+    scale = np.array([1.0, 10.0, 100.0])
+    problem = fg.problems.linear(BETA / scale, design_cov=np.diag(scale**2))
+    whole = run_whitened(problem, RING, 1500, 10, replicates=200, seed=2)
+    errors = np.sqrt(np.einsum("rii->ri", average_covariance(whole)))
+    covered = np.abs(whole.runs.average - fg.linearize(problem).optimum) < 1.96 * errors
+    assert abs(covered.mean() - 0.95) < 0.045
+
+
+def test_the_bootstrap_agrees_with_the_plugin_and_the_printed_one_fails():
+    """Chains at their own iterates: errors within 25 % (200 chains: 5 % each). At the run's iterate: far too wide."""
+    found = fg.infer(LINEAR, RING, n_steps=1500, sync_every=10)
+    again = fg.infer(LINEAR, RING, n_steps=1500, sync_every=10, method="bootstrap")
+    np.testing.assert_array_equal(again.params, found.params)
+    np.testing.assert_allclose(again.std_errors, found.std_errors, rtol=0.3)
+    whole = run_whitened(LINEAR, RING, 1500, 10)
+    printed = bootstrap_deviations(LINEAR, RING, whole, 10, 100, at_the_run=True)
+    assert np.all(printed.std(axis=0) > 8 * found.std_errors)
+
+
+def test_the_first_chain_is_the_run():
+    whole = run_whitened(LOGISTIC, RING, 400, 10, replicates=3, seed=4)
+    draws = bootstrap_deviations(LOGISTIC, RING, whole, 10, 64, seed=4, run=2)
+    assert draws.shape == (64, D)
+    near = np.sqrt(np.diag(average_covariance(whole)[2]))
+    assert np.all(np.abs(draws.mean(axis=0)) < near)  # chains lie about the run that they belong to
+
+
+def test_random_scaling_and_batch_means_are_their_definitions():
+    path = fg.simulate(LINEAR, RING, STEPS, 50, sync_every=10, keep="path", seed=3).path[0].astype(float)
+    found = {m: fg.infer(LINEAR, RING, STEPS, 50, 10, m, seed=3).cov for m in ("random_scaling", "batch_means")}
+    s = np.arange(1, 51)
+    gaps = s[:, None] * (np.cumsum(path, axis=0) / s[:, None] - path.mean(axis=0))
+    np.testing.assert_allclose(found["random_scaling"], gaps.T @ gaps / 50**3, rtol=2e-3, atol=1e-6)
+    ends = [5, 20, 45, 50]
+    sums = [path[a:b].sum(axis=0) - (b - a) * path.mean(axis=0) for a, b in zip([0, *ends], ends, strict=False)]
+    np.testing.assert_allclose(found["batch_means"], sum(np.outer(v, v) for v in sums) / 50**2, rtol=2e-3, atol=1e-6)
+
+
+def test_the_drift_diagnostic_sees_clients_that_are_apart():
+    """Hessians that go with the optima, rare mixing: bias of the average, seen and corrected; 200 runs, fixed seed."""
+    sizes = np.linspace(0.4, 2.0, K)
+    order = np.argsort(BETA[:, 0])
+    design = np.empty((K, D, D))
+    design[order] = sizes[:, None, None] * np.eye(D)
+    problem = fg.problems.linear(BETA + np.sort(BETA[:, :1], axis=0), design_cov=design)
+    whole = run_whitened(problem, RING, 2000, 50, replicates=200, seed=5)
+    truth = (whole.runs.average - fg.linearize(problem).optimum).mean(axis=0)
+    seen = estimated_bias(whole).drift.mean(axis=0)
+    error = np.sqrt(np.diag(average_covariance(whole).mean(axis=0)))
+    assert np.abs(truth / error).max() > 0.5
+    assert np.abs((truth - seen) / error).max() < 0.5 * np.abs(truth / error).max()
+
+
+def test_the_start_diagnostic_sees_a_start_that_is_not_forgotten():
+    far = np.full(D, 50.0)
+    found = fg.infer(LINEAR, RING, fg.step_sizes.polynomial(0.05, 0.75), 400, 10, start=far)
+    truth = (found.params - fg.linearize(LINEAR).optimum) / found.std_errors
+    np.testing.assert_allclose(found.bias, truth, rtol=0.35)
+    assert "the start is not forgotten" in found.notes[-1]
+
+
+def test_predicted_coverage_without_bias_is_the_level():
+    np.testing.assert_allclose(predicted_coverage(np.array([0.0, 1.0, -1.0]), 0.95), [0.95, 0.8299, 0.8299], atol=1e-3)
+
+
+def test_results_follow_from_estimate_and_covariance():
+    found = fg.infer(LINEAR, RING, n_steps=600, sync_every=10, names=["a", "b", "c"])
+    low, high = found.conf_int(0.9).T
+    np.testing.assert_allclose((high - low) / 2, stats.norm.ppf(0.95) * found.std_errors)
+    np.testing.assert_allclose(found.p_values, 2 * stats.norm.sf(np.abs(found.z_values)))
+    one = found.contrast([1.0, -1.0, 0.0])
+    assert one.params[0] == pytest.approx(found.params[0] - found.params[1])
+    assert one.cov[0, 0] == pytest.approx(found.cov[0, 0] + found.cov[1, 1] - 2 * found.cov[0, 1])
+    assert found.wald([1.0, 0.0, 0.0]).p_value == pytest.approx(found.p_values[0])
+    set_ = found.ellipsoid()
+    assert found.params in set_
+    edge = found.params + np.sqrt(set_.radius2) * np.linalg.cholesky(found.cov)[:, 0]
+    assert found.params + 0.99 * (edge - found.params) in set_
+    assert found.params + 1.01 * (edge - found.params) not in set_
+    wide = found.simultaneous()
+    assert np.all(np.diff(wide, axis=1) > np.diff(found.conf_int(), axis=1))
+    text = str(found)
+    assert "plugin" in text
+    assert "Clients alike: chi2(15)" in text
+    assert text.count("\n") > 10
+
+
+def test_clients_that_differ_are_told_from_clients_that_do_not():
+    """Equal clients: a p-value below 1e-4 would come once in 10,000. Unequal ones: far below."""
+    alike = fg.problems.linear(np.tile(BETA[0], (K, 1)))
+    assert fg.infer(alike, RING, n_steps=3000, sync_every=10).heterogeneity.p_value > 1e-4
+    assert fg.infer(LINEAR, RING, n_steps=3000, sync_every=10).heterogeneity.p_value < 1e-6
+
+
+def test_the_population_of_clients_has_wider_intervals():
+    one, all_ = (fg.infer(LINEAR, RING, n_steps=3000, sync_every=10, target=t) for t in ("optimum", "population"))
+    between = BETA.std(axis=0, ddof=1) / np.sqrt(K)
+    np.testing.assert_allclose(all_.std_errors, between, rtol=0.25)
+    assert np.all(all_.std_errors > 3 * one.std_errors)
+
+
+def test_the_last_iterate_is_wider_than_the_average():
+    average, last = (fg.infer(LINEAR, RING, n_steps=1500, sync_every=10, iterate=i) for i in ("average", "last"))
+    assert np.all(last.std_errors > 1.2 * average.std_errors)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "jackknife"}, "method must be one of"),
+        ({"level": 1.5}, "level must lie strictly between 0 and 1; got 1.5"),
+        ({"method": "batch_means", "iterate": "last"}, "needs method='plugin' or 'bootstrap'"),
+        ({"burn_in": 0.5}, "whitened steps have a fifth"),
+        ({"steps": STEPS, "burn_in": 1.0}, r"share of the run in \[0, 1\); got 1"),
+        ({"names": ["a"]}, "names must be 3, one a parameter; got 1"),
+        ({"method": "bootstrap", "bootstraps": 5}, "bootstraps must be at least 20; got 5"),
+        ({"steps": fg.step_sizes.per_client([STEPS] * K)}, "the same for all clients"),
+        ({"start": [1.0]}, "start must have shape"),
+    ],
+)
+def test_bad_questions_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        fg.infer(LINEAR, RING, **{"n_steps": 100, "sync_every": 10} | options)
+
+
+def test_collinear_columns_are_refused():
+    problem = fg.problems.from_arrays(
+        np.ones((60, 2)), np.arange(60.0), np.arange(60) % 3, "linear", order="replacement"
+    )
+    with pytest.raises(ValueError, match="positive definite to infer; its smallest eigenvalue is"):
+        fg.infer(problem, fg.networks.ring(3), n_steps=100, sync_every=10)
+
+
+def test_a_plain_pass_is_simulate():
+    whole = run_plain(LINEAR, RING, STEPS, 100, 10, burn_in=20, seed=1)
+    path = fg.simulate(LINEAR, RING, STEPS, 100, sync_every=10, seed=1, keep="path").path
+    np.testing.assert_allclose(whole.runs.average[0], path[0, 20:].mean(axis=0), rtol=1e-5)
