@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from fedgauss.experiments.alarm_rows import DELAY, DETECTED, EARLY, MISS, POWER, PRINTED, TRACE
-from fedgauss.experiments.attack_rules import INNOVATION, PAPER_RULES, RIGHT_TUNED, RULES
+from fedgauss.experiments.attack_rules import INNOVATION, RIGHT_TUNED, RULES
 from fedgauss.experiments.cell import Row
 from fedgauss.experiments.cells import APPROXIMATIONS
 from fedgauss.experiments.layouts import panels, printed
+from fedgauss.experiments.mnist_rules import MNIST_RULES, WARMED_LONGEST
 from fedgauss.experiments.paper import Result, results
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, paper_runs
 
@@ -68,23 +69,38 @@ def quantile_rows(part: str, curves: tuple[str, ...], gaps: dict[str, float], co
     return rows
 
 
-def attack_rows(shift: Callable[[str], float] = lambda rule: 0.0, cases: tuple[str, ...] = ()) -> list[Row]:
-    """The printed numbers under each rule, moved by what `shift` says of it: shares by that, steps by 500 times it.
+# By result: rules, and what its cells say of n, K and t_0.
+ATTACKS: dict[str, tuple[tuple[str, ...], Row]] = {
+    "attack_shift": (RULES, {"n": 500, "K": 10, "onset": 250, "replicates": 500}),
+    "attack_mnist": (MNIST_RULES, {"n": 200, "K": 5, "onset": 50, "replicates": 100}),
+}
+TRACED = (RIGHT_TUNED, INNOVATION, WARMED_LONGEST)
+
+
+def attack_rows(
+    shift: Callable[[str], float] = lambda rule: 0.0, cases: tuple[str, ...] = (), result: str = "attack_shift"
+) -> list[Row]:
+    """The printed numbers under each rule, moved by what `shift` says of it: shares by that, steps by n times it.
 
     The first of `cases`, all of the table if none are given, is the one without an attack.
     """
-    listed, shares = cases or tuple(printed()["attack_shift"]), (DETECTED, EARLY, POWER)
+    table, shares = printed()[result], (DETECTED, EARLY, POWER)
+    listed = cases or tuple(table)
+    rules, setting = ATTACKS[result]
     rows: list[Row] = [
-        {"result": "attack_shift", "rule": rule, "measure": measure, "estimate": value, "error": 0.01}
-        for rule in PAPER_RULES
+        {"result": result, "rule": rule, "measure": measure, "estimate": value, "error": 0.01}
+        for rule in rules
+        if "scale" in rule
         for measure, value in (("c", 0.3), ("Gaussian false alarms", 0.06))
     ]
     for case in listed:
-        values, attacked = printed()["attack_shift"][case], case != listed[0]
-        base: Row = {"result": "attack_shift", "curve": case, "x": float(case.split("=")[1]), "n": 500, "K": 10}
-        base |= {"onset": 250 if attacked else None, "replicates": 500}
-        for rule in RULES:
-            own: Row = {m: values[m] + shift(rule) * (1 if m == DETECTED else 500) for m in PRINTED if m in values}
+        values, attacked = table[case], case != listed[0]
+        base: Row = {"result": result, "curve": case, "x": float(case.split("=")[1])} | setting
+        base |= {} if attacked else {"onset": None}
+        for rule in rules:
+            own: Row = {
+                m: values[m] + shift(rule) * (1 if m == DETECTED else base["n"]) for m in PRINTED if m in values
+            }
             own |= {EARLY: 0.1, POWER: 0.8, DELAY: 120.0 - 10 * base["x"], MISS: 20.0} if attacked else {}
             rows += [
                 base
@@ -92,17 +108,16 @@ def attack_rows(shift: Callable[[str], float] = lambda rule: 0.0, cases: tuple[s
                 for measure, value in own.items()
             ]
         if case == listed[-1]:
-            rows += _one_run(base)
+            rows += [row for rule in TRACED if rule in rules for row in _one_run(base | {"rule": rule})]
     return rows
 
 
 def _one_run(base: Row) -> list[Row]:
-    """A statistic that crosses its threshold at step 300, under the two rules that are shown."""
+    """A statistic that crosses its threshold 50 steps after the attack, ten steps before which it puts the onset."""
+    alarm, named = base["onset"] + 50, base["onset"] - 10
     return [
-        base
-        | {"rule": rule, "measure": TRACE, "step": t, "estimate": t / 100, "threshold": 2.9, "alarm": 300, "named": 240}
-        for rule in (RIGHT_TUNED, INNOVATION)
-        for t in range(20, 501, 20)
+        base | {"measure": TRACE, "step": t, "estimate": t / 100, "threshold": 2.9, "alarm": alarm, "named": named}
+        for t in range(20, base["n"] + 1, 20)
     ]
 
 
@@ -124,8 +139,8 @@ def rows_of(result: str, draws: int = 2) -> list[Row]:
         return quantile_rows(result, ("K=10", "K=25", "K=50"), GAPS, coded=True)
     if result == "ablation_tau":
         return quantile_rows(result, ("tau=5", "tau=10", "tau=15", "tau=50", "tau=100"), GAPS)
-    if result == "attack_shift":
-        return attack_rows()
+    if result in ATTACKS:
+        return attack_rows(result=result)
     if result == "ablation_gamma":
         return quantile_rows(result, ("gamma=1", "gamma=5", "gamma=10"), GAPS)
     return [row for part in RESULTS[result] for row in distance_rows(part, draws=draws)]

@@ -12,6 +12,7 @@ from rich.console import Console
 from fedgauss.experiments.alarm_rows import DETECTED, EARLY, POWER, TRACE
 from fedgauss.experiments.attack_rules import INNOVATION, RIGHT_TUNED, RIGHT_ZERO, RULES, UNDER_FOUND
 from fedgauss.experiments.catalogue import catalogue
+from fedgauss.experiments.mnist_rules import MNIST_RULES, OPTIMUM_RULES, RIGHT_AT_OPTIMUM, WARMED_RULES
 from fedgauss.experiments.outcome import Summary
 from fedgauss.experiments.paper import SCALES
 from fedgauss.report.images import png
@@ -21,11 +22,11 @@ from fedgauss.report.reproduction.sweep import Measured
 from fedgauss.report.reproduction.terminal import print_reproduction
 from reproduction_rows import attack_rows
 
-RESULT = catalogue()["attack_shift"]
+RESULT, MNIST = catalogue()["attack_shift"], catalogue()["attack_mnist"]
 
 
-def shown(rows):
-    return section(RESULT, rows, {})
+def shown(rows, result=RESULT):
+    return section(result, rows, {})
 
 
 def in_terminal(found, width=80):
@@ -122,10 +123,11 @@ def test_the_terminal_has_room_for_every_table(found):
     assert "…" not in in_terminal(found, 40)
 
 
-def test_one_attack_alone_is_a_table_without_curves():
+def test_one_attack_alone_is_a_table_of_measures_without_curves():
     found = shown(attack_rows(cases=("mu=0", "mu=2")))
     assert [drawing.name for drawing in found.drawings] == ["attack_shift_run"]
-    assert found.tables[1].header == ("$μ$", "2")
+    assert len(found.tables) == 3
+    assert all(len(table.rows[0]) == len(table.header) == 4 for table in found.tables[1:])
     assert not any("rises" in text for text in found.findings)
 
 
@@ -149,3 +151,45 @@ def test_the_page_and_the_json_have_it(tmp_path):
     assert "Of 1 result of the paper: 1 not reproduced." in text
     assert not re.search(r"\bnan\b|\bNone\b|\{", re.sub(r"<style>.*</style>|base64,\S*", "", text, flags=re.S))
     assert '"measure": "s_hat mean"' in (tmp_path / "results.json").read_text()
+
+
+@pytest.fixture(scope="module")
+def mnist():
+    return shown(attack_rows(lambda rule: 0.0 if rule == RIGHT_AT_OPTIMUM else 0.1, result="attack_mnist"), MNIST)
+
+
+def test_mnist_has_every_rule_beside_the_printed_numbers(mnist):
+    assert mnist.verdict == "reproduced"
+    honest, beside, own = ({row[0]: row[1:] for row in table.rows} for table in mnist.tables)
+    assert len(honest) == len(beside) == 1 + len(MNIST_RULES) == 1 + len(own)
+    assert beside["printed"] == ("0.900", "58.5; 32–96", "95.7; 89–99")
+    near = beside["right scale, $c$ tuned, at optimum"]
+    assert near == ("0.900 ✓ (0.001)", "58.5 ✓ (0.5); 32–96", "95.7 ✓ (0.5); 89–99")
+    assert beside["innovation, warm-up 200"] == ("1.000 (0.001)", "78.5 (0.5); 52–116", "115.7 (0.5); 109–119")
+    assert own["innovation, warm-up 500"] == ("0.800 (0.001)", "90.0 (0.5)", "20.0 (0.5)")
+    assert honest["printed"][1] == "0.060"
+
+
+def test_mnist_is_judged_by_the_papers_rules_from_both_starts():
+    (outcome,) = shown(attack_rows(lambda rule: 0.1, result="attack_mnist"), MNIST).outcomes
+    assert (outcome.verdict, outcome.reading, outcome.n_printed) == ("not reproduced", None, 8)
+    assert {agreement.reading for agreement in outcome.agreements} == set(MNIST_RULES) - set(WARMED_RULES)
+    assert {agreement.reading for agreement in outcome.agreements} > set(OPTIMUM_RULES)
+
+
+def test_mnist_says_what_its_runs_are_and_shows_one(mnist):
+    assert "Power at $K_0$ = 3" in mnist.summary
+    assert any("first four runs" in text for text in mnist.findings)
+    (drawing,) = mnist.drawings
+    title = drawing.figure.texts[0].get_text().replace("\n", " ")
+    assert title.startswith("One run, attacked after step 50 with $K_0$ = 3")
+    assert "the default alarms at step 100" in title
+    assert len(drawing.figure.axes) == 2
+    assert png(drawing.figure, dpi=50).startswith(b"\x89PNG")
+
+
+def test_the_terminal_has_room_for_mnist(mnist):
+    text = in_terminal(mnist)
+    assert max(map(len, text.splitlines())) <= 80
+    assert not re.search(r"[$…]|\bnan\b|\bNone\b", text)
+    assert "…" not in in_terminal(mnist, 40)

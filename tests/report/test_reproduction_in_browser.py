@@ -60,7 +60,7 @@ addEventListener("load", () => {
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
-    names = ("figure2_phase", "figure3_qq", "synchronisation", "ablation_tau", "attack_shift")
+    names = ("figure2_phase", "figure3_qq", "synchronisation", "ablation_tau", "attack_shift", "attack_mnist")
     rows = {name: rows_of(name) for name in names}
     whole = Measured(
         tuple(catalogue()[name] for name in names), SCALES["paper"], rows, "fedgauss reproduce", Summary(1, 1, 0, 0.0)

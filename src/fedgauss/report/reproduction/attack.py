@@ -9,6 +9,7 @@ from fedgauss.experiments.attack_rules import INNOVATION, RIGHT_TUNED
 from fedgauss.experiments.attack_verdicts import AttackTable, Value, attack_outcome
 from fedgauss.experiments.cell import Row
 from fedgauss.experiments.explanations import EXPLANATIONS
+from fedgauss.experiments.mnist_rules import WARMED_LONGEST
 from fedgauss.experiments.paper import Result
 from fedgauss.experiments.verdicts import Outcome
 from fedgauss.report.drawing import Drawing
@@ -18,9 +19,11 @@ from fedgauss.report.reproduction.attack_tables import attack_tables
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.reproduction.words import number, symbol
 
+# Of rules that show a run: who alarms, the heading of the panel and the statistic.
 _TRACED = {
-    RIGHT_TUNED: ("The paper’s rule, rightly scaled, $c$ tuned", "$R_t$"),
-    INNOVATION: ("Innovation, the default", "largest $T$"),
+    RIGHT_TUNED: ("the paper’s rule", "The paper’s rule, rightly scaled, $c$ tuned", "$R_t$"),
+    INNOVATION: ("the default", "Innovation, the default", "largest $T$"),
+    WARMED_LONGEST: ("the default", "Innovation, the default, after a warm-up", "largest $T$"),
 }
 
 
@@ -47,12 +50,13 @@ def attack_section(result: Result, rows: list[Row]) -> Section:
 
 
 def _trace_drawing(name: str, rows: Sequence[Row], table: AttackTable) -> Drawing:
-    runs = {rule: _traced(rule, [row for row in rows if row["rule"] == rule]) for rule in _TRACED}
+    shown = {row["rule"] for row in rows}
+    runs = {rule: _traced(rule, [row for row in rows if row["rule"] == rule]) for rule in _TRACED if rule in shown}
     said = [
-        f"{who} alarms at step {run.alarm}" if run.alarm else f"{who} does not alarm"
-        for who, run in zip(("the paper’s rule", "the default"), runs.values(), strict=True)
+        f"{_TRACED[rule][0]} alarms at step {run.alarm}" if run.alarm else f"{_TRACED[rule][0]} does not alarm"
+        for rule, run in runs.items()
     ]
-    x = f"$\\{table.across}$ = {float(rows[0]['x'] or 0.0):g}"
+    x = f"{symbol(table.across)} = {float(rows[0]['x'] or 0.0):g}"
     title = f"One run, attacked after step {table.onset} with {x}: {' and '.join(said)}"
     return Drawing(
         f"{name}_run",
@@ -66,7 +70,7 @@ def _trace_drawing(name: str, rows: Sequence[Row], table: AttackTable) -> Drawin
 
 
 def _traced(rule: str, rows: Sequence[Row]) -> TracedRun:
-    heading, axis = _TRACED[rule]
+    _, heading, axis = _TRACED[rule]
     steps, statistic, threshold = (
         [float(row[column] or 0.0) for row in rows] for column in ("step", "estimate", "threshold")
     )
@@ -79,12 +83,12 @@ def _power_drawing(name: str, table: AttackTable, outcome: Outcome) -> Drawing:
     honestly = {rule: _points([(honest, table.value(rule, honest, DETECTED))]) for rule in table.rules}
     default, paper = (table.value(rule, small, POWER) for rule in (INNOVATION, RIGHT_TUNED))
     title = (
-        f"Of attacks with {_axis(table)} = {small:g} the default sees {_said(default, 2)}, and the paper’s rule "
-        f"{_said(paper, 2)}"
+        f"Of attacks with {symbol(table.across)} = {small:g} the default sees {_said(default, 2)}, and the paper’s "
+        f"rule {_said(paper, 2)}"
     )
     return Drawing(
         f"{name}_power",
-        rules_figure(title, lines, _printed(outcome, DETECTED), (f"attack {_axis(table)}", "power"), honestly),
+        rules_figure(title, lines, _printed(outcome, DETECTED), (f"attack {symbol(table.across)}", "power"), honestly),
         f"Power: the share of runs whose first alarm comes after step {table.onset}. At {symbol(table.across)} = "
         f"{honest:g} it is the share of honest runs with an alarm at any time, which should be 0.05. Bars are two "
         "Monte-Carlo errors to either side. Printed numbers count alarms before the attack too.",
@@ -97,13 +101,13 @@ def _delay_drawing(name: str, table: AttackTable, outcome: Outcome) -> Drawing:
     middle = table.attacked[min(1, len(table.attacked) - 1)]
     default, paper = (table.value(rule, middle, DELAY) for rule in (INNOVATION, RIGHT_TUNED))
     title = (
-        f"At {_axis(table)} = {middle:g} the default takes {_said(default, 0)} steps on average, and the paper’s rule "
-        f"{_said(paper, 0)}"
+        f"At {symbol(table.across)} = {middle:g} the default takes {_said(default, 0)} steps on average, and the "
+        f"paper’s rule {_said(paper, 0)}"
     )
     printed = [(x, value - table.onset) for x, value in _printed(outcome, ALARM[0])]
     return Drawing(
         f"{name}_delay",
-        rules_figure(title, lines, printed, (f"attack {_axis(table)}", "mean delay, steps")),
+        rules_figure(title, lines, printed, (f"attack {symbol(table.across)}", "mean delay, steps")),
         f"Mean delay over runs whose first alarm comes after step {table.onset}, with two Monte-Carlo errors to either "
         f"side. Printed: the mean step of the alarm less {table.onset}; it includes alarms before the attack.",
         f"Lines of mean delay against the size of the attack, one for each rule. {title}.",
@@ -120,8 +124,3 @@ def _points(values: Sequence[tuple[float, Value | None]]) -> Points:
 
 def _said(value: Value | None, digits: int) -> str:
     return "none" if value is None else number(value.estimate, digits)
-
-
-def _axis(table: AttackTable) -> str:
-    """The coordinate as matplotlib sets it."""
-    return f"$\\{table.across}$"

@@ -1,4 +1,7 @@
-"""Tables of an attack result: a row for each rule, with the printed numbers on top, and a column for each attack."""
+"""Tables of an attack result: a row for each rule, with the printed numbers on top.
+
+There is a table for each measure with a column for each attack, or, of one attack alone, a column for each measure.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,11 @@ def shown(rule: str) -> str:
 
 def attack_tables(table: AttackTable, outcome: Outcome) -> tuple[Table, ...]:
     """What each rule does to honest runs, the paper's columns, and what the paper does not give."""
-    t_0 = table.onset
+    t_0, rules = table.onset, _rules_table(table, outcome)
+    if len(table.attacked) == 1:
+        return rules, *_tables_of_one_attack(table, outcome)
     return (
-        _rules_table(table, outcome),
+        rules,
         _printed_table(table, outcome, [DETECTED], "Share of runs with an alarm at any time, as the paper counts"),
         _printed_table(table, outcome, ONSET, "Estimated onset over runs with an alarm: mean; 2.5 to 97.5 % points"),
         _printed_table(table, outcome, ALARM, "Step of the alarm over runs with one: mean; 2.5 to 97.5 % points"),
@@ -40,17 +45,14 @@ def _rules_table(table: AttackTable, outcome: Outcome) -> Table:
         value = table.fact(rule, "c")
         return "" if value is None else number(value.estimate)
 
-    def cell(value: Value | None) -> str:
-        return "" if value is None else with_error(*value)
-
     rows = [("printed", "", "" if point.printed is None else number(point.printed), "", "")]
     rows += [
         (
             shown(rule),
             constant(rule),
             _share([point], rule, outcome),
-            cell(table.fact(rule, "Gaussian false alarms")),
-            cell(table.value(rule, some, EARLY)),
+            _cell(table.fact(rule, "Gaussian false alarms")),
+            _cell(table.value(rule, some, EARLY)),
         )
         for rule in table.rules
     ]
@@ -63,35 +65,75 @@ def _rules_table(table: AttackTable, outcome: Outcome) -> Table:
     )
 
 
+def _tables_of_one_attack(table: AttackTable, outcome: Outcome) -> tuple[Table, Table]:
+    """The paper's columns, and what it does not give."""
+    (x,), t_0 = table.attacked, table.onset
+    points = {point.series: point for point in outcome.points[0] if point.x == x}
+    shares, onsets, alarms = ([points[name] for name in names] for names in ((DETECTED,), ONSET, ALARM))
+    beside = [("printed", *(_printed(own, digits=1) for own in (shares, onsets, alarms)))]
+    beside += [
+        (shown(rule), _share(shares, rule, outcome), *(_interval(own, rule, outcome, 1) for own in (onsets, alarms)))
+        for rule in table.rules
+    ]
+    own = [
+        (
+            shown(rule),
+            *(_cell(table.value(rule, x, name), digits) for name, digits in ((POWER, 3), (DELAY, 1), (MISS, 1))),
+        )
+        for rule in table.rules
+    ]
+    case = f"{symbol(table.across)} = {x:g}"
+    return (
+        Table(
+            ("rule", "alarms", "estimated onset", "step of the alarm"),
+            tuple(beside),
+            f"With {case}: share of runs with an alarm at any time, as the paper counts; onset and step over these, "
+            f"mean; 2.5 to 97.5 % points (errors in brackets; {AGREES} where one of the paper’s rules agrees with all "
+            "printed numbers of a cell)",
+        ),
+        Table(
+            ("rule", "power", "delay", "miss of the onset"),
+            tuple(own),
+            f"With {case}: share of runs whose first alarm comes after step {t_0}; over these, mean delay and mean "
+            f"distance of the estimated onset from {t_0}, in steps (errors in brackets)",
+        ),
+    )
+
+
 def _printed_table(table: AttackTable, outcome: Outcome, measures: Sequence[str], caption: str) -> Table:
     """`measures` is a share, or a mean with its two percentage points."""
     points = {(point.series, point.x): point for point in outcome.points[0]}
     cells = {x: [points[measure, x] for measure in measures] for x in table.attacked}
     write = _share if len(measures) == 1 else _interval
 
-    def printed(own: Sequence[Point]) -> str:
-        values = [point.printed for point in own if point.printed is not None]
-        if len(values) < len(measures):
-            return ""
-        return number(values[0]) if len(values) == 1 else _written(values)
-
-    rows = [("printed", *(printed(own) for own in cells.values()))]
+    rows = [("printed", *(_printed(own) for own in cells.values()))]
     rows += [(shown(rule), *(write(own, rule, outcome) for own in cells.values())) for rule in table.rules]
     what = "the printed number" if len(measures) == 1 else "all three printed numbers"
     return _by_case(table, rows, f"{caption} ({AGREES} where one of the paper’s rules agrees with {what})")
 
 
 def _own_table(table: AttackTable, measure: str, caption: str, digits: int) -> Table:
-    def cell(rule: str, x: float) -> str:
-        value = table.value(rule, x, measure)
-        return "" if value is None else with_error(*value, digits)
-
-    rows = [(shown(rule), *(cell(rule, x) for x in table.attacked)) for rule in table.rules]
+    rows = [
+        (shown(rule), *(_cell(table.value(rule, x, measure), digits) for x in table.attacked)) for rule in table.rules
+    ]
     return _by_case(table, rows, f"{caption} (Monte-Carlo errors in brackets)")
 
 
 def _by_case(table: AttackTable, rows: Sequence[tuple[str, ...]], caption: str) -> Table:
     return Table((symbol(table.across), *(f"{x:g}" for x in table.attacked)), tuple(rows), caption)
+
+
+def _cell(value: Value | None, digits: int = 3) -> str:
+    """0.123 (0.004); nothing where there is none."""
+    return "" if value is None else with_error(*value, digits)
+
+
+def _printed(points: Sequence[Point], digits: int = 0) -> str:
+    """0.123, or 201; 59–291; nothing where the paper has none."""
+    values = [point.printed for point in points if point.printed is not None]
+    if len(values) < len(points):
+        return ""
+    return number(values[0]) if len(values) == 1 else _written(values, digits)
 
 
 def _share(points: Sequence[Point], rule: str, outcome: Outcome) -> str:
@@ -100,17 +142,18 @@ def _share(points: Sequence[Point], rule: str, outcome: Outcome) -> str:
     return "" if ours is None else f"{number(ours.mean)}{_mark(points, rule, outcome)} ({number(ours.error)})"
 
 
-def _interval(points: Sequence[Point], rule: str, outcome: Outcome) -> str:
-    """201 ✓; 59–291."""
+def _interval(points: Sequence[Point], rule: str, outcome: Outcome, digits: int = 0) -> str:
+    """201 ✓; 59–291 in whole steps, so that six attacks fit into a terminal; with digits 201.2 ✓ (0.8); 59–291."""
     if any(rule not in point.ours for point in points):
         return ""
-    return _written([point.ours[rule].mean for point in points], _mark(points, rule, outcome))
+    own = [point.ours[rule] for point in points]
+    error = f" ({number(own[0].error, digits)})" if digits else ""
+    return _written([one.mean for one in own], digits, f"{_mark(points, rule, outcome)}{error}")
 
 
-def _written(values: Sequence[float], mark: str = "") -> str:
-    """Whole steps, so that six attacks fit into a terminal."""
-    mean, low, high = (number(value, 0) for value in values)
-    return f"{mean}{mark}; {low}–{high}"
+def _written(values: Sequence[float], digits: int = 0, mark: str = "") -> str:
+    mean, low, high = values
+    return f"{number(mean, digits)}{mark}; {number(low, 0)}–{number(high, 0)}"
 
 
 def _mark(points: Sequence[Point], rule: str, outcome: Outcome) -> str:

@@ -8,7 +8,7 @@ from fedgauss.experiments.layouts import Panel
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, Estimate
 
 SHORT = {ZERO: "from zero", OPTIMUM: "from the optimum", CODED: "as coded"}
-SYMBOLS = {"mu": "μ", "tau": "τ", "gamma": "γ", "rho": "ρ", "beta": "β"}
+SYMBOLS = {"K0": "K_0", "mu": "μ", "tau": "τ", "gamma": "γ", "rho": "ρ", "beta": "β"}
 
 
 def symbol(name: str) -> str:
