@@ -180,7 +180,7 @@ def test_erdos_renyi_pairs_are_equally_likely():
     """1000 graphs of 6 clients: each of 15 pairs is Binomial(1000, 1/2); 6 sd = 95, false failure 3e-8."""
     counts = np.zeros((6, 6))
     for seed in range(1000):
-        i, j = networks._random_pairs(6, 0.5, np.random.default_rng(seed))
+        i, j = networks.graphs._random_pairs(6, 0.5, np.random.default_rng(seed))
         counts[i, j] += 1
     upper = counts[np.triu_indices(6, 1)]
     assert counts.sum() == upper.sum()

@@ -160,7 +160,7 @@ def _linearize_by_sampling(problem: Problem, samples: int, batches: int, seed: i
 @partial(jax.jit, static_argnames="samples")
 def _batch_moments(problem: Problem, key: Key, batch: JaxArray, theta: JaxArray, samples: int) -> tuple:
     """Sample moments of the gradients of every client at one theta (d,)."""
-    gradients, hessian = sampled_gradients(problem, key, batch, theta, samples)
+    gradients, hessian = sampled_gradients(problem, key, batch, theta, samples, samples)
     mean = gradients.mean(axis=-1)
     centred = gradients - mean[..., None]
     noise_cov = jnp.einsum("ikr,jkr->kij", centred, centred) / (samples - 1)
@@ -169,16 +169,20 @@ def _batch_moments(problem: Problem, key: Key, batch: JaxArray, theta: JaxArray,
 
 @partial(jax.jit, static_argnames="samples")
 def sampled_gradients(
-    problem: Problem, key: Key, batch: JaxArray, theta: JaxArray, samples: int
+    problem: Problem, key: Key, batch: JaxArray, theta: JaxArray, samples: int, count: JaxArray
 ) -> tuple[JaxArray, JaxArray]:
-    """Gradients (d, K, samples) of so many draws at one theta (d,), and the mean Hessians (K, d, d)."""
+    """Gradients (d, K, samples) of so many draws at one theta (d,), and the mean Hessians (K, d, d) of the first ones.
+
+    The mean is over `count` of them: other numbers share a compilation that way.
+    """
     t = jnp.int32(batch) + 1
     data = problem.sample(Noise(key, jnp.uint32(0), problem.n_clients, samples).at_step(t), t)
     point = jnp.broadcast_to(theta[:, None, None], (problem.dim, problem.n_clients, samples))
 
     def mean_slope(direction: JaxArray) -> JaxArray:
         tangent = jnp.broadcast_to(direction[:, None, None], point.shape)
-        return jax.jvp(lambda at: problem.gradient(at, data), (point,), (tangent,))[1].mean(axis=-1)
+        slopes = jax.jvp(lambda at: problem.gradient(at, data), (point,), (tangent,))[1]
+        return jnp.where(jnp.arange(samples) < count, slopes, 0.0).sum(axis=-1) / count
 
     hessian = jax.lax.map(mean_slope, jnp.eye(problem.dim))  # (direction, d, K)
     return problem.gradient(point, data), jnp.moveaxis(hessian, 2, 0)

@@ -11,6 +11,8 @@ from fedgauss._types import ArrayLike
 from fedgauss.problems.base import Problem
 from fedgauss.problems.linearize import sampled_gradients
 
+_LANES = 512  # draws made at least, and those not asked for dropped: short warm-ups share one compilation
+
 
 def warm_up(problem: Problem, n_warmup: int, at: ArrayLike, seed: int = 0) -> Linearization:
     """A linearisation from `n_warmup` draws of every client at the point `at` (d,), where a warm start ended.
@@ -23,8 +25,10 @@ def warm_up(problem: Problem, n_warmup: int, at: ArrayLike, seed: int = 0) -> Li
     point = _checks.real_array("at", at, shape=(problem.dim,))
     key = stage_key(_checks.whole("seed", seed, at_least=0), "warm up")
     problem = problem.reference()
-    drawn = sampled_gradients(problem, key, 0, point, n_warmup)
+    lanes = max(_LANES, 1 << (n_warmup - 1).bit_length())
+    drawn = sampled_gradients(problem, key, 0, point, lanes, np.float32(n_warmup))
     gradients, hessians = (np.asarray(part, dtype=float) for part in drawn)
+    gradients = gradients[:, :, :n_warmup]
     reports = [gradient_moments(client.T) for client in np.moveaxis(gradients, 1, 0)]
     covariances, kurtosis = (np.stack(part) for part in zip(*reports, strict=True))
     symmetric = (hessians + hessians.transpose(0, 2, 1)) / 2  # but for rounding, they are
