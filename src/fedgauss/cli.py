@@ -53,7 +53,7 @@ Prints for each result the paper's number, ours with its Monte-Carlo error, and 
 report.html, every figure as PNG and SVG, rows as CSV and verdicts as JSON. NAMES picks results; without any, all run.
 
 [bold]Scales[/bold]
-  quick  fewer runs and points, one draw of the clients, nothing beyond the paper unless named; half a minute
+  quick  fewer runs and points, one draw of the clients, no attacks and nothing beyond the paper unless named; half a minute
   paper  the runs and points of the paper, four draws of the clients; three minutes on two cores
   large  100 times the runs, over eight draws of the clients; an hour, or minutes on a GPU
 
