@@ -30,6 +30,7 @@ This command simulates them and says what theory promises, with an error beside 
   fedgauss demo --replicates 20000 --out big  smaller Monte-Carlo errors
   fedgauss advise --steps 5000 --clients 40   which step sizes to use
   fedgauss reproduce --scale quick            the paper's results, thinned out
+  fedgauss fit data.csv --target y --client hospital --family logistic
 """
 _DEMO_HELP = """\
 Simulate ten clients on a ring, put exact theory beside them, watch an attack, and leave a page with figures.
@@ -53,7 +54,8 @@ Prints for each result the paper's number, ours with its Monte-Carlo error, and 
 report.html, every figure as PNG and SVG, rows as CSV and verdicts as JSON. NAMES picks results; without any, all run.
 
 [bold]Scales[/bold]
-  quick  fewer runs and points, one draw of the clients, no attacks and nothing beyond the paper unless named; half a minute
+  quick  fewer runs and points, one draw of the clients, attacks and what is beyond the paper only when named; \
+half a minute
   paper  the runs and points of the paper, four draws of the clients; three minutes on two cores
   large  100 times the runs, over eight draws of the clients; an hour, or minutes on a GPU
 
@@ -66,6 +68,21 @@ result that is finished there.
   fedgauss reproduce --scale quick            everything, thinned out
   fedgauss reproduce figure1_left connection  two results
   fedgauss reproduce --out study --workers 8  everything, by 8 processes
+"""
+_FIT_HELP = """\
+Fit a regression to a table whose rows belong to clients, without bringing the rows together.
+
+Clients take gradient steps on their own rows and average with their neighbours on a ring. Prints estimates, standard \
+errors and intervals like those of a pooled fit. Writes fit.json, and coefficients.png and .svg, into the output \
+folder. Text columns are taken as categories; missing values, collinear columns and separable classes are refused.
+
+[bold]Families[/bold]
+  linear, logistic (target 0 or 1), poisson (counts), huber, one_versus_rest (classes)
+
+[bold]Examples[/bold]
+  fedgauss fit data.csv --target y --client hospital
+  fedgauss fit data.parquet --target died --client hospital --family logistic --features age,sex,dose
+  fedgauss fit data.csv --target y --client hospital --formula "y ~ age + C(ward)" --passes 10
 """
 _REPRODUCTION = Path("reproduction")
 _ROOM = 30_000_000  # bytes that a reproduction may need: rows, figures and the page
@@ -179,6 +196,50 @@ def reproduce(
             Text(f"The page is {page}, its figures and rows beside it; {time.monotonic() - began:.0f} s."),
             soft_wrap=True,
         )
+
+
+@app.command(help=_FIT_HELP)
+def fit(
+    data: Annotated[Path, typer.Argument(help="A .csv or .parquet file, a row for each observation.")],
+    target: Annotated[str, typer.Option(help="The column to explain.")],
+    client: Annotated[str, typer.Option(help="The column that says to whom a row belongs.")],
+    family: Annotated[str, typer.Option(help="linear, logistic, poisson, huber or one_versus_rest.")] = "linear",
+    features: Annotated[
+        str | None, typer.Option(help="Covariates, separated by commas; all other columns if not given.")
+    ] = None,
+    formula: Annotated[str | None, typer.Option(help='In place of --features: "y ~ a + C(b)".')] = None,
+    intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
+    passes: Annotated[int, typer.Option(help="How often rows are read; more than once for small data.")] = 1,
+    sync_every: Annotated[int, typer.Option(help="Steps between two mixings, tau.")] = 10,
+    method: Annotated[str, typer.Option(help="plugin, bootstrap, random_scaling or batch_means.")] = "plugin",
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Fixes the order in which rows are read.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("fit"),
+) -> None:
+    """`fedgauss.fit` on a file."""
+    with _plain_endings():
+        from fedgauss.inference.tables import read_table
+        from fedgauss.report.output import writable_folder
+
+        frame = read_table(data)
+        folder = writable_folder(out)
+        with _progress() as tick:
+            tick("starting JAX", 0, 1)
+            from fedgauss.inference.fit import fit as fit_frame
+            from fedgauss.report.coefficients import write_fit
+
+            tick("starting JAX", 1, 1)
+        names = None if features is None else [name.strip() for name in features.split(",") if name.strip()]
+        found = fit_frame(
+            frame, target, client, family, names, formula, intercept=intercept, passes=passes, sync_every=sync_every,
+            method=method,  # type: ignore[arg-type]
+            level=level, seed=seed,
+        )  # fmt: skip
+        written = write_fit(found, folder)
+        console = Console()
+        console.print(Text(found.summary()), soft_wrap=True)
+        console.print()
+        console.print(Text(f"The numbers are {written[0]}, the figure {written[1]}, and as SVG."), soft_wrap=True)
 
 
 def _reproduce_command(names: list[str], scale: str, out: Path, workers: int | None) -> str:

@@ -247,3 +247,24 @@ def test_the_false_discovery_rate_holds_elsewhere(mu, bad, df, capsys):
         print(f"\nmu = {mu}, {len(bad)} of 10, df {df}: precision {precision[0]:.3f} ({precision[1]:.3f}), recall "
               f"{recall[0]:.3f} ({recall[1]:.3f}), false-discovery rate {rate[0]:.3f} ({rate[1]:.3f})")  # fmt: skip
     assert rate[0] <= 0.10 + 3.7 * rate[1]
+
+
+def test_estimated_covariances_are_allowed_for_and_too_short_warm_ups_refused():
+    """Honest clients, d = 5, every client's covariance from a warm-up of its own: p-values are not too small.
+
+    2,000 p-values below .05 at a true .05 are fewer than 138 but with chance 1e-4; without the correction 400 were.
+    """
+    generator = np.random.default_rng(3)
+    identity, small = np.repeat(np.eye(5)[None], 10, axis=0), 0
+    for _ in range(200):
+        gradients = generator.standard_normal((10, 20, 5))
+        covariances = np.stack([np.cov(g.T) for g in gradients])
+        lin = fg.linearization(identity, covariances, n_warmup=20, kurtosis=[1.0] * 10)
+        rows = attribute(generator.standard_normal((30, 10, 5)), 12, 15, lin).table
+        small += sum(row.p_value < 0.05 for row in rows)
+    assert small < 138
+    short = fg.linearization(identity, identity, n_warmup=10, kurtosis=[1.0] * 10)
+    with pytest.raises(
+        ValueError, match="at least 14 degrees of freedom in 5 dimensions; a warm-up of 10 steps gives 9"
+    ):
+        attribute(generator.standard_normal((30, 10, 5)), 12, 15, short)

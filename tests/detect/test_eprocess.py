@@ -118,6 +118,8 @@ def test_bad_input():
         EProcess(2).update([1.0])
     with pytest.raises(ValueError, match="finite"):
         EProcess(2).update([1.0, np.inf])
+    with pytest.raises(ValueError, match=r"at most 1e.100; got 1e.200"):
+        EProcess(2).update([1e200, 0.0])
     with pytest.raises(ValueError, match="weight"):
         EProcess(2).update([1.0, 2.0], 0.0)
     with pytest.raises(ValueError, match="round 2"):

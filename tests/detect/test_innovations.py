@@ -37,7 +37,8 @@ def test_innovation_and_weight_are_those_of_the_definition(lin, after, last):
     x = parts.whiten(block, before, now)
     np.testing.assert_allclose(np.linalg.norm(x), np.linalg.norm(root @ wanted), rtol=1e-9)
     np.testing.assert_allclose(parts.whitening.matrix @ lin.noise_cov @ parts.whitening.matrix, np.eye(3), atol=1e-12)
-    np.testing.assert_allclose(block.weight, 3 / np.trace(root @ omega @ root.T), rtol=1e-9)
+    sizes = np.linalg.eigvalsh(root @ omega @ root.T)
+    np.testing.assert_allclose([block.weight, block.mean_weight], [1 / sizes[-1], 3 / sizes.sum()], rtol=1e-9)
     several = parts.whiten(block, np.stack([before] * 4, axis=1), np.stack([now] * 4, axis=1))
     np.testing.assert_allclose(several, np.stack([x] * 4, axis=1), rtol=1e-12)
 
@@ -53,8 +54,17 @@ def test_partial_participation_uses_the_hessian_and_noise_of_those_present(lin):
     wanted = parts.whitening.matrix @ block_innovation(hessian, eta, before - lin.optimum, now - lin.optimum)
     np.testing.assert_allclose(parts.whiten(block, before, now), wanted, rtol=1e-9)
     omega = parts.whitening.matrix @ block_covariance(hessian, noise, eta) @ parts.whitening.matrix
-    np.testing.assert_allclose(block.weight, 3 / np.trace(omega), rtol=1e-9)
+    np.testing.assert_allclose(block.weight, 1 / np.linalg.eigvalsh(omega)[-1], rtol=1e-9)
     assert block.weight < parts.block(20, 40).weight  # fewer clients, more noise
+
+
+def test_no_direction_is_trusted_more_than_its_noise_allows(lin):
+    """Omega_j <= V / weight in every direction, also where steps stay large and A is badly conditioned."""
+    uneven = fg.linearization(np.diag([1.0, 0.02, 0.02])[None], np.eye(3)[None])
+    block = innovations(uneven, fg.step_sizes.constant(0.5)).block(40, 60)
+    omega = block_covariance(uneven.hessian, uneven.noise_cov, np.full(20, 0.5))
+    assert np.linalg.eigvalsh(np.eye(3) / block.weight - omega).min() > -1e-12
+    assert block.mean_weight > 1.1 * block.weight
 
 
 def test_a_noiseless_run_has_constant_innovations_from_any_start(lin):

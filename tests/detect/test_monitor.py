@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ STEPS = fg.step_sizes.polynomial(0.3, 0.75)
 
 @pytest.fixture
 def lin():
-    return fg.linearization(np.stack([np.eye(2)] * 4), np.stack([4.0 * np.eye(2)] * 4), optimum=[2.0, -3.0])
+    hessians, noise, alike = np.stack([np.eye(2)] * 4), np.stack([4.0 * np.eye(2)] * 4), np.zeros((4, 2))
+    return fg.linearization(hessians, noise, optimum=[2.0, -3.0], gradients=alike)
 
 
 def linear_path(n_steps, seed=0, shift=0.0, change=10**9, noise=1.0):
@@ -199,11 +201,49 @@ def test_absent_clients_change_the_weight_of_a_round(lin):
     assert reweighted._watch.mean.mass == pytest.approx(some._watch.mean.mass, rel=1e-6)
 
 
-def test_a_horizon_too_short_to_compare_anything_never_alarms(lin):
-    monitor = Monitor(lin, STEPS, sync_every=50, horizon=60)
-    verdicts = [monitor.update(y) for y in linear_path(1000, shift=5.0, change=300)[49::50]]
-    assert verdicts[-1].threshold == np.inf
-    assert not any(v.alarm for v in verdicts)
+def test_a_horizon_too_short_to_compare_anything_is_refused(lin):
+    with pytest.raises(
+        ValueError, match=r"horizon must be at least 150; got 60\. With sync_every = 50 nothing can be seen"
+    ):
+        Monitor(lin, STEPS, sync_every=50, horizon=60)
+    assert np.isfinite(Monitor(lin, STEPS, sync_every=50, horizon=150).boundary.mean).all()
+
+
+def test_looking_more_often_than_said_is_refused(lin):
+    """Thresholds are for rounds of sync_every steps or more: fed every step, .29 of honest runs alarmed."""
+    monitor = Monitor(lin, STEPS, sync_every=20, start=[2.0, -3.0])
+    for step in (5, 19, 2_000_000):
+        with pytest.raises(ValueError, match="step must lie sync_every = 20 to 1,000,000 steps after the last; got"):
+            monitor.update([2.0, -3.0], step=step)
+    assert monitor.update([2.0, -3.0], step=33).step == 33
+
+
+def test_after_a_rollback_the_monitor_goes_on_from_there(lin):
+    """It must be as a new monitor of the rest of the run; counting on would use the step sizes of another time."""
+    path = linear_path(500, shift=2.0, change=240)[19::20]
+    monitor = Monitor(lin, STEPS, sync_every=20)
+    for y in path:
+        monitor.update(y)
+    monitor.reset(step=100, y=path[4], round=5)
+    fresh = Monitor(lin, fg.step_sizes.from_array(STEPS.eta(500)[100:]), sync_every=20, start=path[4])
+    honest = linear_path(500, seed=9)[119::20]
+    seen = [monitor.update(y) for y in honest]
+    np.testing.assert_allclose([v.statistic for v in seen], [fresh.update(y).statistic for y in honest], rtol=1e-9)
+    assert (seen[0].round, seen[0].step) == (6, 120)
+    with pytest.raises(ValueError, match="y must be finite"):
+        monitor.reset(step=100, y=[np.nan, 0.0])
+
+
+def test_other_weights_without_client_gradients_are_warned_of_once(lin):
+    monitor = Monitor(replace(lin, client_gradients=None), STEPS, sync_every=20, start=[2.0, -3.0])
+    with pytest.warns(fg.FedgaussWarning, match="only where all clients have one optimum"):
+        monitor.reweight([0.1, 0.2, 0.3, 0.4])
+    monitor.update([2.0, -3.0], participants=[0, 1])  # nothing more is said
+
+
+def test_a_schedule_that_has_ended_says_so_at_once(lin):
+    with pytest.raises(ValueError, match="steps"):
+        Monitor(lin, np.full(500, 0.1), sync_every=20).update([2.0, -3.0], step=600)
 
 
 def test_a_journey_is_not_an_alarm():

@@ -44,7 +44,7 @@ def test_thresholds_grow_with_everything_that_makes_an_exceedance_likelier():
     dims = [boundary(d, 20, 0.05, 500).mean[0] for d in (1, 2, 3, 4, 5, 7, 10, 15, 20, 33, 40)]
     assert np.all(np.diff(dims) > 0)
     assert boundary(2, 7, 0.05, 500).mean == boundary(2, 5, 0.05, 500).mean  # the nearest smaller tau
-    assert boundary(2, 200, 0.05, 500).mean == boundary(2, 50, 0.05, 500).mean
+    assert boundary(2, 200, 0.05, 1000).mean == boundary(2, 50, 0.05, 1000).mean
 
 
 def test_spending_sums_to_alpha_and_epochs_follow_one_another():
@@ -111,3 +111,17 @@ def test_without_a_horizon_gaussian_paths_alarm_in_at_most_alpha(tau):
     n = len(ends) - 1
     over = (maxima.mean > limits.mean[:n, None] / MARGIN) | (maxima.spread > limits.spread[:n, None] / MARGIN)
     assert over.any(axis=0).sum() <= 131
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((2, 20, 2.0, 500), "alpha must lie strictly between 0 and 1; got 2"),
+        ((2, 20, 0.05, -5), "horizon must be at least 60; got -5"),
+        ((0, 20, 0.05, 500), "dim must be at least 1; got 0"),
+        ((2, 0, 0.05, 500), "sync_every must be at least 1; got 0"),
+    ],
+)
+def test_thresholds_of_nothing_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        boundary(*arguments)

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import chdtri, fdtrc, stdtr
 
 from fedgauss import _checks
-from fedgauss._linearization import Linearization
+from fedgauss._linearization import Linearization, client_freedom
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.discoveries import power_weights, q_values
 from fedgauss.detect.segments import Segment, empty, first_seen, noise_inverses
@@ -121,7 +121,7 @@ def attribute_segments(
     before: Segment, after: Segment, lin: Linearization, rate: float, baseline_rounds: int, rounds_after: int
 ) -> Attribution:
     """`attribute` from the sums of the baseline and of the rounds after the alarm."""
-    moves = _moves(before, after, lin)
+    moves = _allowing_for_estimates(_moves(before, after, lin), lin)
     n_clients = lin.n_clients
     statistics, p_values, effects = np.zeros(n_clients), np.ones(n_clients), np.full(n_clients, np.nan)
     for k in np.flatnonzero(moves.freedom > 0):
@@ -169,6 +169,23 @@ def _moves(before: Segment, after: Segment, lin: Linearization) -> _Moves:
     size = np.maximum(within, 0.0) / np.maximum(freedom, 1.0) * (1.0 / counts[0] + 1.0 / counts[1])
     precision = np.where(usable[:, None, None], inverses / np.maximum(size, _TINY)[:, None, None], 0.0)
     return _Moves(np.where(usable[:, None], means[1] - means[0], 0.0), precision, freedom)
+
+
+def _allowing_for_estimates(moves: _Moves, lin: Linearization) -> _Moves:
+    """Where Var(W^k) was estimated with f degrees of freedom: Hotelling's correction, (f - d + 1) / f."""
+    behind = client_freedom(lin)
+    if np.isinf(behind).all():
+        return moves
+    needed = 2 * lin.dim + 4
+    if behind.min() < needed:
+        steps = 1 if lin.n_warmup is None else 1 + int(np.ceil((lin.n_warmup - 1) * needed / behind.min()))
+        raise ValueError(
+            f"suspects needs every client's covariance from at least {needed} degrees of freedom in {lin.dim} "
+            f"dimensions; a warm-up of {lin.n_warmup} steps gives {behind.min():.0f}. Use {steps} steps or more."
+        )
+    left = behind - lin.dim + 1.0
+    freedom = np.minimum(moves.freedom, np.where(moves.freedom > 0, left, 0.0))
+    return _Moves(moves.gap, moves.precision * (left / behind)[:, None, None], freedom)
 
 
 def _against_the_others(moves: _Moves, k: int) -> tuple[float, float, float]:

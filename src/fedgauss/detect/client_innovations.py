@@ -22,9 +22,9 @@ class ClientInnovations:
     is about Var(W^k) / tau. A client that pulls elsewhere by mu shifts it by H_k mu.
     """
 
-    def __init__(self, lin: Linearization, steps: StepSizes | ArrayLike) -> None:
+    def __init__(self, lin: Linearization, steps: StepSizes | ArrayLike, weights: FloatArray | None = None) -> None:
         self.steps = as_step_sizes(steps)
-        self.scale = lin.weights * lin.n_clients
+        self.scale = (lin.weights if weights is None else weights) * lin.n_clients
         self.values, self.vectors = np.linalg.eigh(lin.client_hessians * self.scale[:, None, None])
 
     def of_round(self, began: FloatArray, sent: FloatArray, after: int, last: int) -> FloatArray:

@@ -42,6 +42,10 @@ class ClientRecord:
         self._at_alarm = self._sums
         self._frozen = np.zeros(2, dtype=np.int64)  # rounds of the baseline, and rounds at the alarm
 
+    def reweight(self, weights: FloatArray | None) -> None:
+        """Clients step with these weights from now on."""
+        self._parts = ClientInnovations(self._lin, self._parts.steps, weights)
+
     def update(self, position: int, began: FloatArray, sent: FloatArray, after: int, last: int) -> None:
         """Take in a round: `position` rounds were counted before it, NaN stands for clients that took no part."""
         if position:

@@ -17,6 +17,9 @@ _SPARE = 100.0  # weight over which the capital set aside for later changes firs
 _RUNS = 256  # runs followed at once: few enough for the cache
 
 
+_HUGE = 1e100  # its square must be a number
+
+
 @dataclass(frozen=True)
 class EVerdict:
     """What the e-process says after a round. `onset` is the round after which the change most likely began."""
@@ -76,6 +79,7 @@ class EProcess:
         """Take the innovation x (d,) of the next round into account."""
         row = _checks.real_array("x", x, shape=(self._capital.dim,), fix="One innovation (d,) a round.")
         w = _checks.real("weight", weight, above=0.0, fix="A round that brings nothing is left out.")
+        _require_plausible(row)
         log_e = float(self._capital.update(row[None], w)[0])
         alarm = log_e >= -np.log(self.alpha)
         return EVerdict(bool(alarm), log_e, self.alpha, self._capital.round, int(self._capital.onset()[0]))
@@ -94,6 +98,7 @@ def e_process_paths(
     if np.any(w <= 0):
         j = int(np.argmin(w))
         raise ValueError(f"weights must be positive; round {j + 1} has {w[j]:g}. Leave that round out?")
+    _require_plausible(x)
     log_e = np.zeros((n_runs, n_rounds))
     for low in range(0, n_runs, _RUNS):
         some = x[low : low + _RUNS]
@@ -101,6 +106,14 @@ def e_process_paths(
         for j in range(n_rounds):
             log_e[low : low + _RUNS, j] = capital.update(some[:, j], float(w[j]))
     return log_e
+
+
+def _require_plausible(x: FloatArray) -> None:
+    if x.size and np.abs(x).max() > _HUGE:
+        raise ValueError(
+            f"an innovation must be at most {_HUGE:.0e}; got {np.abs(x).max():.2g}. An update that gives it is a fault "
+            "or an attack by itself: leave the round out."
+        )
 
 
 class _Capital:

@@ -25,8 +25,9 @@ class Innovations:
 
     has mean A theta* and covariance Omega_j = sum_t w_t V w_t' with w_t = (sum_u W_u)^-1 W_t, since
     I - P_j = A sum_t W_t. Blocks are independent, Omega_j is near V / (steps in the block), and neither theta*
-    nor the start enters. Whitened: x_j = M E_j, with weight d / tr(M Omega_j M), in steps; M = V^-1/2 where V is
-    known, and see `whitening` where it is not.
+    nor the start enters. Whitened: x_j = M E_j; M = V^-1/2 where V is known, and see `whitening` where it is not. Its
+    weight, in steps, is the largest w with Omega_j <= V / w in every direction: a round that says more in some
+    directions than in others counts by the least, so that no direction is trusted too much.
 
     V = sum_k w_k^2 Var(W^k) and A = sum_k w_k H_k are those of the clients in `weights`; a round in which others
     took part, or with other weights v_k, has its own A and V, and is whitened by the M of the whole. Where clients
@@ -36,7 +37,6 @@ class Innovations:
 
     lin: Linearization
     steps: StepSizes
-    centre: FloatArray  # subtracted from every Y: no statistic depends on it, but rounding errors do
     whitening: Whitening
     everybody: Curvature  # A and V of a round in which all clients took part
 
@@ -53,7 +53,7 @@ class Innovations:
     def block(self, after: int, last: int, weights: FloatArray | None = None) -> Block:
         """What steps after + 1, ..., last do, when clients took part with these weights (None: those of `lin`)."""
         eta = step_sizes_between(self.steps, after, last)
-        values, rotated, back, core = (
+        values, rotated, back, noise, half = (
             self.everybody if weights is None else _curvature(self.lin, weights, self.whitening.matrix)
         )
         # In the eigenvectors of A every matrix of the block is diagonal: one column for each eigenvalue.
@@ -68,9 +68,16 @@ class Innovations:
                 f"of eigenvalue {values[int(np.argmin(total))]:.3g} of A. Use smaller step sizes: eta_t below 2 / that."
             )
         shares = pulls / total
-        weight = self.dim / float(np.vdot(shares.T @ shares, core))
+        # Omega = U (shares' shares * U'VU) U', against the V of the whole: Omega <= V / weight in every direction.
+        sizes = np.linalg.eigvalsh(half.T @ ((shares.T @ shares) * noise) @ half)
         # E = (Y_j - Y_{j-1}) / total + A Y_{j-1}: the same as above, without forming (I - P_j)^-1.
-        return Block((rotated / total) @ back, (rotated * values) @ back, weight, self._offset(weights))
+        return Block(
+            (rotated / total) @ back,
+            (rotated * values) @ back,
+            1.0 / sizes[-1],
+            1.0 / sizes.mean(),
+            self._offset(weights),
+        )
 
     def _offset(self, weights: FloatArray | None) -> FloatArray:
         """M sum_k (v_k - w_k) grad F_k(theta*) for a round with weights v_k."""
@@ -81,20 +88,26 @@ class Innovations:
 
     def whiten(self, block: Block, before: FloatArray, now: FloatArray) -> FloatArray:
         """x_j = M E_j from Y_{j-1} and Y_j: (d,), or (d, R) for R runs."""
-        shift = self.centre if now.ndim == 1 else self.centre[:, None]
+        shift = self._optimum(now)
         offset = block.offset if now.ndim == 1 else block.offset[:, None]
         return block.slope @ (now - before) + block.pull @ (before - shift) + offset
 
     def place(self, y: FloatArray) -> FloatArray:
-        """u = M A (y - centre), (d,) or (d, R): where a run is, in the units of its innovations."""
-        shift = self.centre if y.ndim == 1 else self.centre[:, None]
-        return self.whitening.matrix @ (self.lin.hessian @ (y - shift))
+        """u = M A (y - theta*), (d,) or (d, R): where a run is, in the units of its innovations."""
+        return self.whitening.matrix @ (self.lin.hessian @ (y - self._optimum(y)))
 
-    def distance(self, y: FloatArray) -> float:
-        """|M A (y - centre)|: the mean gradient at y, in standard deviations of one step's gradient."""
+    def distance(self, y: FloatArray, other: FloatArray) -> float:
+        """|M A (y - other)|: how the mean gradient differs, in standard deviations of one step's gradient."""
         with np.errstate(over="ignore", invalid="ignore"):
-            gap = self.place(y)
+            gap = self.whitening.matrix @ (self.lin.hessian @ (y - other))
             return float(np.sqrt(gap @ gap))
+
+    def _optimum(self, like: FloatArray) -> FloatArray:
+        """The point that Y is taken from. With one A for all rounds no statistic depends on it.
+
+        Rounds with another A do, and there it must be the point at which clients took their gradients.
+        """
+        return self.lin.optimum if like.ndim == 1 else self.lin.optimum[:, None]
 
 
 class Curvature(NamedTuple):
@@ -103,41 +116,46 @@ class Curvature(NamedTuple):
     values: FloatArray  # eigenvalues of A
     rotated: FloatArray  # M U, with the M of all clients
     back: FloatArray  # U'
-    core: FloatArray  # the products of which tr(M Omega M) is a sum: (U'VU) * (U'M'MU)
+    noise: FloatArray  # U'VU, of those who took part
+    half: FloatArray  # U'V^-1/2, of the whole
 
 
 def _curvature(lin: Linearization, weights: FloatArray, whitener: FloatArray) -> Curvature:
     values, vectors = np.linalg.eigh(np.einsum("k,kij->ij", weights, lin.client_hessians))
     noise = np.einsum("k,kij->ij", weights**2, lin.client_noise_cov)
-    rotated = whitener @ vectors
-    return Curvature(values, rotated, vectors.T, (vectors.T @ noise @ vectors) * (rotated.T @ rotated))
+    spread, axes = np.linalg.eigh(lin.noise_cov)
+    half = vectors.T @ (axes / np.sqrt(spread))
+    return Curvature(values, whitener @ vectors, vectors.T, vectors.T @ noise @ vectors, half)
 
 
 class Block(NamedTuple):
-    """One round: x_j = slope (Y_j - Y_{j-1}) + pull (Y_{j-1} - centre) + offset, and its weight in steps."""
+    """One round: x_j = slope (Y_j - Y_{j-1}) + pull (Y_{j-1} - theta*) + offset, and its weight in steps."""
 
     slope: FloatArray
     pull: FloatArray
     weight: float
+    mean_weight: float  # by the mean over directions in place of the worst
     offset: FloatArray
 
 
-def innovations(lin: Linearization, steps: StepSizes | ArrayLike, centre: ArrayLike | None = None) -> Innovations:
+def innovations(lin: Linearization, steps: StepSizes | ArrayLike) -> Innovations:
     """The innovations of a run, after checking that A and V are what they must be."""
     if not isinstance(lin, Linearization):
         raise ValueError(f"lin must be a Linearization; got {type(lin).__name__}. Use linearize(problem)?")
     shape = (lin.n_clients, lin.dim, lin.dim)
     for name in ("client_hessians", "client_noise_cov"):
         _checks.real_array(f"lin.{name}", getattr(lin, name), shape=shape)
+    _checks.real_array("lin.optimum", lin.optimum, shape=(lin.dim,))
+    if lin.client_gradients is not None:
+        _checks.real_array("lin.client_gradients", lin.client_gradients, shape=shape[:2])
     _checks.covariance("hessian A = sum_k w_k H_k", lin.hessian, definite=True)
     _checks.covariance("client_noise_cov", lin.client_noise_cov)
     _checks.covariance("noise covariance V_K = sum_k w_k^2 Var(W^k)", lin.noise_cov, definite=True)
     schedule = as_step_sizes(steps)
     if np.ndim(schedule.eta(1)) != 1:
         raise ValueError("steps must be the same for all clients; got one for each. Use their mean schedule?")
-    middle = lin.optimum if centre is None else _checks.real_array("start", centre, shape=(lin.dim,))
     white = whitening(lin)
-    return Innovations(lin, schedule, middle, white, _curvature(lin, lin.weights, white.matrix))
+    return Innovations(lin, schedule, white, _curvature(lin, lin.weights, white.matrix))
 
 
 def step_sizes_between(steps: StepSizes, after: int, last: int) -> FloatArray:

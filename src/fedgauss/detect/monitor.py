@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from fedgauss.detect.verdict import Channel, Verdict
 from fedgauss.detect.watch import Watch, rounds_to_drop
 from fedgauss.step_sizes import StepSizes
 
+_LONGEST = 1_000_000  # steps between two updates: their product is computed at once
+
 
 class Monitor:
     """Raises an alarm when clients turn malicious, at a false-alarm rate that holds over the whole run.
@@ -34,7 +37,8 @@ class Monitor:
     lin         Hessians and gradient noise: `linearize(problem)`, or `linearization(...)` from client reports
     steps       eta_t, the same for all clients
     sync_every  tau, the steps between two calls of `update`
-    alpha       the chance of any false alarm: over the first `horizon` steps, or for ever when there is no horizon
+    alpha       the chance of any false alarm: over the first `horizon` steps, or for ever when there is no horizon;
+                .2 at most counts
     start       Y_0. Without it the first update only says where the run begins; nothing is lost, since the first
                 ceil(20 / tau) rounds are left out anyway
     seed        of the simulation of thresholds where the package has none: when A and V were estimated in a warm-up,
@@ -62,10 +66,11 @@ class Monitor:
         level = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
         if horizon is not None:
             horizon = _checks.whole("horizon", horizon, fix="It counts steps; use None for no end.")
-        parts = innovations(lin, steps, start)
+        parts = innovations(lin, steps)
+        first = None if start is None else _checks.real_array("start", start, shape=(lin.dim,))
         seed = _checks.whole("seed", seed, at_least=0)
         limits = boundary(lin.dim, tau, level, horizon, seed, parts.whitening)
-        self._begin(parts.lin, parts.steps, tau, level, horizon, None if start is None else parts.centre, limits)
+        self._begin(parts.lin, parts.steps, tau, level, horizon, first, limits)
 
     def _begin(
         self,
@@ -78,12 +83,12 @@ class Monitor:
         limits: Boundary,
     ) -> None:
         self.sync_every, self.alpha, self.horizon, self.boundary = sync_every, alpha, horizon, limits
-        self._start = start
-        self._innovations = innovations(lin, steps, start)
+        self._innovations = innovations(lin, steps)
         self._weights: FloatArray | None = None  # those of lin
         self._round, self._step, self._mean = 0, 0, start
         self._clients: ClientRecord | None = None  # from the first upload on
-        self.reset()
+        self._warned = False
+        self._forget()
 
     @property
     def round(self) -> int:
@@ -95,18 +100,53 @@ class Monitor:
         """The step of SGD at the last of them."""
         return self._step
 
-    def reset(self) -> None:
-        """Forget what was seen and watch anew from here, with a fresh alpha; after a rollback or a false alarm."""
+    def reset(self, step: int | None = None, y: ArrayLike | None = None, round: int | None = None) -> None:
+        """Forget what was seen and watch anew from here, with a fresh alpha; after a false alarm, or a rollback.
+
+        step, y, round  after a rollback: the step that the run goes on from, its mean there (without it the next update
+                        only says where the run is), and how many rounds led to it
+        """
+        mean = self._mean
+        if step is not None or y is not None or round is not None:
+            now = _checks.whole("step", self._step if step is None else step, at_least=0, fix="Steps count from 0.")
+            mean = None if y is None else mean_vector(y, self._innovations.dim)
+            if mean is not None and not np.all(np.isfinite(mean)):
+                raise ValueError("y must be finite: it is the mean that the run goes on from.")
+            self._round = self._round if round is None else _checks.whole("round", round, at_least=0)
+            self._step = now
+        self._mean = mean
+        self._forget()
+
+    def _forget(self) -> None:
         self._origin_step, self._origin_round = self._step, self._round
         self._alarmed = False
         if self._clients is not None:
             self._clients.reset()
-        self._watch = Watch(self._innovations.dim, self.sync_every, tempering=self._innovations.whitening.tempering)
+        tempering = self._innovations.whitening.tempering
+        self._watch = Watch(self._innovations.dim, self.sync_every, tempering=tempering)
 
     def reweight(self, weights: ArrayLike | None) -> None:
-        """Client weights from the next round on; None for those of `lin`."""
+        """Client weights from the next round on; None for those of `lin`.
+
+        Clients step with eta_t K w_k. Where they differ in optimum other weights move the mean: see `participants`.
+        """
         count = self._innovations.lin.n_clients
         self._weights = None if weights is None else _checks.client_weights(weights, count)
+        if self._clients is not None:
+            self._clients.reweight(self._weights)
+        if weights is not None:
+            self._warn_of_optima()
+
+    def _warn_of_optima(self) -> None:
+        """Said once: rounds of other clients cannot be made comparable."""
+        if self._innovations.lin.client_gradients is None and not self._warned:
+            self._warned = True
+            warnings.warn(
+                "alpha holds for rounds with other clients or weights only where all clients have one optimum, since "
+                "lin has no client gradients. Use linearize(problem), or linearization(..., gradients=...).",
+                _checks.FedgaussWarning,
+                stacklevel=3,
+            )
 
     def update(
         self,
@@ -138,10 +178,13 @@ class Monitor:
             for name, given in (("clients", clients), ("began", began))
         )
         now = self._next_step(step)
-        if wrong := fault(parts, value, sent, origin, present):
+        if wrong := fault(parts, self._mean, value, sent, origin, present):
             threshold = self.boundary.at(now - self._origin_step)[0]
             return self._verdict("invalid update", np.inf, threshold, now, self._step + 1, self._round, note=wrong)
+        if present is not None:
+            self._warn_of_optima()
         if self._mean is None:
+            step_sizes_between(parts.steps, now - 1, now)  # a schedule that has ended says so
             self._watch.skip()
             self._origin_step = now - self.sync_every
             peaks = None
@@ -175,6 +218,7 @@ class Monitor:
             if sent is None:
                 return
             self._clients = ClientRecord(lin, self._innovations.steps)
+            self._clients.reweight(self._weights)
             self._clients.reset(position)
         shape = (lin.n_clients, lin.dim)
         origin = np.broadcast_to(last, shape) if began is None else began
@@ -246,7 +290,13 @@ class Monitor:
         if now <= self._step:
             raise ValueError(
                 f"step must grow from round to round; got {now} after {self._step}. "
-                f"Use {self._step + self.sync_every}, or a new Monitor after a rollback?"
+                f"Use {self._step + self.sync_every}, or reset(step=..., y=...) after a rollback?"
+            )
+        gap = now - self._step
+        if self._mean is not None and not self.sync_every <= gap <= _LONGEST:
+            raise ValueError(
+                f"step must lie sync_every = {self.sync_every} to {_LONGEST:,} steps after the last; got {gap}. "
+                "Thresholds are for rounds of that length or longer."
             )
         return now
 
@@ -271,7 +321,7 @@ class Monitor:
         }
         arrays |= storage.lin_to_arrays(lin)
         arrays |= {"ends": self.boundary.ends, "above.mean": self.boundary.mean, "above.spread": self.boundary.spread}
-        optional = {"start": self._start, "last": self._mean, "weights": self._weights}
+        optional = {"last": self._mean, "weights": self._weights}
         arrays |= {name: array for name, array in optional.items() if array is not None}
         if self._clients is not None:
             arrays |= {f"clients.{name}": array for name, array in self._clients.arrays().items()}
@@ -286,12 +336,13 @@ class Monitor:
         steps = storage.steps_from_words(words["steps"], arrays)
         limits = Boundary(arrays["ends"], arrays["above.mean"], arrays["above.spread"])
         tau, alpha, horizon = words["sync_every"], words["alpha"], words["horizon"]
-        monitor._begin(lin, steps, tau, alpha, horizon, arrays.get("start"), limits)
+        monitor._begin(lin, steps, tau, alpha, horizon, None, limits)
         monitor._round, monitor._step, monitor._origin_round, monitor._origin_step = words["counters"]
         monitor._mean, monitor._weights = arrays.get("last"), arrays.get("weights")
         monitor._alarmed = words["alarmed"]
         monitor._watch.restore(storage.part(arrays, "watch."))
         if stored := storage.part(arrays, "clients."):
             monitor._clients = ClientRecord(monitor._innovations.lin, monitor._innovations.steps)
+            monitor._clients.reweight(monitor._weights)
             monitor._clients.restore(stored)
         return monitor

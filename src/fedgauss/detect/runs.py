@@ -11,7 +11,7 @@ from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.detect.innovations import innovations, step_sizes_between
-from fedgauss.detect.thresholds import Boundary
+from fedgauss.detect.thresholds import Boundary, boundary
 from fedgauss.detect.watch import Watch
 from fedgauss.step_sizes import StepSizes
 
@@ -44,11 +44,18 @@ def watch_runs(
     steps: StepSizes | ArrayLike,
     means: ArrayLike,
     sync_every: int,
-    limits: Boundary,
+    limits: Boundary | None = None,
     start: ArrayLike | None = None,
+    alpha: float = 0.05,
+    horizon: int | None = None,
 ) -> WatchedRuns:
-    """The monitor over R runs: `means` is (R, J, d), Y after each of J rounds; `start` is Y_0, one for all."""
-    parts = innovations(lin, steps, start)
+    """The monitor over R runs: `means` is (R, J, d), Y after each of J rounds; `start` is Y_0, one for all.
+
+    Thresholds are those of a monitor with this alpha and horizon, unless `limits` says otherwise.
+    """
+    parts = innovations(lin, steps)
+    if limits is None:
+        limits = boundary(lin.dim, sync_every, alpha, horizon, 0, parts.whitening)
     table = np.ascontiguousarray(np.moveaxis(_checks.real_array("means", means, (None, None, lin.dim)), 0, -1))
     n_rounds, dim, replicates = table.shape
     watch = Watch(dim, sync_every, replicates, parts.whitening.tempering)
@@ -56,7 +63,10 @@ def watch_runs(
     tops = np.zeros((2, n_rounds, replicates))
     onsets = np.zeros((n_rounds, replicates), dtype=np.int64)
     alarms, travelling = np.zeros((2, n_rounds, replicates), dtype=np.bool_)
-    last = None if start is None else np.repeat(parts.centre[:, None], replicates, axis=1)
+    alarmed = np.zeros(replicates, dtype=np.bool_)
+    last = None
+    if start is not None:
+        last = np.repeat(_checks.real_array("start", start, shape=(dim,))[:, None], replicates, axis=1)
     for j, now in enumerate(table):
         if last is None:
             watch.skip()
@@ -75,6 +85,8 @@ def watch_runs(
                 travelling[j] = (
                     loud & louder & watch.travel.may_explain(watch.mean, mean, eta * parts.largest_curvature)
                 )
+            travelling[j] &= ~alarmed  # as the monitor, which takes no alarm back
             alarms[j] = loud & ~travelling[j]
+            alarmed |= alarms[j]
         last = now
     return WatchedRuns(ends, tops[0], tops[1], onsets, alarms, travelling)

@@ -8,6 +8,7 @@ from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike
 from fedgauss.detect.innovations import innovations
+from fedgauss.detect.whitening import freedom_needed
 from fedgauss.step_sizes import StepSizes
 
 
@@ -20,9 +21,9 @@ def server_only(
              makes most runs alarm
     after    steps made before the first of these rounds
 
-    With E_j the innovation of round j (`Innovations`) and Omega_j = V / (its weight), near enough from the second round
-    on, V is estimated by sum_j weight_j (E_j - mean)(E_j - mean)' / (J - 1). Innovations are nearly Gaussian, so the
-    estimate is a Wishart matrix with J - 1 degrees of freedom, and a monitor's thresholds are calibrated for it
+    With E_j the innovation of round j (`Innovations`) and Omega_j = V / w_j, w_j its mean weight, near enough from the
+    second round on, V is estimated by sum_j w_j (E_j - mean)(E_j - mean)' / (J - 1). Innovations are nearly Gaussian,
+    so the estimate is a Wishart matrix with J - 1 degrees of freedom, and a monitor's thresholds are calibrated for it
     (Hotelling). It stands for one client, the average of all.
     """
     a = _checks.covariance("hessian", hessian, definite=True)
@@ -31,7 +32,7 @@ def server_only(
     tau = _checks.whole("sync_every", sync_every)
     first = _checks.whole("after", after, at_least=0)
     n_rounds = len(y) - 1
-    needed = 2 * dim + 1
+    needed = freedom_needed(dim) + 1
     if n_rounds < needed:
         raise ValueError(
             f"means must hold at least {needed + 1} rows in {dim} dimensions, a start and {needed} rounds; got "
@@ -41,7 +42,7 @@ def server_only(
     parts = innovations(Linearization(y[-1], a[None], np.eye(dim)[None], np.ones(1)), steps)
     blocks = [parts.block(first + j * tau, first + (j + 1) * tau) for j in range(n_rounds)]
     e = np.stack([parts.whiten(block, y[j], y[j + 1]) for j, block in enumerate(blocks)])
-    weights = np.array([block.weight for block in blocks])
+    weights = np.array([block.mean_weight for block in blocks])
     centred = (e - np.average(e, axis=0, weights=weights)) * np.sqrt(weights)[:, None]
     noise = centred.T @ centred / (n_rounds - 1)
     return Linearization(y[-1], a[None], noise[None], np.ones(1), freedom=float(n_rounds - 1))

@@ -26,10 +26,17 @@ def write(path: str | os.PathLike[str], words: dict[str, Any], arrays: Arrays) -
     """Write words (as JSON) and arrays to one .npz file, whole or not at all."""
     target = Path(path)
     unfinished = target.with_name(target.name + ".unfinished")
-    header = np.frombuffer(json.dumps({"format": _FORMAT, **words}).encode(), dtype=np.uint8)
+    header = np.frombuffer(json.dumps({"format": _FORMAT, **words}, default=_plain).encode(), dtype=np.uint8)
     with unfinished.open("wb") as file:
         np.savez(file, header=header, **arrays)  # type: ignore[arg-type]
     unfinished.replace(target)
+
+
+def _plain(number: Any) -> Any:
+    """NumPy's numbers as Python's own, which JSON knows; a float32 is a float64 that happens to be short."""
+    if isinstance(number, np.generic):
+        return number.item()
+    raise TypeError(f"{type(number).__name__} cannot be written down")
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -38,7 +45,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, npt.ND
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         words = json.loads(arrays.pop("header").tobytes())
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, AttributeError) as error:
+        if not isinstance(words, dict):
+            raise ValueError("the header must be a list of words by name")
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, AttributeError, TypeError) as error:
         raise ValueError(f"{os.fspath(path)} must be a file that Monitor.save wrote; it is not one.") from error
     if words.get("format") != _FORMAT:
         raise ValueError(f"{os.fspath(path)} must have the format {_FORMAT!r}; it has {words.get('format')!r}.")

@@ -20,7 +20,8 @@ def tail_point(p: float, tails: FloatArray, levels: FloatArray, paths: int, dof:
 
     A larger level is reached in shorter clumps, hence the factor h^2; tempering thins the tail. The exponent fitted
     to simulations between tails of .1 and .001 was at most 1.5, and mostly negative: the level errs upwards. Where V
-    was estimated, with `freedom` degrees of freedom, Hotelling's law takes the place of chi^2_d.
+    was estimated, with `freedom` degrees of freedom, Hotelling's law takes the place of chi^2_d, and without the
+    factor: its tail is a power, which a factor h^2 could keep from falling.
     """
     trusted = max(int(np.sum(tails * paths >= _ENOUGH)), 1)
     last = trusted - 1
@@ -44,4 +45,4 @@ def _log_tail(h: float, dof: int, freedom: float) -> float:
     if np.isinf(freedom):
         return 2.0 * float(np.log(h)) + float(np.log(special.gammaincc(dof / 2, h * h / 2)))
     rest = freedom - dof + 1.0
-    return 2.0 * float(np.log(h)) + float(np.log(special.fdtrc(dof, rest, h * h * rest / (freedom * dof))))
+    return float(np.log(special.fdtrc(dof, rest, h * h * rest / (freedom * dof))))

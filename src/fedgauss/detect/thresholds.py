@@ -11,10 +11,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fedgauss import _checks
 from fedgauss._types import FloatArray
 from fedgauss.detect.calibration import null_maxima
 from fedgauss.detect.tails import tail_point
-from fedgauss.detect.whitening import Whitening
+from fedgauss.detect.watch import rounds_to_drop
+from fedgauss.detect.whitening import Whitening, freedom_needed
 
 MARGIN = 1.015  # gradients away from the optimum are a little noisier than V
 MEAN_SHARE = 0.9  # of alpha goes to the mean channel, the rest to the spread channel
@@ -47,8 +49,14 @@ def boundary(
 
     With a horizon they are constant, and hold for that many steps. Without one, epoch i = 0, 1, ... ends at step
     500 2^i and spends 6 alpha / (pi (i + 1))^2, which sums to alpha over all epochs. A `whitening` by an estimated V
-    has thresholds of its own, simulated.
+    has thresholds of its own, simulated. An alpha above .2 has the thresholds of .2.
     """
+    dim, sync_every = _checks.whole("dim", dim), _checks.whole("sync_every", sync_every)
+    alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
+    if horizon is not None:
+        least = (2 * rounds_to_drop(sync_every) + 1) * sync_every
+        fix = f"With sync_every = {sync_every} nothing can be seen before step {least}; None is no end."
+        horizon = _checks.whole("horizon", horizon, at_least=least, fix=fix)
     law = None if whitening is None or whitening.in_table else _law(whitening)
     shares: dict[Channel, float] = {"mean": MEAN_SHARE * alpha, "spread": (1.0 - MEAN_SHARE) * alpha}
     if horizon is not None:
@@ -94,12 +102,12 @@ class _Law(NamedTuple):
 
 
 def _law(given: Whitening) -> _Law:
-    """Without a ridge the spectrum does not matter, and roundings to the safe side let monitors share a simulation."""
+    """Without a ridge the spectrum does not matter, and roundings let monitors share a simulation."""
     shape = given.spectrum / given.spectrum.mean() if given.ridge else np.ones_like(given.spectrum)
     freedom = given.freedom
     if np.isfinite(freedom):
-        unit = 10.0 ** (np.floor(np.log10(freedom)) - 1.0)
-        freedom = max(np.floor(freedom / unit) * unit, 2.0 * len(shape))
+        unit = 10.0 ** (np.floor(np.log10(freedom)) - 1.0)  # two digits
+        freedom = max(np.floor(freedom / unit) * unit, float(freedom_needed(len(shape))))
     return _Law(tuple(shape.tolist()), given.ridge, float(freedom), float(np.round(given.tempering, 2)))
 
 
@@ -124,7 +132,8 @@ def _level(wanted: _Wanted) -> float:
     dim, channel, law = wanted.dim, wanted.channel, wanted.law
     if law is not None or dim > dims[-1]:
         levels = _simulated(dim, tau, end, wanted.seed, law)[channel][column]
-        freedom = np.inf if law is None else law.freedom
+        # The spread channel's residuals are capped, so that an estimated V makes no heavier tail there.
+        freedom = np.inf if law is None or channel == "spread" else law.freedom
         return tail_point(q, tails, levels, _SIMULATED_PATHS, _dof(channel, dim), freedom)
 
     def at(d: int) -> float:

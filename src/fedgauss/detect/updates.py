@@ -7,6 +7,7 @@ import numpy as np
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.detect.innovations import Innovations
 
+_HUGE = 1e100
 _PLAUSIBLE = 1e8  # standard deviations of one step's gradient: an update whose gradient is larger is broken or hostile
 
 
@@ -29,25 +30,37 @@ def client_table(name: str, value: ArrayLike, n_clients: int, dim: int, present:
 
 
 def fault(
-    parts: Innovations, y: FloatArray, clients: FloatArray | None, began: FloatArray | None, present: BoolArray | None
+    parts: Innovations,
+    last: FloatArray | None,
+    y: FloatArray,
+    clients: FloatArray | None,
+    began: FloatArray | None,
+    present: BoolArray | None,
 ) -> str:
-    """Which value is not finite or not plausible, in words; empty when none is. Absent clients may send anything."""
+    """Which value is not finite or not plausible, in words; empty when none is. Absent clients may send anything.
+
+    Plausible is what lies near the last mean, in the units of the noise; before there is one, any finite number below
+    1e100.
+    """
     tables = [("client", clients), ("the beginning of client", began)]
     here = range(parts.lin.n_clients) if present is None else np.flatnonzero(present)
     rows = [(f"{name} {k}", table[k]) for name, table in tables if table is not None for k in here]
     for name, row in [("y", y), *rows]:
         if not np.all(np.isfinite(row)):
             return f"The value of {name} is not finite."
-        if not (far := parts.distance(row)) <= _PLAUSIBLE:
+        if last is None:
+            if not np.abs(row).max() < _HUGE:
+                return f"The value of {name} is not plausible: more than {_HUGE:.0e} is refused."
+        elif not (far := parts.distance(row, last)) <= _PLAUSIBLE:
             return (
                 f"The value of {name} is not plausible: the mean gradient there would be {far:.2g} standard "
-                f"deviations of one step's noise, and more than {_PLAUSIBLE:.0e} is refused."
+                f"deviations of one step's noise from the last, and more than {_PLAUSIBLE:.0e} is refused."
             )
     return ""
 
 
 def _numbers(name: str, value: ArrayLike) -> FloatArray:
-    try:
-        return np.array(value, dtype=np.float64)  # a copy, since it is kept until the next round
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of real numbers; got {value!r}.") from error
+    given = np.asarray(value)
+    if given.dtype.kind not in "iufb":  # strings, complex numbers, dates and integers too large for any type
+        raise ValueError(f"{name} must be an array of real numbers; got {given.dtype} values.")
+    return given.astype(np.float64)  # a copy, since it is kept until the next round

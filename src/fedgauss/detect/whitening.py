@@ -14,7 +14,11 @@ from fedgauss.detect.mean_channel import TEMPERING
 _SAFETY = 3.0  # times the tempering that the reported kurtosis asks for
 _RIDGE = 0.1  # of the mean variance, added to an estimated V ...
 _RIDGE_FROM = 12  # ... from this many dimensions on
-_ENOUGH = 2.0  # degrees of freedom behind an estimated V, for each dimension
+
+
+def freedom_needed(dim: int) -> int:
+    """Degrees of freedom behind an estimated V, at least: with fewer its inverse has no useful law."""
+    return 2 * dim + 4
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def whitening(lin: Linearization) -> Whitening:
     dim = lin.dim
     spectrum, axes = np.linalg.eigh(lin.noise_cov)
     freedom = math.inf if lin.freedom is None else lin.freedom
-    if freedom < _ENOUGH * dim:
+    if freedom < freedom_needed(dim):
         raise ValueError(_too_short(lin, freedom))
     ridge = _RIDGE if math.isfinite(freedom) and dim >= _RIDGE_FROM else 0.0
     matrix = (axes * scales(spectrum, ridge)) @ axes.T
@@ -74,8 +78,8 @@ def _tempering(lin: Linearization) -> float:
 
 
 def _too_short(lin: Linearization, freedom: float) -> str:
-    needed = _ENOUGH * lin.dim
-    said = f"the noise covariance must rest on at least {needed:.0f} degrees of freedom in {lin.dim} dimensions"
+    needed = freedom_needed(lin.dim)
+    said = f"the noise covariance must rest on at least {needed} degrees of freedom in {lin.dim} dimensions"
     if lin.n_warmup is None:
         return f"{said}; it has {freedom:.0f}. Use a longer warm-up."
     steps = 1 + math.ceil((lin.n_warmup - 1) * needed / freedom)
