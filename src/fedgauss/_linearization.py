@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -115,11 +115,10 @@ def linearization(
     if gradients is not None and optimum is None:
         raise ValueError("gradients must come with the optimum: the point at which clients took them. Give both.")
     pulls = None if gradients is None else _checks.real_array("gradients", gradients, shape=(n_clients, dim))
-    freedom = None
     if n_warmup is not None:
         n_warmup = _checks.whole("n_warmup", n_warmup, at_least=2, fix="One gradient shows no spread.")
-        freedom = (n_warmup - 1) * _freedom_of_one(noise * (w**2)[:, None, None], _known_tails(tails, n_clients))
-    return Linearization(centre, curvature, noise, w, {}, n_warmup, freedom, tails, pulls)
+    found = Linearization(centre, curvature, noise, w, {}, n_warmup, None, tails, pulls)
+    return found if n_warmup is None else replace(found, freedom=noise_freedom(found))
 
 
 def gradient_moments(gradients: ArrayLike) -> tuple[FloatArray, float]:
@@ -154,29 +153,31 @@ def client_freedom(lin: Linearization) -> FloatArray:
     return (lin.n_warmup - 1) * 2.0 / (3.0 * _known_tails(lin.kurtosis, lin.n_clients) - 1.0)
 
 
-def _known_tails(kurtosis: FloatArray | None, n_clients: int) -> FloatArray:
-    return np.full(n_clients, _REGRESSION_KURTOSIS) if kurtosis is None else np.maximum(kurtosis, 1.0)
+def noise_freedom(lin: Linearization, ridge: float = 0.0) -> float:
+    """Degrees of freedom behind V_K after a warm-up of m steps, or behind V_K + ridge (tr V_K / d) I.
 
-
-def _freedom_of_one(parts: FloatArray, kurtosis: FloatArray) -> float:
-    """Degrees of freedom that one step of every client adds to V = sum_k V_k; `parts` are the V_k = w_k^2 Var(W^k).
-
-    In the direction a, of unit length where V is the identity, client k has a share q_k = a' V_k a of the variance, and
-    the estimate a relative error of variance sum_k (3 c_k - 1) q_k^2 / m; a Wishart matrix with f degrees of freedom
-    has 2 / f. This is the smallest f / m over directions, found by an ascent from the main directions of each client:
-    where one client makes all the noise of a direction, only its own rows speak for it.
+    In the direction a client k has a share q_k = a' w_k^2 Var(W^k) a of the variance, of which the ridge has some too,
+    and the estimate a relative error of variance sum_k (3 c_k - 1) q_k^2 / m; a Wishart matrix with f degrees of
+    freedom has 2 / f. This is the smallest f over directions, found by an ascent from the main directions of each
+    client: where one client makes all the noise of a direction, only its own rows speak for it.
     """
-    values, vectors = np.linalg.eigh(parts.sum(axis=0))
+    assert lin.n_warmup is not None
+    parts = lin.client_noise_cov * (lin.weights**2)[:, None, None]
+    values, vectors = np.linalg.eigh(lin.noise_cov)
     if values[-1] <= 0.0:
         return np.inf
-    white = vectors / np.sqrt(np.maximum(values, 1e-12 * values[-1]))
+    white = vectors / np.sqrt(np.maximum(values + ridge * values.mean(), 1e-12 * values[-1]))
     shares = np.einsum("ip,kij,jq->kpq", white, parts, white)
-    tails = 3.0 * kurtosis - 1.0
-    directions = np.concatenate([np.linalg.eigh(shares)[1][:, :, -1], np.eye(len(values))])
+    tails = 3.0 * _known_tails(lin.kurtosis, lin.n_clients) - 1.0
+    directions = np.concatenate([np.linalg.eigh(shares)[1][:, :, -1], np.eye(lin.dim)])
     for _ in range(_ASCENT):
         pulled = np.einsum("kij,aj->aki", shares, directions)
         q = np.einsum("ai,aki->ak", directions, pulled)
         moved = np.einsum("k,ak,aki->ai", tails, q, pulled)
         directions = moved / np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-300)
     q = np.einsum("ai,kij,aj->ak", directions, shares, directions)
-    return 2.0 / float(np.max(np.sum(tails * q**2, axis=1)))
+    return (lin.n_warmup - 1) * 2.0 / float(np.max(np.sum(tails * q**2, axis=1)))
+
+
+def _known_tails(kurtosis: FloatArray | None, n_clients: int) -> FloatArray:
+    return np.full(n_clients, _REGRESSION_KURTOSIS) if kurtosis is None else np.maximum(kurtosis, 1.0)

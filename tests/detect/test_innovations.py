@@ -59,7 +59,7 @@ def test_partial_participation_uses_the_hessian_and_noise_of_those_present(lin):
 
 
 def test_no_direction_is_trusted_more_than_its_noise_allows(lin):
-    """Omega_j <= V / weight in every direction, also where steps stay large and A is badly conditioned."""
+    """V known: Omega_j <= V / weight in every direction, also where steps stay large and A is badly conditioned."""
     uneven = fg.linearization(np.diag([1.0, 0.02, 0.02])[None], np.eye(3)[None])
     block = innovations(uneven, fg.step_sizes.constant(0.5)).block(40, 60)
     omega = block_covariance(uneven.hessian, uneven.noise_cov, np.full(20, 0.5))

@@ -26,8 +26,9 @@ class Innovations:
     has mean A theta* and covariance Omega_j = sum_t w_t V w_t' with w_t = (sum_u W_u)^-1 W_t, since
     I - P_j = A sum_t W_t. Blocks are independent, Omega_j is near V / (steps in the block), and neither theta*
     nor the start enters. Whitened: x_j = M E_j; M = V^-1/2 where V is known, and see `whitening` where it is not. Its
-    weight, in steps, is the largest w with Omega_j <= V / w in every direction: a round that says more in some
-    directions than in others counts by the least, so that no direction is trusted too much.
+    weight, in steps, is the largest w for which the k noisiest directions of M Omega_j M, for every k, are together no
+    noisier than those of M V M / w, which thresholds are calibrated for: a round that says more in some directions than
+    in others counts by the least.
 
     V = sum_k w_k^2 Var(W^k) and A = sum_k w_k H_k are those of the clients in `weights`; a round in which others
     took part, or with other weights v_k, has its own A and V, and is whitened by the M of the whole. Where clients
@@ -53,7 +54,7 @@ class Innovations:
     def block(self, after: int, last: int, weights: FloatArray | None = None) -> Block:
         """What steps after + 1, ..., last do, when clients took part with these weights (None: those of `lin`)."""
         eta = step_sizes_between(self.steps, after, last)
-        values, rotated, back, noise, half = (
+        values, rotated, back, noise = (
             self.everybody if weights is None else _curvature(self.lin, weights, self.whitening.matrix)
         )
         # In the eigenvectors of A every matrix of the block is diagonal: one column for each eigenvalue.
@@ -68,16 +69,13 @@ class Innovations:
                 f"of eigenvalue {values[int(np.argmin(total))]:.3g} of A. Use smaller step sizes: eta_t below 2 / that."
             )
         shares = pulls / total
-        # Omega = U (shares' shares * U'VU) U', against the V of the whole: Omega <= V / weight in every direction.
-        sizes = np.linalg.eigvalsh(half.T @ ((shares.T @ shares) * noise) @ half)
+        # M Omega M, from Omega = U (shares' shares * U'VU) U'.
+        sizes = np.cumsum(np.linalg.eigvalsh(rotated @ ((shares.T @ shares) * noise) @ rotated.T)[::-1])
+        weights_by_direction = self.whitening.sizes / sizes
         # E = (Y_j - Y_{j-1}) / total + A Y_{j-1}: the same as above, without forming (I - P_j)^-1.
-        return Block(
-            (rotated / total) @ back,
-            (rotated * values) @ back,
-            1.0 / sizes[-1],
-            1.0 / sizes.mean(),
-            self._offset(weights),
-        )
+        slope, pull = (rotated / total) @ back, (rotated * values) @ back
+        least, mean = float(weights_by_direction.min()), float(weights_by_direction[-1])
+        return Block(slope, pull, least, mean, self._offset(weights))
 
     def _offset(self, weights: FloatArray | None) -> FloatArray:
         """M sum_k (v_k - w_k) grad F_k(theta*) for a round with weights v_k."""
@@ -117,15 +115,12 @@ class Curvature(NamedTuple):
     rotated: FloatArray  # M U, with the M of all clients
     back: FloatArray  # U'
     noise: FloatArray  # U'VU, of those who took part
-    half: FloatArray  # U'V^-1/2, of the whole
 
 
 def _curvature(lin: Linearization, weights: FloatArray, whitener: FloatArray) -> Curvature:
     values, vectors = np.linalg.eigh(np.einsum("k,kij->ij", weights, lin.client_hessians))
     noise = np.einsum("k,kij->ij", weights**2, lin.client_noise_cov)
-    spread, axes = np.linalg.eigh(lin.noise_cov)
-    half = vectors.T @ (axes / np.sqrt(spread))
-    return Curvature(values, whitener @ vectors, vectors.T, vectors.T @ noise @ vectors, half)
+    return Curvature(values, whitener @ vectors, vectors.T, vectors.T @ noise @ vectors)
 
 
 class Block(NamedTuple):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from fedgauss._linearization import Linearization
+from fedgauss._linearization import Linearization, noise_freedom
 from fedgauss._types import FloatArray
 from fedgauss.detect.mean_channel import TEMPERING
 
@@ -40,6 +41,11 @@ class Whitening:
     freedom: float
     tempering: float
 
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """Sums of the 1, 2, ..., d largest eigenvalues of M V M."""
+        return np.cumsum(np.sort(scales(self.spectrum, self.ridge) ** 2 * self.spectrum)[::-1])
+
     @property
     def in_table(self) -> bool:
         """Whether the thresholds that come with the package are this one's."""
@@ -50,10 +56,10 @@ def whitening(lin: Linearization) -> Whitening:
     """The whitening that suits what is known of V, or a ValueError when a warm-up was too short to know it."""
     dim = lin.dim
     spectrum, axes = np.linalg.eigh(lin.noise_cov)
-    freedom = math.inf if lin.freedom is None else lin.freedom
+    ridge = _RIDGE if lin.freedom is not None and dim >= _RIDGE_FROM else 0.0
+    freedom = _freedom(lin, ridge)
     if freedom < freedom_needed(dim):
         raise ValueError(_too_short(lin, freedom))
-    ridge = _RIDGE if math.isfinite(freedom) and dim >= _RIDGE_FROM else 0.0
     matrix = (axes * scales(spectrum, ridge)) @ axes.T
     return Whitening(matrix, spectrum, ridge, freedom, _tempering(lin))
 
@@ -62,6 +68,12 @@ def scales(values: FloatArray, ridge: float) -> FloatArray:
     """Eigenvalues of M from those of the V that it is made of, (..., d)."""
     plain = 1.0 / np.sqrt(values + ridge * values.mean(axis=-1, keepdims=True))
     return plain / np.sqrt((plain**2 * values).mean(axis=-1, keepdims=True))
+
+
+def _freedom(lin: Linearization, ridge: float) -> float:
+    if lin.freedom is None:
+        return math.inf
+    return lin.freedom if lin.n_warmup is None else noise_freedom(lin, ridge)
 
 
 def _tempering(lin: Linearization) -> float:
