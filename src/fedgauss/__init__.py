@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedgauss.engine.simulate import simulate
     from fedgauss.engine.starts import near_optimum
     from fedgauss.engine.together import Setting, simulate_together
+    from fedgauss.inference.fit import fit
     from fedgauss.inference.infer import infer
     from fedgauss.problems.linearize import linearize
     from fedgauss.problems.warm_up import warm_up
@@ -47,6 +48,7 @@ __all__ = [
     "approx",
     "ball_distance",
     "detect",
+    "fit",
     "gradient_moments",
     "infer",
     "linearization",
@@ -76,6 +78,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "ball_distance": ("fedgauss.theory.distances", "ball_distance"),
     "detect": ("fedgauss.detect", None),
     "max_relative_quantile_gap": ("fedgauss.theory.distances", "max_relative_quantile_gap"),
+    "fit": ("fedgauss.inference.fit", "fit"),
     "infer": ("fedgauss.inference.infer", "infer"),
     "linearize": ("fedgauss.problems.linearize", "linearize"),
     "near_optimum": ("fedgauss.engine.starts", "near_optimum"),

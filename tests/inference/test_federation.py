@@ -1,5 +1,6 @@
 """Clients that share only what methods say: a federation of objects gives the engine's numbers."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -27,7 +28,8 @@ def rows_and_signs(problem):
     """Every client's rows in the order of its pass, and the multipliers of its chains, as the engine draws them."""
     noise = Noise(stage_key(SEED, "data"), jnp.uint32(0), K, CHAINS + 1)
     chains = Chains(problem, np.uint32(0))
-    drawn = [chains.sample(noise.at_step(jnp.int32(t)), jnp.int32(t)) for t in range(1, N + 1)]
+    sample = jax.jit(lambda t: chains.sample(noise.at_step(t), t))
+    drawn = [sample(jnp.int32(t)) for t in range(1, N + 1)]
     x = np.stack([np.asarray(data[0])[:, :, 0].T for data, _ in drawn], axis=1)  # (K, n, d)
     y = np.stack([np.asarray(data[1])[:, 0] for data, _ in drawn], axis=1)
     multipliers = np.stack([np.asarray(u) for _, u in drawn], axis=1)  # (K, n, B + 1)

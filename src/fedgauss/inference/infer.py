@@ -19,12 +19,16 @@ from fedgauss.inference.passes import Pass
 from fedgauss.inference.path_methods import BatchMeans, RandomScaling
 from fedgauss.inference.plain import run_plain
 from fedgauss.inference.plugin import average_covariance, last_covariance
+from fedgauss.inference.readout import Readout, as_it_is
+from fedgauss.inference.row_batches import RowBatches
+from fedgauss.inference.summaries import THINNED
 from fedgauss.inference.whitened import run_whitened
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem
 from fedgauss.step_sizes import StepSizes
 
 Method = Literal["plugin", "bootstrap", "random_scaling", "batch_means"]
+_SINGULAR = 1e-6  # of the largest eigenvalue of a covariance summed up in single precision
 _METHODS = ("plugin", "bootstrap", "random_scaling", "batch_means")
 
 
@@ -45,6 +49,8 @@ def infer(
     bootstraps: int = 200,
     start: ArrayLike | None = None,
     names: Sequence[str] | None = None,
+    readout: Readout | None = None,
+    every: int = THINNED,
     progress: bool | None = None,
 ) -> Estimate:
     """Estimate theta*_K by one pass of local SGD, with its covariance.
@@ -57,6 +63,8 @@ def infer(
     target         "optimum": theta*_K of these clients; "population": the mean over all clients like these
     burn_in        share of the run before the window; a fifth with whitened steps, else none
     correct_drift  subtract the estimated bias of clients that drift apart between mixings
+    readout        report this of theta, on another scale say, in place of theta itself
+    every          clients sum up every so many steps
     """
     _checks.one_of("method", method, _METHODS)
     _checks.one_of("iterate", iterate, ["average", "last"])
@@ -67,6 +75,7 @@ def infer(
         raise ValueError(f"iterate='last' needs method='plugin' or 'bootstrap'; got {method!r}, which is of averages.")
     graph = as_network(network, problem.n_clients)
     labels = checked_names(names, problem.dim)
+    shown = as_it_is(problem.dim) if readout is None else readout
     place = None if start is None else _checks.real_array("start", start, shape=(problem.dim,))
     path_methods: dict[str, Observer] = {"random_scaling": RandomScaling(), "batch_means": BatchMeans()}
     watch = [path_methods[method]] if method in path_methods else []
@@ -75,29 +84,39 @@ def infer(
             raise ValueError(
                 "burn_in belongs to steps of your own; whitened steps have a fifth of the run. Leave it out."
             )
-        whole = run_whitened(problem, graph, n_steps, tau, seed=seed, start=place, observe=watch, progress=progress)
+        whole = run_whitened(
+            problem, graph, n_steps, tau, seed=seed, start=place, observe=watch, every=every, progress=progress
+        )
     else:
         before = 0 if burn_in is None else int(_share(burn_in) * n_steps)
         whole = run_plain(
-            problem, graph, steps, n_steps, tau, burn_in=before, seed=seed, start=place, observe=watch,
+            problem, graph, steps, n_steps, tau, burn_in=before, seed=seed, start=place, observe=watch, every=every,
             progress=progress,
         )  # fmt: skip
-    _check_hessian(whole)
+    check_hessian(whole)
     draws = None
     if method == "bootstrap":
         chains = _checks.whole("bootstraps", bootstraps, at_least=20, fix="Fewer chains show no tail.")
         draws = bootstrap_deviations(
             problem, graph, whole, tau, chains, seed, last=iterate == "last", progress=progress
         )  # fmt: skip
-    found = _estimate(whole, method, level, iterate, labels, draws)
+    found = _estimate(whole, method, level, iterate, labels, draws, shown)
     if iterate == "average":
-        found = _with_bias(found, whole, correct_drift)
-    found = replace(found, heterogeneity=_heterogeneity(whole), facts=_facts(found, whole, graph, tau, steps is None))
-    return _population(found, whole) if target == "population" else found
+        found = _with_bias(found, whole, correct_drift, shown)
+    found = replace(
+        found, heterogeneity=heterogeneity(whole, problem), facts=_facts(found, whole, graph, tau, steps is None)
+    )
+    return population(found, whole, shown) if target == "population" else found
 
 
 def _estimate(
-    whole: Pass, method: str, level: float, iterate: str, names: tuple[str, ...], draws: FloatArray | None
+    whole: Pass,
+    method: str,
+    level: float,
+    iterate: str,
+    names: tuple[str, ...],
+    draws: FloatArray | None,
+    shown: Readout,
 ) -> Estimate:
     params = np.asarray(whole.runs.last[0] if iterate == "last" else whole.runs.average[0], dtype=float)
     window = whole.schedule.window
@@ -109,17 +128,18 @@ def _estimate(
         cov = draws.T @ draws / len(draws)
     else:
         cov = (last_covariance(whole) if iterate == "last" else average_covariance(whole))[0]
-    return Estimate(params, cov, level, method, names, deviations=draws)
+    deviations = None if draws is None else draws @ shown.matrix.T
+    return Estimate(shown.of(params), shown.cov(cov), level, method, names, deviations=deviations)
 
 
-def _with_bias(found: Estimate, whole: Pass, correct_drift: bool) -> Estimate:
+def _with_bias(found: Estimate, whole: Pass, correct_drift: bool, shown: Readout) -> Estimate:
     """The diagnostic, and drift subtracted on request."""
-    bias = Bias(*(part[0] for part in estimated_bias(whole)))
+    bias = Bias(*(shown.matrix @ part[0] for part in estimated_bias(whole)))
     if correct_drift:
         found = replace(found, params=found.params - bias.drift)
         bias = bias._replace(drift=np.zeros_like(bias.drift))
     # In errors by the plug-in, whatever the method: random scaling has none of its own, only a random scale.
-    ratio = bias.total / np.sqrt(np.diag(average_covariance(whole)[0]))
+    ratio = bias.total / np.sqrt(np.diag(shown.cov(average_covariance(whole)[0])))
     covered = predicted_coverage(ratio, found.level)
     notes = found.notes
     worst = int(np.abs(ratio).argmax())
@@ -138,44 +158,53 @@ def _with_bias(found: Estimate, whole: Pass, correct_drift: bool) -> Estimate:
     return replace(found, bias=ratio, predicted_coverage=covered, notes=notes)
 
 
-def _client_optima(whole: Pass) -> tuple[FloatArray, FloatArray]:
-    """Each client's own optimum by a Newton step from its mean place, (K, d), and the covariance of that, (K, d, d)."""
+def _pulls(whole: Pass, place: FloatArray) -> FloatArray:
+    """The mean gradients of the clients' losses at one place, (K, d), from those where each client was."""
     known = whole.summaries
-    hessians, gradients = known.hessians[0], known.gradients[0]
-    optima = known.places[0] - np.linalg.solve(hessians, gradients[..., None])[..., 0]
-    inverse = np.linalg.inv(hessians)
-    return optima, inverse @ known.noise_cov[0] @ inverse / known.count
+    return known.gradients[0] + np.einsum("kij,kj->ki", known.hessians[0], place - known.places[0])
 
 
-def _heterogeneity(whole: Pass) -> ChiSquared | None:
-    """Whether the clients' optima differ: the weighted sum of squares about their mean, chi-squared with (K - 1) d."""
-    n_clients, dim = whole.summaries.places.shape[1:]
-    if n_clients == 1 or np.linalg.eigvalsh(whole.summaries.hessians[0]).min() <= 0.0:
+def heterogeneity(whole: Pass, problem: Problem) -> ChiSquared | None:
+    """Whether the clients' optima differ: at no one place do all their mean gradients vanish, but for noise.
+
+    The sum of p_k' Var(p_k)^-1 p_k of the mean gradients p_k at the best place, chi-squared with (K - 1) d. A variance
+    estimated from m gradients makes a term too large by (m - 1) / (m - d - 2) on average, which is taken off. None
+    where a client cannot tell, because some covariate is constant there or because it has hardly more rows than
+    parameters.
+    """
+    known = whole.summaries
+    n_clients, dim = known.places.shape[1:]
+    noise, hessians = np.linalg.eigvalsh(known.noise_cov[0]), known.hessians[0]
+    many = problem.busy(known.count) if isinstance(problem, RowBatches) else np.full(n_clients, known.count)
+    if n_clients == 1 or many.min() < dim + 3 or np.any(noise[:, 0] <= _SINGULAR * noise[:, -1]):
         return None
-    optima, covs = _client_optima(whole)
-    precision = np.linalg.inv(covs)
-    mean = np.linalg.solve(precision.sum(axis=0), np.einsum("kij,kj->i", precision, optima))
-    statistic = float(np.einsum("ki,kij,kj->", optima - mean, precision, optima - mean))
+    certain = np.linalg.inv(known.noise_cov[0]) * (known.count * (many - dim - 2) / (many - 1))[:, None, None]
+    at_zero = _pulls(whole, np.zeros(dim))
+    best = np.linalg.solve(
+        np.einsum("kij,kjl,klm->im", hessians, certain, hessians),
+        -np.einsum("kij,kjl,kl->i", hessians, certain, at_zero),
+    )
+    pulls = _pulls(whole, best)
+    statistic = float(np.einsum("ki,kij,kj->", pulls, certain, pulls))
     freedom = (n_clients - 1) * dim
     return ChiSquared(statistic, freedom, float(stats.chi2.sf(statistic, freedom)))
 
 
-def _population(found: Estimate, whole: Pass) -> Estimate:
+def population(found: Estimate, whole: Pass, shown: Readout) -> Estimate:
     """Clients are a sample: the variance between their pulls, over K, takes the place of the noise within them.
 
-    A^-1 sum_k w_k^2 p_k p_k' A^-1 K / (K - 1) with p_k = H_k (beta_k - theta), as of clustered data, and Student's t
-    with K - 1 degrees of freedom. The noise of each client is part of p_k.
+    A^-1 sum_k w_k^2 p_k p_k' A^-1 K / (K - 1) with p_k client k's mean gradient at theta, as of clustered data, and
+    Student's t with K - 1 degrees of freedom. The noise of each client is part of p_k.
     """
     n_clients = len(whole.weights)
     if n_clients < 3:
         raise ValueError(f"target='population' needs at least 3 clients to see how they vary; got {n_clients}.")
-    optima, _ = _client_optima(whole)
-    pulls = np.einsum("kij,kj->ki", whole.summaries.hessians[0], optima - found.params)
+    pulls = _pulls(whole, np.asarray(whole.runs.average[0], dtype=float))
     pulls = pulls - whole.weights @ pulls
     inverse = np.linalg.inv(whole.hessian[0])
     middle = np.einsum("k,ki,kj->ij", whole.weights**2, pulls, pulls) * n_clients / (n_clients - 1)
     note = f"The population of clients is the target: intervals hold over other clients like these {n_clients}."
-    cov = inverse @ middle @ inverse
+    cov = shown.cov(inverse @ middle @ inverse)
     return replace(found, cov=cov, freedom=n_clients - 1.0, deviations=None, notes=(*found.notes, note))
 
 
@@ -191,7 +220,8 @@ def _facts(found: Estimate, whole: Pass, network: Network, tau: int, whitened: b
     }
 
 
-def _check_hessian(whole: Pass) -> None:
+def check_hessian(whole: Pass) -> None:
+    """Refuse a Hessian that cannot be inverted."""
     values = np.linalg.eigvalsh(whole.hessian[0])
     if values[0] <= 1e-8 * values[-1]:
         raise ValueError(

@@ -28,6 +28,7 @@ def run_plain(
     seed: int = 0,
     start: FloatArray | None = None,
     observe: Sequence[Observer] = (),
+    every: int = THINNED,
     progress: bool | None = None,
 ) -> Pass:
     """Local SGD as `simulate` runs it; the window begins after `burn_in` steps, and `observe` watches it."""
@@ -40,7 +41,7 @@ def run_plain(
     if burn_in:
         first = simulate(problem, network, eta[:burn_in], burn_in, start=place, observe=[LastClients()], **options)  # type: ignore[arg-type]
         begun = first.last_clients
-    watch = [ClientSums(THINNED), *observe]
+    watch = [ClientSums(every), *observe]
     runs = simulate(problem, network, eta, n_steps, after=burn_in, start=begun, observe=watch, **options)  # type: ignore[arg-type]
     known = summaries(runs.observed)
     identity = np.broadcast_to(np.eye(problem.dim), (replicates, problem.dim, problem.dim))

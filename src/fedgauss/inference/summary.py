@@ -13,18 +13,19 @@ _WIDTH = 78
 
 def summary_text(estimate: Estimate) -> str:
     """Facts in two columns, a row for each parameter, tests, notes."""
-    lines = ["Federated estimate".center(_WIDTH), "=" * _WIDTH, *_facts(estimate.facts), "=" * _WIDTH]
-    low, high = (1.0 - estimate.level) / 2, (1.0 + estimate.level) / 2
     name_width = max(12, *(len(name) for name in estimate.names))
+    width = max(_WIDTH, name_width + 66)
+    lines = ["Federated estimate".center(width).rstrip(), "=" * width, *_facts(estimate.facts), "=" * width]
+    low, high = (1.0 - estimate.level) / 2, (1.0 + estimate.level) / 2
     heads = ["estimate", "std err", "z", "P>|z|", f"[{low:.3g}", f"{high:.3g}]"]
-    lines += [" " * name_width + "".join(f"{head:>11}" for head in heads), "-" * _WIDTH]
+    lines += [" " * name_width + "".join(f"{head:>11}" for head in heads), "-" * width]
     intervals = estimate.conf_int()
     for i, name in enumerate(estimate.names):
         numbers = (estimate.params[i], estimate.std_errors[i], estimate.z_values[i], estimate.p_values[i])
-        cells = [f"{numbers[0]:11.4f}", f"{numbers[1]:11.4f}", f"{numbers[2]:11.3f}", f"{numbers[3]:11.3f}"]
-        ends = [f"{end:11.4f}" for end in intervals[i]]
+        cells = [_number(numbers[0]), _number(numbers[1]), f"{numbers[2]:11.3f}", f"{numbers[3]:11.3f}"]
+        ends = [_number(end) for end in intervals[i]]
         lines.append(name.ljust(name_width) + "".join(cells + ends))
-    lines.append("=" * _WIDTH)
+    lines.append("=" * width)
     if estimate.heterogeneity is not None:
         lines.append(f"Clients alike: {estimate.heterogeneity}")
     if estimate.bias is not None and estimate.predicted_coverage is not None:
@@ -36,6 +37,11 @@ def summary_text(estimate: Estimate) -> str:
     for note in estimate.notes:
         lines += textwrap.wrap(note, _WIDTH)
     return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    """Four decimals, or as many digits where these would show nothing."""
+    return f"{value:11.4f}" if value == 0.0 or 1e-2 <= abs(value) < 1e5 else f"{value:11.3e}"
 
 
 def _facts(facts: dict[str, str]) -> list[str]:

@@ -41,10 +41,18 @@ _FIRST, _LATER = 1.0, 0.75  # c in the burn-in and in the window
 def schedule(n_steps: int, dim: int) -> Schedule:
     """The default eta_t for n steps in d dimensions."""
     burn_in = max(1, round(BURN_IN * n_steps))
-    t = np.arange(1, n_steps + 1)
-    c = np.where(t <= burn_in, _FIRST, _LATER)
-    shift = np.maximum((c * (dim + 2)) ** (1 / BETA) - 1.0, 0.0)
-    return Schedule(c * (t + shift) ** -BETA, burn_in)
+    t = np.arange(1.0, n_steps + 1)
+    return Schedule(np.where(t <= burn_in, _eta(t, _FIRST, dim), window_eta(t, dim)), burn_in)
+
+
+def window_eta(t: FloatArray, dim: int) -> FloatArray:
+    """eta_t of the window, for any steps t: it may run on."""
+    return _eta(t, _LATER, dim)
+
+
+def _eta(t: FloatArray, c: float, dim: int) -> FloatArray:
+    shift = max((c * (dim + 2)) ** (1 / BETA) - 1.0, 0.0)
+    return c * (t + shift) ** -BETA
 
 
 def run_whitened(
@@ -57,9 +65,13 @@ def run_whitened(
     seed: int = 0,
     start: FloatArray | None = None,
     observe: Sequence[Observer] = (),
+    every: int = THINNED,
     progress: bool | None = None,
 ) -> Pass:
-    """Warm-up, burn-in and window, `replicates` times; `observe` watches the window."""
+    """Warm-up, burn-in and window, `replicates` times; `observe` watches the window.
+
+    Clients sum up every so many steps, `every`.
+    """
     plan = schedule(n_steps, problem.dim)
     place, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
     rows = max(10, math.ceil(40 * problem.dim / problem.n_clients))
@@ -67,7 +79,7 @@ def run_whitened(
         _warm_hessians(problem, stage_key(seed, "data"), jnp.float32(place), replicates, np.int32(rows)), dtype=float
     )
     first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
-    sums = ClientSums(THINNED)
+    sums = ClientSums(every)
     go: Any = partial(
         simulate, network=network, steps=plan.eta, sync_every=sync_every, replicates=replicates, seed=seed,
         progress=progress,

@@ -1,0 +1,136 @@
+"""What no estimate can come from, found before a run: too few rows, columns that say nothing new, separable classes."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import qr, solve_triangular
+from scipy.optimize import linprog
+
+from fedgauss._types import BoolArray, FloatArray
+from fedgauss.inference.design import Design
+from fedgauss.inference.frames import listed
+from fedgauss.inference.standardise import Location
+from fedgauss.problems.families import Logistic, OneVersusRest, Poisson
+
+_ROWS_A_CLIENT = 10
+_ROWS_A_PARAMETER = 5
+_SAME = 1e-12  # of its size: the spread of a column that is constant but for rounding
+_DEPENDENT = 1e-8  # of a standard deviation: what is left of a column that others make up
+
+
+def check_rows(design: Design) -> None:
+    """Every client needs a few rows of its own, and all together some for each parameter."""
+    few = design.counts < _ROWS_A_CLIENT
+    if few.any():
+        who = [f"{design.clients[k]!r} ({design.counts[k]})" for k in np.flatnonzero(few)]
+        raise ValueError(
+            f"each client must have at least {_ROWS_A_CLIENT} rows; fewer has {listed(who, quote=False)}. Join small "
+            "clients, or leave them out."
+        )
+    total, dim = int(design.counts.sum()), len(design.all_names)
+    if total < _ROWS_A_PARAMETER * dim:
+        raise ValueError(
+            f"{dim} parameters need at least {_ROWS_A_PARAMETER * dim} rows; got {total}. Use fewer columns?"
+        )
+
+
+def check_constant(design: Design, columns: Location) -> None:
+    """Columns that never vary, by name; without an intercept, columns of zeros."""
+    size = np.abs(design.covariates).max(axis=0, initial=0.0)
+    flat = columns.scale <= _SAME * size
+    if flat.any():
+        which = [f"{design.names[j]!r} ({design.covariates[0, j]:g})" for j in np.flatnonzero(flat)]
+        raise ValueError(f"columns must vary; constant is {listed(which, quote=False)}. Leave it out.")
+
+
+def check_collinear(design: Design, columns: Location) -> None:
+    """Columns that are sums of others, by name: pivoted QR of the standardised columns.
+
+    Each client turns its rows into a triangle of its own, p x p numbers, and only these are joined.
+    """
+    scaled = (design.covariates - columns.mean) / columns.scale
+    if not scaled.shape[1]:
+        return
+    triangles = [np.linalg.qr(own, mode="r") for own in np.split(scaled, design.firsts[1:])]
+    triangle, pivots = qr(np.concatenate(triangles), mode="r", pivoting=True)
+    left = np.abs(np.diag(triangle)) / np.sqrt(len(scaled))
+    rank = int(np.sum(left > _DEPENDENT))
+    if rank == scaled.shape[1]:
+        return
+    made_of = solve_triangular(triangle[:rank, :rank], triangle[:rank, rank])
+    others = [design.names[pivots[i]] for i in np.flatnonzero(np.abs(made_of) > 1e-6)]
+    name = design.names[pivots[rank]]
+    constant = " and a constant" if design.constant is not None else ""
+    raise ValueError(
+        f"columns must not be collinear; {name!r} is made up of {listed(sorted(others))}{constant}. Leave one out."
+    )
+
+
+def check_separable(design: Design, rows: FloatArray) -> None:
+    """Classes that a plane parts without error, or counts that are zero all along a direction: no finite optimum.
+
+    If the rows of one client overlap, so do all; so each client looks at its own rows first.
+    """
+    one = design.names if design.constant is None else (design.constant, *design.names)
+    if isinstance(design.family, Logistic):
+        sides = {design.target: np.where(design.response > 0, 1.0, -1.0)}
+    elif isinstance(design.family, OneVersusRest):
+        sides = {
+            f"{design.target} == {label!r}": np.where(design.response == i, 1.0, -1.0)
+            for i, label in enumerate(design.classes)
+        }
+    elif isinstance(design.family, Poisson):
+        # Rows with a count hold the direction fast; it may only lead rows without one further down.
+        sides = {design.target: np.where(design.response > 0, 0.0, -1.0)}
+    else:
+        return
+    for what, side in sides.items():
+        direction = _separating_direction(rows, side, design)
+        if direction is None:
+            continue
+        by_size = [j for j in np.argsort(-np.abs(direction)) if abs(direction[j]) > 1e-3]
+        strong = [one[j] for j in by_size if one[j] != design.constant]
+        kind = "zero counts" if isinstance(design.family, Poisson) else "the two classes"
+        raise ValueError(
+            f"{what} is linearly separable: {kind} can be told apart without error by {listed(strong)}, so "
+            "coefficients grow without bound and have no estimate. Use fewer columns, or join rare levels."
+        )
+
+
+def _separating_direction(rows: FloatArray, side: FloatArray, design: Design) -> FloatArray | None:
+    """A direction that separates all rows, or None."""
+    largest_first = np.argsort(-design.counts)
+    for k in largest_first:
+        own = slice(design.firsts[k], design.firsts[k] + design.counts[k])
+        if _separated(rows[own], side[own]) is None:
+            return None
+    return _separated(rows, side)
+
+
+def _separated(rows: FloatArray, side: FloatArray) -> FloatArray | None:
+    """A direction v with side_i x_i'v >= 0 for all rows, not zero for all; x_i'v = 0 where side is 0.
+
+    If some rows overlap, so do all: a few are tried, then four times as many.
+    """
+    order = np.random.default_rng(0).permutation(len(rows))
+    many = min(len(rows), 20 * rows.shape[1])
+    while True:
+        some = order[:many]
+        direction = _best_direction(rows[some], side[some])
+        if direction is None or many == len(rows):
+            return direction
+        many = min(len(rows), 4 * many)
+
+
+def _best_direction(rows: FloatArray, side: FloatArray) -> FloatArray | None:
+    """The linear programme: maximise sum_i side_i x_i'v over |v_j| <= 1 under those rules."""
+    fixed: BoolArray = side == 0.0
+    signed = side[~fixed, None] * rows[~fixed]
+    solved = linprog(
+        -signed.sum(axis=0),
+        A_ub=-signed, b_ub=np.zeros(len(signed)),
+        A_eq=rows[fixed] if fixed.any() else None, b_eq=np.zeros(int(fixed.sum())) if fixed.any() else None,
+        bounds=(-1.0, 1.0), method="highs",
+    )  # fmt: skip
+    # The solver lets each rule be broken by 1e-7, which a direction of that length would use up.
+    return solved.x if solved.status == 0 and -solved.fun > 1e-5 * len(rows) else None

@@ -1,0 +1,132 @@
+"""The verb `fit`: what it prints and leaves, and how it fails."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import fedgauss as fg
+from fedgauss.cli import app
+from fedgauss.report.coefficients import coefficient_figure, fit_numbers
+
+runner = CliRunner()
+RNG = np.random.default_rng(3)
+FRAME = pd.DataFrame(
+    {
+        "age": RNG.integers(20, 80, 400),
+        "dose": RNG.exponential(3.0, 400),
+        "ward": RNG.choice(["east", "west"], 400),
+        "hospital": RNG.choice(["a", "b", "c"], 400),
+    }
+)
+FRAME["died"] = (0.05 * (FRAME.age - 50) - 0.3 * FRAME.dose + RNG.logistic(size=400) > 0).astype(int)
+
+
+@pytest.fixture
+def table(tmp_path):
+    FRAME.to_csv(tmp_path / "data.csv", index=False)
+    FRAME.to_parquet(tmp_path / "data.parquet")
+    return tmp_path / "data.csv"
+
+
+def fit(*arguments):
+    return runner.invoke(app, ["fit", *map(str, arguments)])
+
+
+def test_help_teaches():
+    shown = fit("--help").output
+    for word in ("--target", "--client", "one_versus_rest", "fedgauss fit data.csv --target y --client hospital"):
+        assert word in shown
+
+
+def test_a_summary_is_printed_and_files_are_left(table, tmp_path):
+    out = tmp_path / "out"
+    asked = ("--target", "died", "--client", "hospital", "--family", "logistic", "--features", "age, dose,ward")
+    done = fit(table, *asked, "--passes", 3, "--out", out)
+    assert done.exit_code == 0, done.output
+    found = fg.fit(FRAME, "died", "hospital", "logistic", ["age", "dose", "ward"], passes=3)
+    assert found.summary() in done.output
+    assert str(out / "fit.json") in done.output
+    assert {path.name for path in out.iterdir()} == {"fit.json", "coefficients.png", "coefficients.svg"}
+    held = json.loads((out / "fit.json").read_text(), parse_constant=pytest.fail)
+    assert held["names"] == ["const", "age", "dose", "ward[T.west]"]
+    np.testing.assert_allclose(held["params"], found.params)
+    np.testing.assert_allclose(held["cov"], found.cov)
+    np.testing.assert_allclose(held["intervals"], found.conf_int())
+    assert held["facts"]["Passes"] == "3"
+    assert "Rows were read 3 times" in held["notes"][0]
+
+
+def test_parquet_and_a_formula_say_the_same(table, tmp_path):
+    asked = ("--target", "died", "--client", "hospital", "--family", "logistic", "--out")
+    one = fit(table, *asked, tmp_path / "one", "--formula", "died ~ age + C(ward) - 1")
+    two = fit(table.with_suffix(".parquet"), *asked, tmp_path / "two", "--features", "age,ward", "--no-intercept")
+    assert (one.exit_code, two.exit_code) == (0, 0), one.output + two.output
+    first, second = (json.loads((tmp_path / name / "fit.json").read_text()) for name in ("one", "two"))
+    assert first["names"] == ["age", "C(ward)[east]", "C(ward)[west]"]
+    assert first["params"] == second["params"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["--target", "dead", "--client", "hospital"], "got 'dead'. Did you mean 'died'?"),
+        (["--target", "died", "--client", "hospital", "--features", "age,doze"], "Did you mean 'dose'?"),
+        (["--target", "died", "--client", "hospital", "--family", "binomial"], "family must be one of"),
+        (["--target", "died", "--client", "hospital", "--level", "95"], "level must lie strictly between 0 and 1"),
+        (["--target", "died", "--client", "hospital", "--passes", "0"], "passes must be at least 1; got 0"),
+        (["--target", "died", "--client", "hospital", "--method", "magic"], "method must be one of"),
+        (["--target", "ward", "--client", "hospital", "--family", "logistic"], "it has 'east' and 'west'"),
+    ],
+)
+def test_bad_input_is_one_line(table, tmp_path, arguments, rule):
+    failed = fit(table, *arguments, "--out", tmp_path / "out")
+    assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
+    assert rule in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rule"),
+    [
+        ("none.csv", None, "data must be a file that exists"),
+        ("data.xlsx", b"", "data must be a .csv or .parquet file"),
+        ("empty.csv", b"", "could not be read as csv: No columns to parse"),
+        ("broken.parquet", b"no parquet", "could not be read as parquet"),
+        ("binary.csv", b"a,b\n\xff\xfe\x00,1\n", "could not be read as csv"),
+    ],
+)
+def test_a_file_that_is_no_table_is_one_line(tmp_path, name, content, rule):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    failed = fit(tmp_path / name, "--target", "y", "--client", "c", "--out", tmp_path / "out")
+    assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
+    assert rule in failed.stderr
+
+
+def test_without_pandas_the_error_says_what_to_install(table, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    failed = fit(table, "--target", "died", "--client", "hospital", "--out", tmp_path / "out")
+    assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
+    assert "needs pandas: pip install 'fedgauss[frames]'" in failed.stderr
+
+
+def test_importing_the_package_needs_no_pandas():
+    code = "import sys; sys.modules['pandas'] = None; sys.modules['polars'] = None; import fedgauss; fedgauss.fit"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_figure_shows_slopes_for_one_standard_deviation():
+    found = fg.fit(FRAME, "died", "hospital", "logistic", ["age", "dose", "ward"])
+    axes = coefficient_figure(found).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["age", "dose", "ward[T.west]"]
+    dots = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
+    np.testing.assert_allclose(
+        dots, found.params[1:] * [FRAME.age.std(ddof=0), FRAME.dose.std(ddof=0), found.scales[3]]
+    )
+    alone = fg.fit(FRAME, "died", "hospital", "logistic", [])
+    assert [label.get_text() for label in coefficient_figure(alone).axes[0].get_yticklabels()] == ["const"]
+    json.dumps(fit_numbers(alone), allow_nan=False)
