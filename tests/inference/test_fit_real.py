@@ -75,6 +75,7 @@ def test_affairs_in_one_pass():
     assert alike(ratios) >= 9
 
 
+@pytest.mark.study
 def test_votes_on_five_covariates_in_one_pass():
     gaps, _ = beside_the_pooled_fit("anes96, five covariates", anes96(ANES_FIVE), "logistic", 3, 1)
     assert near(gaps) >= 9
@@ -96,6 +97,7 @@ def test_small_data_in_at_most_twenty_passes(name, frame, family, clients, passe
     assert alike(ratios) >= 9
 
 
+@pytest.mark.study
 def test_natural_clients_of_very_different_size():
     """Occupations of 41 to 2,783 people: the pooled fit all the same, in one pass."""
     frame = fair()
@@ -106,6 +108,7 @@ def test_natural_clients_of_very_different_size():
     assert np.abs(found.std_errors / pooled.bse * np.sqrt(0.8) - 1.0).max() < 0.15
 
 
+@pytest.mark.study
 def test_votes_on_nine_covariates_in_one_pass_are_flagged():
     """One pass of 944 rows is too short here, and the summary says what to do."""
     frame = anes96().assign(client=np.arange(944) % 3)

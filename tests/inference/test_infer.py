@@ -60,7 +60,9 @@ def test_steps_never_exceed_one_over_d_plus_two():
     assert (plan.burn_in, plan.window) == (200, 800)
 
 
-@pytest.mark.parametrize("problem", [LINEAR, LOGISTIC], ids=["linear", "logistic"])
+@pytest.mark.parametrize(
+    "problem", [pytest.param(LINEAR, marks=pytest.mark.study), LOGISTIC], ids=["linear", "logistic"]
+)
 def test_intervals_cover(problem):
     """300 runs of three coordinates: 900 intervals, of which 95 % +- 3.7 % is five standard errors if they were one."""
     optimum = fg.linearize(problem).optimum
@@ -70,6 +72,7 @@ def test_intervals_cover(problem):
     assert abs(covered.mean() - 0.95) < 0.037
 
 
+@pytest.mark.study
 def test_a_badly_scaled_problem_is_no_harder():
     """Covariates of scales 1 to 100: one pass of plain steps diverges or crawls, a whitened one covers."""
     scale = np.array([1.0, 10.0, 100.0])
@@ -82,15 +85,16 @@ def test_a_badly_scaled_problem_is_no_harder():
 
 def test_the_bootstrap_agrees_with_the_plugin_and_the_printed_one_fails():
     """Chains at their own iterates: errors within 25 % (200 chains: 5 % each). At the run's iterate: far too wide."""
-    found = fg.infer(LINEAR, RING, n_steps=1500, sync_every=10)
-    again = fg.infer(LINEAR, RING, n_steps=1500, sync_every=10, method="bootstrap")
+    found = fg.infer(LINEAR, RING, n_steps=1000, sync_every=10)
+    again = fg.infer(LINEAR, RING, n_steps=1000, sync_every=10, method="bootstrap")
     np.testing.assert_array_equal(again.params, found.params)
     np.testing.assert_allclose(again.std_errors, found.std_errors, rtol=0.3)
-    whole = run_whitened(LINEAR, RING, 1500, 10)
-    printed = bootstrap_deviations(LINEAR, RING, whole, 10, 100, at_the_run=True)
+    whole = run_whitened(LINEAR, RING, 1000, 10)
+    printed = bootstrap_deviations(LINEAR, RING, whole, 10, 200, at_the_run=True)
     assert np.all(printed.std(axis=0) > 8 * found.std_errors)
 
 
+@pytest.mark.study
 def test_the_first_chain_is_the_run():
     whole = run_whitened(LOGISTIC, RING, 400, 10, replicates=3, seed=4)
     draws = bootstrap_deviations(LOGISTIC, RING, whole, 10, 64, seed=4, run=2)
@@ -110,6 +114,7 @@ def test_random_scaling_and_batch_means_are_their_definitions():
     np.testing.assert_allclose(found["batch_means"], sum(np.outer(v, v) for v in sums) / 50**2, rtol=2e-3, atol=1e-6)
 
 
+@pytest.mark.study
 def test_the_drift_diagnostic_sees_clients_that_are_apart():
     """Hessians that go with the optima, rare mixing: bias of the average, seen and corrected; 200 runs, fixed seed."""
     sizes = np.linspace(0.4, 2.0, K)

@@ -129,6 +129,7 @@ def test_rows_are_of_both_cases_and_of_one_attacked_run_over_time(rows):
     assert over[0] <= alarm
 
 
+@pytest.mark.study
 def test_the_papers_rule_from_both_starts(papers):
     warm, best = papers
     shares = [[row["rule"] for row in rows if (row["measure"], row.get("x")) == (DETECTED, 3)] for rows in papers]
@@ -139,6 +140,7 @@ def test_the_papers_rule_from_both_starts(papers):
     assert PAPERS.run() == warm
 
 
+@pytest.mark.study
 def test_the_papers_rule_takes_the_journey_of_honest_runs_for_an_attack(papers):
     """Whose chance is near 1: all of 6 runs after 30 steps. From the optimum there are false alarms at most."""
     table = AttackTable([row for rows in papers for row in rows])
@@ -146,6 +148,7 @@ def test_the_papers_rule_takes_the_journey_of_honest_runs_for_an_attack(papers):
     assert table.value(f"{RIGHT_TUNED}, at optimum", 0, DETECTED).estimate <= 0.5
 
 
+@pytest.mark.study
 def test_all_cells_together_are_a_table(rows, papers):
     table = AttackTable([row for part in (rows, *papers) for row in part])
     assert set(table.rules) <= set(MNIST_RULES)
