@@ -16,8 +16,8 @@ equal and constant. Scaling and sign flip are a border case. They add (c - 1) su
 clients, which vanishes at theta*_K when the chosen clients' own optimum is there: then they show up only in the
 spread, and in how fast the run returns to its optimum. `mean_effect` gives the shift of the mean in numbers.
 
-Intensity zero leaves the honest run as it was, so a run has the honest one as its prefix: to the bit, but for colluders,
-whose programs round otherwise in the last digit.
+Intensity zero leaves the honest run as it was, so a run has the honest one as its prefix: to the bit, but for
+colluders, whose programs round otherwise in the last digit.
 """
 
 from __future__ import annotations
