@@ -18,6 +18,7 @@ import common
 import compilations
 import cusum
 import growth
+import inference
 import loop
 import monitor
 import normals
@@ -27,7 +28,7 @@ from rich.table import Table
 
 import fedgauss
 
-BENCHMARKS = {module.__name__: module for module in (normals, loop, compilations, growth, cusum, monitor)}
+BENCHMARKS = {module.__name__: module for module in (normals, loop, compilations, growth, cusum, monitor, inference)}
 
 
 def machine() -> dict[str, Any]:

@@ -74,7 +74,9 @@ def begin(
     def one(algorithm: Algorithm, start: ResolvedStart) -> Carry:
         problem = algorithm.problem
         theta = start.theta(Noise(key, first, problem.n_clients, n_replicates), problem.dim)
-        return Carry(theta, tuple(o.init(theta, n_steps) for o in algorithm.observers))
+        carry = Carry(theta, tuple(o.init(theta, n_steps) for o in algorithm.observers))
+        _values(algorithm.observers, carry.states)  # refuses names that are given twice, before a long run
+        return carry
 
     return jax.vmap(one, in_axes=(_axes(algorithm), 0))(algorithm, start)
 
@@ -103,12 +105,20 @@ def read(observers: tuple[Observer, ...], states: tuple[Any, ...]) -> dict[str, 
     """The observers' results, (S, R, ...)."""
 
     def one(observers: tuple[Observer, ...], states: tuple[Any, ...]) -> dict[str, JaxArray]:
-        values: dict[str, JaxArray] = {}
-        for observer, state in zip(observers, states, strict=True):
-            values |= observer.value(state)
-        return {name: jnp.moveaxis(value, -1, 0) for name, value in values.items()}
+        return {name: jnp.moveaxis(value, -1, 0) for name, value in _values(observers, states).items()}
 
     return jax.vmap(one, in_axes=(_axes(observers), 0))(observers, states)
+
+
+def _values(observers: tuple[Observer, ...], states: tuple[Any, ...]) -> dict[str, JaxArray]:
+    """What all observers saw, by name."""
+    values: dict[str, JaxArray] = {}
+    for observer, state in zip(observers, states, strict=True):
+        for name, value in observer.value(state).items():
+            if name in values:
+                raise ValueError(f"{name!r} is observed twice. Drop one, or give observers.at another suffix.")
+            values[name] = value
+    return values
 
 
 def stack(trees: Sequence[T]) -> T:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
@@ -63,7 +62,6 @@ def simulate_together(
     after = _checks.whole("after", after, at_least=0, at_most=n_steps - 1, fix="n_steps counts from step 1.")
     key = stage_key(seed, "data")
     algorithms = [_algorithm(setting, n_steps, key) for setting in settings]
-    _check_names(algorithms[0], n_steps)  # the others have observers of the same kinds, or do not stack
     theta_0 = _stacked_starts([resolve_start(s.start, s.problem, replicates) for s in settings])
     chunks = Chunks(_to_device(stack(algorithms)), theta_0, stage_key(seed, "start"), n_steps, replicates, after)
     size = chunks.size(memory_budget)
@@ -157,17 +155,6 @@ def _check_finite(name: str, values: np.ndarray[Any, Any]) -> None:
         )
 
 
-def _check_names(algorithm: Algorithm, n_steps: int) -> None:
-    """No two observers give a result the same name."""
-    theta = jax.ShapeDtypeStruct((algorithm.problem.dim, algorithm.problem.n_clients, 1), jnp.float32)
-    seen: set[str] = set()
-    for observer in algorithm.observers:
-        for name in jax.eval_shape(lambda at, o=observer: o.value(o.init(at, n_steps)), theta):
-            if name in seen:
-                raise ValueError(f"{name!r} is observed twice. Drop one, or give observers.at another suffix.")
-            seen.add(name)
-
-
 def _check_length(problem: Problem, n_steps: int) -> None:
     longest = problem.max_steps()
     if longest is not None and n_steps > longest:
@@ -186,8 +173,8 @@ def _padded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _to_device(algorithm: Algorithm) -> Algorithm:
     """Move every array once, floating ones as float32; plain numbers become arrays, never compiled-in constants."""
 
-    def move(leaf: Any) -> Any:
+    def narrow(leaf: Any) -> Any:
         array = np.asarray(leaf)
-        return jax.device_put(array.astype(np.float32) if array.dtype == np.float64 else array)
+        return array.astype(np.float32) if array.dtype == np.float64 else array
 
-    return jax.tree.map(move, algorithm)
+    return jax.device_put(jax.tree.map(narrow, algorithm))

@@ -54,15 +54,10 @@ def _start_share(whole: Pass) -> FloatArray:
     """M, (R, d, d)."""
     eta, m = whole.schedule.eta, whole.schedule.burn_in
     values, burn_vectors = _similar(whole.first, whole.first_hessian)
-    forgotten = np.ones_like(values)
-    for step in eta[:m]:
-        forgotten *= 1.0 - step * values
+    forgotten = np.stack([np.prod(1.0 - eta[:m, None] * own, axis=0) for own in values])
     values, window_vectors = _similar(whole.second, whole.hessian)
-    left, total = np.ones_like(values), np.zeros_like(values)
-    for step in eta[m:]:
-        left *= 1.0 - step * values
-        total += left
-    mean = np.clip(total / whole.schedule.window, -_HARDLY, _HARDLY)
+    left = np.stack([np.cumprod(1.0 - eta[m:, None] * own, axis=0).mean(axis=0) for own in values])
+    mean = np.clip(left, -_HARDLY, _HARDLY)
     return _from_eigen(mean, window_vectors) @ _from_eigen(forgotten, burn_vectors)
 
 

@@ -139,7 +139,8 @@ def _with_bias(found: Estimate, whole: Pass, correct_drift: bool, shown: Readout
         found = replace(found, params=found.params - bias.drift)
         bias = bias._replace(drift=np.zeros_like(bias.drift))
     # In errors by the plug-in, whatever the method: random scaling has none of its own, only a random scale.
-    ratio = bias.total / np.sqrt(np.diag(shown.cov(average_covariance(whole)[0])))
+    errors = found.cov if found.method == "plugin" else shown.cov(average_covariance(whole)[0])
+    ratio = bias.total / np.sqrt(np.diag(errors))
     covered = predicted_coverage(ratio, found.level)
     notes = found.notes
     worst = int(np.abs(ratio).argmax())

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.inference.passes import Pass
+from fedgauss.theory.covariances import echoes, step_factors
 
 
 class _Turned(NamedTuple):
@@ -29,13 +30,8 @@ def average_covariance(whole: Pass) -> FloatArray:
     which Theorem 2.1 has for m = 0 and P = I: noise of the burn-in still echoes in the window.
     """
     turned, plan = _turned(whole), whole.schedule
-    total, b, following = np.zeros_like(turned.noise), np.zeros_like(turned.values), 0.0
-    for s in range(len(plan.eta) - 1, -1, -1):
-        b = (s >= plan.burn_in) + (1.0 - following * turned.values) * b
-        following = plan.eta[s]
-        c = following * b
-        total += c[:, :, None] * c[:, None, :]
-    return _back(turned, total / plan.window**2)
+    factors = (step_factors(plan.eta, values, plan.burn_in) for values in turned.values)
+    return _back(turned, np.stack([c.T @ c for c in factors]) / plan.window**2)
 
 
 def last_covariance(whole: Pass) -> FloatArray:
@@ -44,13 +40,8 @@ def last_covariance(whole: Pass) -> FloatArray:
     Theorem 2.2 has it times n^beta.
     """
     turned, eta = _turned(whole), whole.schedule.eta
-    total, after, following = np.zeros_like(turned.noise), np.ones_like(turned.values), 0.0
-    for s in range(len(eta) - 1, -1, -1):
-        after = after * (1.0 - following * turned.values)
-        following = eta[s]
-        c = following * after
-        total += c[:, :, None] * c[:, None, :]
-    return _back(turned, total)
+    factors = (echoes(eta, values) for values in turned.values)
+    return _back(turned, np.stack([c.T @ c for c in factors]))
 
 
 def _turned(whole: Pass) -> _Turned:

@@ -21,7 +21,7 @@ def step_matrices(lin: Linearization, steps: Steps, n_steps: int) -> FloatArray:
     """
     eta = _shared_eta(lin, steps, n_steps, "step_matrices")
     values, vectors = _eigen(lin)
-    return np.einsum("ip,sp,jp->sij", vectors, _step_factors(eta, values), vectors)
+    return np.einsum("ip,sp,jp->sij", vectors, step_factors(eta, values), vectors)
 
 
 def average_covariance(lin: Linearization, steps: Steps, n_steps: int) -> FloatArray:
@@ -44,7 +44,7 @@ def average_covariance(lin: Linearization, steps: Steps, n_steps: int) -> FloatA
             b = identity + b @ drift[s]
         return _symmetric(total / len(eta))
     values, vectors = _eigen(lin)
-    q = _step_factors(eta, values)
+    q = step_factors(eta, values)
     return _rotate_back(q.T @ q / len(eta), lin.noise_cov, vectors)
 
 
@@ -65,12 +65,34 @@ def last_covariance(lin: Linearization, steps: Steps, n_steps: int, beta: float 
             total = m @ total @ m.T + v
         return _symmetric(rate * total)
     values, vectors = _eigen(lin)
+    q = echoes(eta, values)
+    return _rotate_back(rate * (q.T @ q), lin.noise_cov, vectors)
+
+
+def step_factors(eta: FloatArray, values: FloatArray, burn_in: int = 0) -> FloatArray:
+    """The eigenvalues of Q_s, (n, d): q_s = eta_s b_s, b_s = [s > m] + (1 - eta_{s+1} lambda) b_{s+1}, b_n = 1.
+
+    One unit of noise at step s adds q_s to the sum of the iterates after the first m steps, `burn_in`. Read as
+    b_s - (1 - eta_{s+1} lambda) b_{s+1} = [s > m] this is a triangular system with two diagonals, which LAPACK solves
+    in compiled code.
+    """
+    n = len(eta)
+    b = np.empty((n, len(values)))
+    bands, counted = np.ones((2, n), order="F"), np.ones((n, 1))
+    counted[:burn_in] = 0.0
+    for i, value in enumerate(values):
+        bands[0, 1:] = eta[1:] * value - 1.0
+        b[:, i] = linalg.lapack.dtbtrs(bands, counted)[0][:, 0]
+    return eta[:, None] * b
+
+
+def echoes(eta: FloatArray, values: FloatArray) -> FloatArray:
+    """The eigenvalues of eta_s A_s^n, (n, d): what one unit of noise at step s adds to the last iterate."""
     contraction = 1.0 - eta[:, None] * values
     # A_s^n multiplies the factors after s, so the product runs from the last step back and starts at one.
     after = np.ones_like(contraction)
     after[:-1] = np.cumprod(contraction[:0:-1], axis=0)[::-1]
-    q = eta[:, None] * after
-    return _rotate_back(rate * (q.T @ q), lin.noise_cov, vectors)
+    return eta[:, None] * after
 
 
 def limit_covariance(lin: Linearization) -> FloatArray:
@@ -146,21 +168,6 @@ def _eigen(lin: Linearization) -> tuple[FloatArray, FloatArray]:
     """A in its eigenbasis, where every A_s^t is diagonal and the recursions are scalar."""
     values, vectors = np.linalg.eigh(_checks.covariance("hessian A", lin.hessian, definite=True))
     return values, vectors
-
-
-def _step_factors(eta: FloatArray, values: FloatArray) -> FloatArray:
-    """The eigenvalues of Q_s, (n, d): q_s = eta_s b_s with b_s = 1 + (1 - eta_{s+1} lambda) b_{s+1}, b_n = 1.
-
-    Read as b_s - (1 - eta_{s+1} lambda) b_{s+1} = 1 this is a triangular system with two diagonals, which a
-    banded solver runs in compiled code.
-    """
-    n = len(eta)
-    b = np.empty((n, len(values)))
-    bands = np.ones((2, n))
-    for i, value in enumerate(values):
-        bands[0, 1:] = eta[1:] * value - 1.0
-        b[:, i] = linalg.solve_banded((0, 1), bands, np.ones(n))
-    return eta[:, None] * b
 
 
 def _rotate_back(factors: FloatArray, noise_cov: FloatArray, vectors: FloatArray) -> FloatArray:
