@@ -18,7 +18,7 @@ import common
 import compilations
 import cusum
 import growth
-import inference
+import intervals
 import loop
 import monitor
 import normals
@@ -28,7 +28,7 @@ from rich.table import Table
 
 import fedgauss
 
-BENCHMARKS = {module.__name__: module for module in (normals, loop, compilations, growth, cusum, monitor, inference)}
+BENCHMARKS = {module.__name__: module for module in (normals, loop, compilations, growth, cusum, monitor, intervals)}
 
 
 def machine() -> dict[str, Any]:

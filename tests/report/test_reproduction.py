@@ -16,14 +16,16 @@ from fedgauss.experiments.outcome import Summary
 from fedgauss.experiments.paper import SCALES, results
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO
 from fedgauss.report.formula import plain
-from fedgauss.report.reproduction.files import rows_csv, write_reproduction
+from fedgauss.report.output import rows_csv
+from fedgauss.report.reproduction.files import write_reproduction
 from fedgauss.report.reproduction.findings import against_gamma_1
-from fedgauss.report.reproduction.section import Section, Table
+from fedgauss.report.reproduction.section import Section
 from fedgauss.report.reproduction.sections import section
 from fedgauss.report.reproduction.start import distance_outcomes, start_sentences
 from fedgauss.report.reproduction.story import reproduction_page
 from fedgauss.report.reproduction.sweep import Measured
 from fedgauss.report.reproduction.terminal import print_list, print_reproduction
+from fedgauss.report.table import Table
 from reproduction_rows import distance_rows, rows_of
 
 PAPER = results()

@@ -14,10 +14,10 @@ from fedgauss.experiments.outcome import Summary
 from fedgauss.experiments.paper import SCALES
 from fedgauss.report.images import themed_svg
 from fedgauss.report.reproduction.files import write_reproduction
-from fedgauss.report.reproduction.section import Table
 from fedgauss.report.reproduction.start import distance_outcomes, start_drawing
 from fedgauss.report.reproduction.story import reproduction_page
 from fedgauss.report.reproduction.sweep import Measured
+from fedgauss.report.table import Table
 from reproduction_rows import rows_of
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

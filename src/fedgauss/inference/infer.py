@@ -149,7 +149,8 @@ def _with_bias(found: Estimate, whole: Pass, correct_drift: bool, shown: Readout
         advice = (
             "the start is not forgotten: use more steps, or a start nearer to the optimum"
             if from_start
-            else "clients drift apart: synchronise more often, or mix several times; correct_drift=True subtracts it"
+            else "clients drift apart: synchronise more often, or mix several times (network.repeated(4)); "
+            "correct_drift=True subtracts what is estimated"
         )
         notes = (
             *notes,

@@ -6,8 +6,8 @@ The rule that lets one schedule serve problems of any scale and condition:
    Hessian at the start, H_0. Steps of the burn-in go along P_1 g with P_1 = H_0^-1.
 2. The burn-in is the first fifth of the run. It ends with its own mean Hessian along the path; steps of the window go
    along P_2 g, its inverse.
-3. eta_t = c (t + k_0)^-.75 with c = 1 in the burn-in and .75 in the window, and k_0 such that no eta exceeds
-   1 / (d + 2): about where the step of a typical row, eta h |x|_P^2, would reach its own minimum.
+3. eta_t = c (t + k_0)^-beta with beta = .75, c = 1 in the burn-in and .75 in the window, and k_0 such that no eta
+   exceeds 1 / (d + 2): about where the step of a typical row, eta h |x|_P^2, would reach its own minimum.
 4. Steps that go further than that are shortened (`Preconditioned`).
 """
 
@@ -38,21 +38,21 @@ BURN_IN = 0.2
 _FIRST, _LATER = 1.0, 0.75  # c in the burn-in and in the window
 
 
-def schedule(n_steps: int, dim: int) -> Schedule:
+def schedule(n_steps: int, dim: int, beta: float = BETA) -> Schedule:
     """The default eta_t for n steps in d dimensions."""
     burn_in = max(1, round(BURN_IN * n_steps))
     t = np.arange(1.0, n_steps + 1)
-    return Schedule(np.where(t <= burn_in, _eta(t, _FIRST, dim), window_eta(t, dim)), burn_in)
+    return Schedule(np.where(t <= burn_in, _eta(t, _FIRST, dim, beta), window_eta(t, dim, beta)), burn_in)
 
 
-def window_eta(t: FloatArray, dim: int) -> FloatArray:
+def window_eta(t: FloatArray, dim: int, beta: float = BETA) -> FloatArray:
     """eta_t of the window, for any steps t: it may run on."""
-    return _eta(t, _LATER, dim)
+    return _eta(t, _LATER, dim, beta)
 
 
-def _eta(t: FloatArray, c: float, dim: int) -> FloatArray:
-    shift = max((c * (dim + 2)) ** (1 / BETA) - 1.0, 0.0)
-    return c * (t + shift) ** -BETA
+def _eta(t: FloatArray, c: float, dim: int, beta: float) -> FloatArray:
+    shift = max((c * (dim + 2)) ** (1 / beta) - 1.0, 0.0)
+    return c * (t + shift) ** -beta
 
 
 def run_whitened(
@@ -66,13 +66,14 @@ def run_whitened(
     start: FloatArray | None = None,
     observe: Sequence[Observer] = (),
     every: int = THINNED,
+    beta: float = BETA,
     progress: bool | None = None,
 ) -> Pass:
     """Warm-up, burn-in and window, `replicates` times; `observe` watches the window.
 
     Clients sum up every so many steps, `every`.
     """
-    plan = schedule(n_steps, problem.dim)
+    plan = schedule(n_steps, problem.dim, beta)
     place, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
     rows = max(10, math.ceil(40 * problem.dim / problem.n_clients))
     warm = np.asarray(

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse as sp
 from scipy.sparse import csgraph, linalg
 
+from fedgauss import _checks
 from fedgauss._types import FloatArray
 
 _DENSE = 300  # up to this many clients a dense eigenvalue solver is quick enough
@@ -70,6 +71,15 @@ class Network:
         if self.uniform > 0:
             return self.n_clients * (self.n_clients - 1) // 2
         return int(self.sparse.nnz - self.n_clients) // 2  # less the diagonal, which is positive
+
+    def repeated(self, times: int) -> Network:
+        """Mixing so many times at every synchronisation, C^times: more messages, and clients nearer to each other."""
+        count = _checks.whole("times", times)
+        sparse = sp.csr_array(self.sparse)
+        for _ in range(count - 1):
+            sparse = sp.csr_array(sparse @ self.sparse)
+        # (S + u J)^m = S^m + (1 - (1 - u)^m) J, for the rows and columns of S sum to 1 - u.
+        return Network(f"{self.name}^{count}", sparse, 1.0 - (1.0 - self.uniform) ** count)
 
     def __str__(self) -> str:
         gap = self.spectral_gap

@@ -1,10 +1,13 @@
-"""Folders that results are written to."""
+"""Folders and files that results are written to."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
@@ -42,3 +45,13 @@ def write_whole(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def rows_csv(rows: Sequence[Mapping[str, object]]) -> bytes:
+    """Rows under the names of their columns; a row without a column leaves it empty."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()

@@ -17,7 +17,8 @@ from fedgauss.report.reproduction.attack_findings import findings, summary
 from fedgauss.report.reproduction.attack_pictures import Points, TracedRun, rules_figure, trace_figure
 from fedgauss.report.reproduction.attack_tables import attack_tables
 from fedgauss.report.reproduction.section import Section
-from fedgauss.report.reproduction.words import number, symbol
+from fedgauss.report.reproduction.words import symbol
+from fedgauss.report.words import number
 
 # Of rules that show a run: who alarms, the heading of the panel and the statistic.
 _TRACED = {

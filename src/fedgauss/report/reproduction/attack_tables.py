@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from fedgauss.experiments.alarm_rows import ALARM, DELAY, DETECTED, EARLY, MISS, ONSET, POWER
 from fedgauss.experiments.attack_verdicts import AttackTable, Value
 from fedgauss.experiments.verdicts import Outcome, Point, paper_runs
-from fedgauss.report.reproduction.section import Table
 from fedgauss.report.reproduction.tables import AGREES
-from fedgauss.report.reproduction.words import number, symbol, with_error
+from fedgauss.report.reproduction.words import symbol
+from fedgauss.report.table import Table
+from fedgauss.report.words import number, with_error
 
 
 def shown(rule: str) -> str:

@@ -18,8 +18,9 @@ from fedgauss.report.reproduction.beyond_settings import (
     Setting,
     settings_of,
 )
-from fedgauss.report.reproduction.section import Section, Table
-from fedgauss.report.reproduction.words import number, with_error
+from fedgauss.report.reproduction.section import Section
+from fedgauss.report.table import Table
+from fedgauss.report.words import number, with_error
 
 
 def budget_section(result: Result, rows: list[Row]) -> Section:

@@ -14,8 +14,9 @@ from fedgauss.report.drawing import Drawing
 from fedgauss.report.reproduction.beyond_pictures import drift_figure
 from fedgauss.report.reproduction.beyond_settings import Setting, settings_of
 from fedgauss.report.reproduction.beyond_slopes import Slope, over_draws, slope
-from fedgauss.report.reproduction.section import Section, Table
-from fedgauss.report.reproduction.words import listed, number, with_error
+from fedgauss.report.reproduction.section import Section
+from fedgauss.report.table import Table
+from fedgauss.report.words import listed, number, with_error
 
 _FOLLOW, _PERMUTED = HESSIANS
 _NEAR = 0.1  # an exponent within this of 1/2 counts as 1/2: few clients bend the line a little

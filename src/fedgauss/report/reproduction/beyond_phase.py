@@ -12,8 +12,9 @@ from fedgauss.experiments.paper import Result
 from fedgauss.report.drawing import Drawing
 from fedgauss.report.reproduction.beyond_pictures import Lines, phase_figure
 from fedgauss.report.reproduction.beyond_slopes import Slope, fitted, known_error, slope
-from fedgauss.report.reproduction.section import Section, Table
-from fedgauss.report.reproduction.words import number, signed, with_error
+from fedgauss.report.reproduction.section import Section
+from fedgauss.report.table import Table
+from fedgauss.report.words import number, signed, with_error
 from fedgauss.theory.rates import berry_esseen_limit
 
 _SLIGHT = 0.25  # slopes whose intervals stay below half the printed 1/2 show no transition

@@ -14,7 +14,8 @@ from fedgauss.report.drawing import Drawing
 from fedgauss.report.reproduction import findings, tables
 from fedgauss.report.reproduction.pictures import Column, comparison_figure
 from fedgauss.report.reproduction.section import Section
-from fedgauss.report.reproduction.words import SHORT, listed, number, with_error
+from fedgauss.report.reproduction.words import SHORT
+from fedgauss.report.words import listed, number, with_error
 
 
 def distance_section(result: Result, rows: list[Row], others: Mapping[str, list[Row]]) -> Section:

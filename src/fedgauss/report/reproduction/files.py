@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -11,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fedgauss import __version__
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.verdicts import Estimate, Outcome, paper_runs
-from fedgauss.report import images
-from fedgauss.report.drawing import Drawing
-from fedgauss.report.output import write_whole
+from fedgauss.report.drawing import save
+from fedgauss.report.output import rows_csv, write_whole
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.reproduction.sections import section
 from fedgauss.report.reproduction.start import distance_outcomes, start_drawing, worth_showing
@@ -24,7 +20,6 @@ from fedgauss.report.reproduction.sweep import VERDICTS, Measured
 
 Tick = Callable[[str, int, int], None]
 PAGE = "report.html"
-_DPI = 150
 
 
 def write_reproduction(
@@ -40,25 +35,15 @@ def write_reproduction(
         tick("drawing", done, total)
         sections.append(section(result, measured.rows[result.name], measured.rows))
         for drawing in sections[-1].drawings:
-            embedded[drawing.name] = _save(drawing, folder)
+            embedded[drawing.name] = save(drawing, folder)
     write_whole(folder / VERDICTS, verdicts_json(measured, sections))
     tick("drawing", total - 1, total)
     start = start_drawing(distance_outcomes(sections)) if worth_showing(measured.results) else None
     if start is not None:
-        embedded[start.name] = _save(start, folder)
+        embedded[start.name] = save(start, folder)
     write_whole(folder / PAGE, reproduction_page(measured, sections, start, embedded).html().encode())
     tick("drawing", total, total)
     return sections, folder / PAGE
-
-
-def rows_csv(rows: Sequence[Row]) -> bytes:
-    """Rows under the names of their columns; a row without a column leaves it empty."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
 
 
 def verdicts_json(measured: Measured, sections: Sequence[Section]) -> bytes:
@@ -111,11 +96,3 @@ def _numbers(ours: Estimate) -> dict[str, Any]:
     """Values by draw, and what is derived from them."""
     names = ("mean", "low", "high", "draws", "error", "mean_error")
     return asdict(ours) | {name: getattr(ours, name) for name in names}
-
-
-def _save(drawing: Drawing, folder: Path) -> bytes:
-    """Write a drawing as PNG and SVG; give the SVG that a page embeds."""
-    svg = images.svg(drawing.figure)
-    write_whole(folder / f"{drawing.name}.png", images.png(drawing.figure, dpi=_DPI))
-    write_whole(folder / f"{drawing.name}.svg", svg)
-    return images.themed_svg(svg)

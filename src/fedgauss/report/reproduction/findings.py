@@ -12,7 +12,8 @@ from fedgauss.experiments.layouts import Panel
 from fedgauss.experiments.trends import Direction, Trend, trend
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, Outcome, Point, points_of
 from fedgauss.report.reproduction.claims import Trends, claimed
-from fedgauss.report.reproduction.words import SHORT, heading, listed, number, sentence, signed, symbol
+from fedgauss.report.reproduction.words import SHORT, heading, symbol
+from fedgauss.report.words import listed, number, sentence, signed
 
 _SIDES = {"figure4_left": "left", "figure4_right": "right"}
 

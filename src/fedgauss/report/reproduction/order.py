@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedgauss.experiments.gaps import Order
-from fedgauss.report.reproduction.words import SHORT, listed, number
+from fedgauss.report.reproduction.words import SHORT
+from fedgauss.report.words import listed, number
 
 
 def order_sentences(found: Sequence[Order]) -> list[str]:

@@ -19,8 +19,10 @@ from fedgauss.experiments.verdicts import OPTIMUM, READINGS, Point
 from fedgauss.report.drawing import Drawing
 from fedgauss.report.reproduction.order import order_sentences
 from fedgauss.report.reproduction.pictures import quantile_figure
-from fedgauss.report.reproduction.section import Section, Table
-from fedgauss.report.reproduction.words import SHORT, errors_shown, listed, over_draws
+from fedgauss.report.reproduction.section import Section
+from fedgauss.report.reproduction.words import SHORT, errors_shown, over_draws
+from fedgauss.report.table import Table
+from fedgauss.report.words import listed
 
 
 def quantile_section(result: Result, rows: list[Row]) -> Section:

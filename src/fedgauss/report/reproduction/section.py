@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fedgauss.experiments.verdicts import Outcome
     from fedgauss.report.drawing import Drawing
-
-
-@dataclass(frozen=True)
-class Table:
-    """Text by rows and columns; the first column names the rows. Formulas may stand between dollar signs."""
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    caption: str
+    from fedgauss.report.table import Table
 
 
 @dataclass(frozen=True)

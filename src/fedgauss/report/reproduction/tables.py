@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from fedgauss.experiments.layouts import Panel
 from fedgauss.experiments.trends import Trend
 from fedgauss.experiments.verdicts import READINGS, Point, paper_runs
-from fedgauss.report.reproduction.section import Table
-from fedgauss.report.reproduction.words import SHORT, errors_shown, heading, number, over_draws, signed, symbol
+from fedgauss.report.reproduction.words import SHORT, errors_shown, heading, over_draws, symbol
+from fedgauss.report.table import Table
+from fedgauss.report.words import number, signed
 
 AGREES = "✓"
 

@@ -1,4 +1,4 @@
-"""How readings, coordinates and numbers are written, on the page and in the terminal."""
+"""How readings, coordinates and estimates are written, on the page and in the terminal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fedgauss.experiments.layouts import Panel
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, Estimate
+from fedgauss.report.words import listed, number, with_error
 
 SHORT = {ZERO: "from zero", OPTIMUM: "from the optimum", CODED: "as coded"}
 SYMBOLS = {"K0": "K_0", "mu": "μ", "tau": "τ", "gamma": "γ", "rho": "ρ", "beta": "β"}
@@ -28,22 +29,6 @@ def heading(panel: Panel) -> str:
     return {"figure4_left": "left panel", "figure4_right": "right panel"}.get(panel.part, "")
 
 
-def number(value: float, digits: int = 3) -> str:
-    """With a real minus sign, and no minus zero."""
-    text = f"{value:.{digits}f}"
-    return (text[1:] if float(text) == 0.0 and text.startswith("-") else text).replace("-", "−")
-
-
-def signed(value: float, digits: int = 3) -> str:
-    """With a sign, whichever it is."""
-    return number(value, digits) if value < 0 and float(f"{value:.{digits}f}") != 0.0 else f"+{number(value, digits)}"
-
-
-def with_error(value: float, error: float, digits: int = 3) -> str:
-    """0.123 (0.004)."""
-    return f"{number(value, digits)} ({number(error, digits)})"
-
-
 def over_draws(estimate: Estimate, digits: int = 3) -> str:
     """0.123 (0.004) for one draw of the clients; for several the mean and their range, 0.123 [0.10–0.15]."""
     if estimate.draws == 1:
@@ -60,13 +45,3 @@ def errors_shown(estimates: Sequence[Estimate]) -> str:
     noise = number(max(estimate.noise for estimate in several))
     some = "; one draw with its Monte-Carlo error" if len(several) < len(estimates) else ""
     return f"means over {count} draws of the clients with their range, Monte-Carlo errors of means up to {noise}{some}"
-
-
-def listed(parts: Sequence[str], last: str = "and") -> str:
-    """a, b and c."""
-    return f" {last} ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
-
-
-def sentence(text: str) -> str:
-    """With a capital letter."""
-    return text[:1].upper() + text[1:]

@@ -78,9 +78,10 @@ def chains(repeats: int) -> dict[str, Any]:
 
 def others(repeats: int) -> dict[str, list[float]]:
     """scikit-learn's SGD for one pass and statsmodels' GLM, on as many rows, beside `infer` with the plug-in."""
-    import fedgauss as fg
     import statsmodels.api as sm
     from sklearn.linear_model import SGDClassifier
+
+    import fedgauss as fg
 
     clients, ring = problem(), fg.networks.ring(N_CLIENTS)
     plan = {"n_steps": N_STEPS, "sync_every": SYNC_EVERY, "progress": False}
@@ -112,9 +113,9 @@ def figures(say: Say) -> list[Figure]:
     boot = fresh("chains", repeats=5)
     data = 4.0 * N_STEPS * N_CLIENTS * (DIM + 1)
     found += [
-        Figure(f"bootstrap, B = {BOOTSTRAPS}, over the run alone", min(boot["bootstrap"]) / min(boot["alone"]), "x", "<= 60"),
+        Figure(f"bootstrap, B = {BOOTSTRAPS}, over the run alone", _least(boot, "bootstrap", "alone"), "x", "<= 60"),
         Figure("memory that it adds, over the data of the run", boot["memory"] / data, "x", f"< {BOOTSTRAPS}"),
-    ]  # fmt: skip
+    ]
     say(f"{PUBLISHED_ROWS:,} rows, one core")
     short = {n: common.spread(t) for n, t in fresh("runs", n_steps=PUBLISHED_ROWS // N_CLIENTS, repeats=25).items()}
     found.append(
@@ -138,4 +139,9 @@ def figures(say: Say) -> list[Figure]:
 
 def fresh(measure: str, **arguments: Any) -> dict[str, Any]:
     """In a process of its own, on one core."""
-    return common.fresh("inference", measure, arguments, one_core=True)
+    return common.fresh("intervals", measure, arguments, one_core=True)
+
+
+def _least(times: dict[str, Any], name: str, other: str) -> float:
+    """The ratio of two minima."""
+    return min(times[name]) / min(times[other])

@@ -1,0 +1,179 @@
+"""How often intervals cover, and how wide they are, over many runs of one federation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from fedgauss._types import FloatArray
+from fedgauss.experiments.cell import Row
+from fedgauss.experiments.coverage_settings import Federation
+
+if TYPE_CHECKING:
+    from fedgauss.inference.passes import Pass
+    from fedgauss.problems.regression import Regression
+
+LEVEL = 0.95
+# In the order in which they are shown.
+METHODS = ("plugin", "plugin, drift subtracted", "plugin, last iterate", "bootstrap", "random_scaling", "batch_means")
+
+
+@dataclass(frozen=True)
+class CoverageCell:
+    """R runs of a federation from a start at zero, and the intervals of every method but the bootstrap."""
+
+    federation: Federation
+    runs: int
+    seed: int = 0
+
+    experiment = "coverage"
+
+    def __str__(self) -> str:
+        return f"coverage of {self.federation}"
+
+    @property
+    def cost(self) -> float:
+        """In draws of random numbers."""
+        return _draws(self.federation) * self.runs + 3e8
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        """What the compiled program depends on."""
+        f = self.federation
+        return f.family, f.n_clients, f.dim, f.condition == 1.0
+
+    def run(self) -> list[Row]:
+        """A row for each method."""
+        from fedgauss.inference.bias import estimated_bias, predicted_coverage
+        from fedgauss.inference.path_methods import BatchMeans, RandomScaling, random_scaling_critical
+        from fedgauss.inference.plugin import average_covariance, last_covariance
+
+        problem = self.federation.problem()
+        whole = _pass(self.federation, problem, self.runs, self.seed, [RandomScaling(), BatchMeans()])
+        normal, window = float(stats.norm.ppf(0.5 + LEVEL / 2)), whole.schedule.window
+        plugin, bias = average_covariance(whole), estimated_bias(whole)
+        errors = np.sqrt(np.einsum("rii->ri", plugin))
+        judge = _Judge(self.federation, problem, self.runs)
+        average, last = (np.asarray(found, dtype=float) for found in (whole.runs.average, whole.runs.last))
+        predicted = {
+            "predicted": float(predicted_coverage(bias.total / errors, LEVEL).mean()),
+            "bias": float(np.abs((bias.total / errors).mean(axis=0)).max()),
+        }
+        moved = {"predicted": float(predicted_coverage(bias.start / errors, LEVEL).mean())}
+        return [
+            judge.row("plugin", average, normal * errors, plugin) | predicted,
+            judge.row("plugin, drift subtracted", average - bias.drift, normal * errors, plugin) | moved,
+            judge.ellipsoid("plugin, last iterate", last, normal, last_covariance(whole)),
+            judge.row(
+                "random_scaling",
+                average,
+                random_scaling_critical(LEVEL) * _errors(whole.runs.random_scaling / window),
+            ),
+            judge.ellipsoid("batch_means", average, normal, whole.runs.batch_means.astype(float) / window),
+        ]
+
+
+@dataclass(frozen=True)
+class BootstrapCell:
+    """The first runs of a `CoverageCell`, each with B bootstrap chains beside it."""
+
+    federation: Federation
+    runs: int
+    chains: int = 200
+    seed: int = 0
+
+    experiment = "coverage"
+
+    def __str__(self) -> str:
+        return f"bootstrap coverage of {self.federation}"
+
+    @property
+    def cost(self) -> float:
+        """In draws of random numbers; a chain draws one bit a step, and takes a gradient."""
+        return 0.25 * _draws(self.federation) * self.runs * self.chains
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        """What the compiled program depends on."""
+        f = self.federation
+        return "bootstrap", f.family, f.n_clients, f.dim, f.condition == 1.0
+
+    def run(self) -> list[Row]:
+        """One row."""
+        from fedgauss.inference.bootstrap import bootstrap_deviations
+
+        problem, graph = self.federation.problem(), self.federation.graph()
+        whole = _pass(self.federation, problem, self.runs, self.seed, [])
+        tau = self.federation.sync_every
+
+        def deviations() -> Iterator[FloatArray]:
+            for run in range(self.runs):
+                yield bootstrap_deviations(problem, graph, whole, tau, self.chains, self.seed, run, progress=False)
+
+        half, cov = [], []
+        for draws in deviations():
+            half.append(np.quantile(np.abs(draws), LEVEL, axis=0))
+            cov.append(draws.T @ draws / len(draws))
+        judge = _Judge(self.federation, problem, self.runs)
+        return [judge.row("bootstrap", np.asarray(whole.runs.average, dtype=float), np.stack(half), np.stack(cov))]
+
+
+class _Judge:
+    """Counts which intervals cover the optimum of a federation."""
+
+    def __init__(self, federation: Federation, problem: Regression, runs: int) -> None:
+        from fedgauss.problems.linearize import linearize
+        from fedgauss.theory.covariances import limit_covariance
+
+        lin = linearize(problem)
+        self.optimum, self.runs, self.fields = lin.optimum, runs, asdict(federation)
+        # Of an efficient estimate from all n steps.
+        self.least = stats.norm.ppf(0.5 + LEVEL / 2) * np.sqrt(np.diag(limit_covariance(lin)) / federation.n_steps)
+
+    def row(self, method: str, estimates: FloatArray, half: FloatArray, cov: FloatArray | None = None) -> Row:
+        """Coverage with its Monte-Carlo error; estimates and half widths (R, d), covariances (R, d, d)."""
+        covered = np.abs(estimates - self.optimum) <= half
+        of_runs, of_coordinates = covered.mean(axis=1), covered.mean(axis=0)
+        return {
+            **self.fields,
+            "method": method,
+            "runs": self.runs,
+            "coverage": float(covered.mean()),
+            "error": float(of_runs.std(ddof=1) / np.sqrt(self.runs)),
+            "lowest": float(of_coordinates.min()),
+            "highest": float(of_coordinates.max()),
+            "width": float((half / self.least).mean()),
+            "joint": None if cov is None else self._joint(estimates, cov),
+        }
+
+    def ellipsoid(self, method: str, estimates: FloatArray, critical: float, cov: FloatArray) -> Row:
+        """Of intervals that follow from a covariance."""
+        return self.row(method, estimates, critical * _errors(cov), cov)
+
+    def _joint(self, estimates: FloatArray, cov: FloatArray) -> float:
+        """How often the ellipsoid covers."""
+        gaps = estimates - self.optimum
+        statistic = np.einsum("ri,ri->r", gaps, np.linalg.solve(cov, gaps[..., None])[..., 0])
+        return float((statistic <= stats.chi2.ppf(LEVEL, gaps.shape[1])).mean())
+
+
+def _pass(federation: Federation, problem: Regression, runs: int, seed: int, observe: list[object]) -> Pass:
+    from fedgauss.inference.whitened import run_whitened
+
+    return run_whitened(
+        problem, federation.graph(), federation.n_steps, federation.sync_every, replicates=runs, seed=seed,
+        observe=observe, beta=federation.beta, progress=False,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _errors(cov: FloatArray) -> FloatArray:
+    return np.sqrt(np.einsum("rii->ri", np.asarray(cov, dtype=float)))
+
+
+def _draws(federation: Federation) -> float:
+    """Random numbers of one run."""
+    return float(federation.n_steps * federation.n_clients * (federation.dim + 1))

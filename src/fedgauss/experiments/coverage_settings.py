@@ -1,0 +1,126 @@
+"""Federations whose intervals are put to the test: a model, its clients, how they talk, and for how long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from fedgauss import networks
+
+if TYPE_CHECKING:
+    from fedgauss.problems.regression import Regression
+
+T = TypeVar("T")
+
+FAMILIES = ("linear", "logistic", "poisson")
+_CENTRE = (1.0, -0.5, 0.5, 0.0, 0.25)  # repeated to d coefficients
+_POISSON = 0.3  # of it: counts grow exponentially
+_NETWORKS: dict[str, Callable[[int], networks.Network]] = {
+    "ring": networks.ring,
+    "path": networks.path,
+    "star": networks.star,
+    "complete": networks.complete,
+}
+
+
+@dataclass(frozen=True)
+class Federation:
+    """One setting of the laboratory.
+
+    offsets     sd of the clients' coefficients about their centre; 0 for equal clients
+    condition   of the covariance of the covariates, whose trace is d
+    network     ring, path, star or complete; with ^m mixed m times at each synchronisation; or a number, the second
+                eigenvalue rho of rho I + (1 - rho) J
+    beta        decay of the whitened steps
+    draw        of the clients' coefficients and of the axes of the covariates
+    """
+
+    family: str = "linear"
+    offsets: float = 0.5
+    condition: float = 1.0
+    n_clients: int = 10
+    sync_every: int = 10
+    network: str = "ring"
+    beta: float = 0.75
+    n_steps: int = 2000
+    dim: int = 5
+    draw: int = 11
+
+    def __post_init__(self) -> None:
+        _choose("family", self.family, FAMILIES)
+        _at_least("offsets", self.offsets, 0.0)
+        _at_least("condition", self.condition, 1.0)
+        _at_least("n_steps", self.n_steps, 50)
+        _at_least("sync_every", self.sync_every, 1)
+        _at_least("dim", self.dim, 1)
+        if not 0.5 < self.beta < 1.0:
+            raise ValueError(f"beta must lie in (0.5, 1), where averages are normal; got {self.beta:g}. Use 0.75?")
+        self.graph()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.family}, offsets {self.offsets:g}, condition {self.condition:g}, K = {self.n_clients}, "
+            f"tau = {self.sync_every}, {self.network}, beta = {self.beta:g}, d = {self.dim}, n = {self.n_steps}"
+        )
+
+    def graph(self) -> networks.Network:
+        """Who averages with whom."""
+        name, _, power = self.network.partition("^")
+        if name in _NETWORKS:
+            times = int(power) if re.fullmatch(r"\d+", power) else (0 if power else 1)
+            if times:
+                return _NETWORKS[name](self.n_clients).repeated(times)
+        elif re.fullmatch(r"0?\.\d+|0", self.network):
+            return networks.lazy(self.n_clients, float(self.network))
+        raise ValueError(
+            f"network must be one of {', '.join(_NETWORKS)}, one of these with ^ and a number of mixings, or a second "
+            f"eigenvalue in [0, 1); got {self.network!r}. Use ring^4 or 0.9?"
+        )
+
+    def problem(self) -> Regression:
+        """The clients: x ~ N(0, H), coefficients about a common centre."""
+        from fedgauss import problems
+
+        generator = np.random.default_rng(self.draw)
+        noise = generator.standard_normal((self.n_clients, self.dim))
+        beta = np.resize(_CENTRE, self.dim) + self.offsets * noise
+        axes, _ = np.linalg.qr(generator.standard_normal((self.dim, self.dim)))
+        lengths = np.geomspace(1.0, 1.0 / self.condition, self.dim)
+        design = None if self.condition == 1.0 else (axes * (self.dim * lengths / lengths.sum())) @ axes.T
+        if self.family == "linear":
+            return problems.linear(beta, design_cov=design)
+        if self.family == "logistic":
+            return problems.logistic(beta, design)
+        return problems.poisson(_POISSON * beta, design)
+
+
+def federations(**listed: Sequence[Any]) -> list[Federation]:
+    """Every combination of the values listed for the fields of a `Federation`."""
+    return [Federation(**dict(zip(listed, values, strict=True))) for values in product(*listed.values())]
+
+
+def listed(option: str, text: str, kind: Callable[[str], T]) -> list[T]:
+    """The values of an option, which commas separate."""
+    try:
+        values = [kind(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError:
+        values = []
+    if not values:
+        numbers = {int: "whole numbers", float: "numbers"}.get(kind, "names")  # type: ignore[call-overload]
+        raise ValueError(f"--{option} must be {numbers} with commas between them; got {text!r}.")
+    return list(dict.fromkeys(values))
+
+
+def _choose(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
+
+
+def _at_least(name: str, value: float, least: float) -> None:
+    if not value >= least:
+        raise ValueError(f"{name} must be at least {least:g}; got {value:g}.")

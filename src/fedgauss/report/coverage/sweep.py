@@ -1,0 +1,46 @@
+"""From federations to rows: run what the store in a folder does not hold yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedgauss.experiments.cell import Cell, Row
+from fedgauss.experiments.coverage_cells import BootstrapCell, CoverageCell
+from fedgauss.experiments.coverage_settings import Federation
+from fedgauss.experiments.outcome import Summary
+from fedgauss.experiments.runner import run_cells
+from fedgauss.experiments.store import Store
+from fedgauss.report.coverage.lines import Line, lines_of
+
+STORE = "coverage.sqlite"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rows of every federation in a folder, the lines of the tables they make, and the command that adds to them."""
+
+    rows: list[Row]
+    lines: list[Line]
+    command: str
+    summary: Summary
+
+
+def measure(
+    federations: Sequence[Federation],
+    runs: int,
+    bootstrap_runs: int,
+    seed: int,
+    folder: Path,
+    workers: int | None,
+    command: str,
+) -> Measured:
+    """Run the cells of these federations. Those that other commands left in the folder are reported as well."""
+    cells: list[Cell] = [CoverageCell(federation, runs, seed) for federation in federations]
+    if bootstrap_runs:
+        cells += [BootstrapCell(federation, bootstrap_runs, seed=seed) for federation in federations]
+    with Store(folder / STORE) as store:
+        summary = run_cells(cells, store, workers=workers)
+        rows = store.rows(experiment="coverage")
+    return Measured(rows, lines_of(rows), command, summary)
