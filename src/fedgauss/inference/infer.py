@@ -12,7 +12,7 @@ from scipy import stats
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.engine.folds import Observer
-from fedgauss.inference.bias import WARN, Bias, estimated_bias, predicted_coverage
+from fedgauss.inference.bias import FALSE_WARNINGS, WARN, estimated_bias, predicted_coverage
 from fedgauss.inference.bootstrap import bootstrap_deviations
 from fedgauss.inference.estimate import ChiSquared, Estimate, checked_names
 from fedgauss.inference.passes import Pass
@@ -134,21 +134,25 @@ def _estimate(
 
 def _with_bias(found: Estimate, whole: Pass, correct_drift: bool, shown: Readout) -> Estimate:
     """The diagnostic, and drift subtracted on request."""
-    bias = Bias(*(shown.matrix @ part[0] for part in estimated_bias(whole)))
+    bias = estimated_bias(whole).shown(shown)
+    total, drift = bias.total[0], bias.clear_drift[0]
     if correct_drift:
-        found = replace(found, params=found.params - bias.drift)
-        bias = bias._replace(drift=np.zeros_like(bias.drift))
+        found = replace(found, params=found.params - drift)
+        total = bias.start[0]
     # In errors by the plug-in, whatever the method: random scaling has none of its own, only a random scale.
-    errors = found.cov if found.method == "plugin" else shown.cov(average_covariance(whole)[0])
-    ratio = bias.total / np.sqrt(np.diag(errors))
+    cov = found.cov if found.method == "plugin" else shown.cov(average_covariance(whole)[0])
+    ratio = total / np.sqrt(np.diag(cov))
     covered = predicted_coverage(ratio, found.level)
+    # What is seen of drift is noisy: it is worth a word where it is larger than noise alone would make it anywhere.
+    sure = stats.norm.ppf(1.0 - FALSE_WARNINGS / (2 * len(total))) * bias.drift_errors[0]
+    from_start = np.abs(bias.start[0]) >= np.abs(drift)
+    worth = np.where(from_start | (np.abs(bias.drift[0]) > sure), np.abs(ratio), 0.0)
+    worst = int(worth.argmax())
     notes = found.notes
-    worst = int(np.abs(ratio).argmax())
-    if abs(ratio[worst]) > WARN:
-        from_start = abs(bias.start[worst]) >= abs(bias.drift[worst])
+    if worth[worst] > WARN:
         advice = (
             "the start is not forgotten: use more steps, or a start nearer to the optimum"
-            if from_start
+            if from_start[worst]
             else "clients drift apart: synchronise more often, or mix several times (network.repeated(4)); "
             "correct_drift=True subtracts what is estimated"
         )
