@@ -8,6 +8,7 @@ import fedgauss as fg
 from fedgauss.inference.bias import estimated_bias, predicted_coverage
 from fedgauss.inference.bootstrap import bootstrap_deviations
 from fedgauss.inference.passes import Pass, Schedule
+from fedgauss.inference.path_methods import random_scaling_critical
 from fedgauss.inference.plain import run_plain
 from fedgauss.inference.plugin import average_covariance, last_covariance
 from fedgauss.inference.summaries import Summaries
@@ -214,3 +215,27 @@ def test_a_plain_pass_is_simulate():
     whole = run_plain(LINEAR, RING, STEPS, 100, 10, burn_in=20, seed=1)
     path = fg.simulate(LINEAR, RING, STEPS, 100, sync_every=10, seed=1, keep="path").path
     np.testing.assert_allclose(whole.runs.average[0], path[0, 20:].mean(axis=0), rtol=1e-5)
+
+
+def test_the_diagnostic_keeps_quiet_where_clients_do_not_drift():
+    """Equal Hessians: no D_3. Of 100 runs at most 16 may warn, where 5 should (binomial, false failure 3e-5).
+
+    Without the noise of D_3 seven in ten would.
+    """
+    whole = run_whitened(LINEAR, RING, 500, 10, replicates=100, seed=6)
+    bias = estimated_bias(whole)
+    sure = stats.norm.ppf(1 - 0.05 / (2 * D)) * bias.drift_errors
+    assert (np.abs(bias.drift) > sure).any(axis=1).sum() <= 16
+    np.testing.assert_allclose(bias.drift.std(axis=0), bias.drift_errors.mean(axis=0), rtol=0.3)
+    assert np.all(np.abs(bias.clear_drift) <= np.abs(bias.drift))
+
+
+def test_random_scaling_has_joint_tests_of_its_own():
+    found = fg.infer(LINEAR, RING, n_steps=600, sync_every=10, method="random_scaling")
+    single = found.wald([1.0, 0.0, 0.0])
+    assert single.p_value == pytest.approx(found.p_values[0])
+    assert 0.0 < found.wald().p_value < 0.05
+    assert found.params in found.ellipsoid(0.5)
+    # Of a standard Brownian motion the interval's quantile is 6.747 (Lee et al. 2022); ours comes from 20,000 paths.
+    assert random_scaling_critical(0.95) ** 0.5 == pytest.approx(6.747, rel=0.02)
+    assert "random scaling, 3 parameters" in str(found.wald())

@@ -57,6 +57,7 @@ class CoverageCell:
         normal, window = float(stats.norm.ppf(0.5 + LEVEL / 2)), whole.schedule.window
         plugin, bias = average_covariance(whole), estimated_bias(whole)
         errors = np.sqrt(np.einsum("rii->ri", plugin))
+        scaled = whole.runs.random_scaling.astype(float) / window
         judge = _Judge(self.federation, problem, self.runs)
         average, last = (np.asarray(found, dtype=float) for found in (whole.runs.average, whole.runs.last))
         predicted = {
@@ -71,7 +72,9 @@ class CoverageCell:
             judge.row(
                 "random_scaling",
                 average,
-                random_scaling_critical(LEVEL) * _errors(whole.runs.random_scaling / window),
+                random_scaling_critical(LEVEL) ** 0.5 * _errors(scaled),
+                scaled,
+                random_scaling_critical(LEVEL, problem.dim),
             ),
             judge.ellipsoid("batch_means", average, normal, whole.runs.batch_means.astype(float) / window),
         ]
@@ -134,8 +137,13 @@ class _Judge:
         # Of an efficient estimate from all n steps.
         self.least = stats.norm.ppf(0.5 + LEVEL / 2) * np.sqrt(np.diag(limit_covariance(lin)) / federation.n_steps)
 
-    def row(self, method: str, estimates: FloatArray, half: FloatArray, cov: FloatArray | None = None) -> Row:
-        """Coverage with its Monte-Carlo error; estimates and half widths (R, d), covariances (R, d, d)."""
+    def row(
+        self, method: str, estimates: FloatArray, half: FloatArray, cov: FloatArray, radius2: float | None = None
+    ) -> Row:
+        """Coverage with its Monte-Carlo error; estimates and half widths (R, d), covariances (R, d, d).
+
+        radius2   of the ellipsoid; the quantile of chi-squared if not given
+        """
         covered = np.abs(estimates - self.optimum) <= half
         of_runs, of_coordinates = covered.mean(axis=1), covered.mean(axis=0)
         return {
@@ -147,18 +155,20 @@ class _Judge:
             "lowest": float(of_coordinates.min()),
             "highest": float(of_coordinates.max()),
             "width": float((half / self.least).mean()),
-            "joint": None if cov is None else self._joint(estimates, cov),
+            "joint": self._joint(estimates, cov, radius2),
         }
 
     def ellipsoid(self, method: str, estimates: FloatArray, critical: float, cov: FloatArray) -> Row:
         """Of intervals that follow from a covariance."""
         return self.row(method, estimates, critical * _errors(cov), cov)
 
-    def _joint(self, estimates: FloatArray, cov: FloatArray) -> float:
-        """How often the ellipsoid covers."""
+    def _joint(self, estimates: FloatArray, cov: FloatArray, radius2: float | None) -> float:
+        """How often the ellipsoid covers; where it is flat, it does not."""
         gaps = estimates - self.optimum
-        statistic = np.einsum("ri,ri->r", gaps, np.linalg.solve(cov, gaps[..., None])[..., 0])
-        return float((statistic <= stats.chi2.ppf(LEVEL, gaps.shape[1])).mean())
+        values, axes = np.linalg.eigh(cov)
+        along = np.einsum("rip,ri->rp", axes, gaps)
+        statistic = (along**2 / np.maximum(values, 1e-12 * values[:, -1:])).sum(axis=1)
+        return float((statistic <= (radius2 or stats.chi2.ppf(LEVEL, gaps.shape[1]))).mean())
 
 
 def _pass(federation: Federation, problem: Regression, runs: int, seed: int, observe: list[object]) -> Pass:

@@ -11,7 +11,7 @@ from scipy import stats
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.inference.path_methods import random_scaling_critical
+from fedgauss.inference.path_methods import random_scaling_critical, random_scaling_p_value
 
 _DRAWS = 100_000  # for simultaneous intervals: the 95 % point has an error of about .005
 
@@ -25,6 +25,17 @@ class ChiSquared(NamedTuple):
 
     def __str__(self) -> str:
         return f"chi2({self.freedom}) = {self.statistic:.2f}, p = {self.p_value:.3g}"
+
+
+class RandomScaled(NamedTuple):
+    """A joint test by random scaling, whose statistic has a law of its own."""
+
+    statistic: float
+    parameters: int
+    p_value: float
+
+    def __str__(self) -> str:
+        return f"random scaling, {self.parameters} parameters: {self.statistic:.2f}, p = {self.p_value:.3g}"
 
 
 @dataclass(frozen=True)
@@ -97,20 +108,20 @@ class Estimate:
             freedom=self.freedom, deviations=draws,
         )  # fmt: skip
 
-    def wald(self, matrix: ArrayLike | None = None, value: ArrayLike | float = 0.0) -> ChiSquared:
+    def wald(self, matrix: ArrayLike | None = None, value: ArrayLike | float = 0.0) -> ChiSquared | RandomScaled:
         """The joint test of matrix @ theta = value; without a matrix, of all parameters at once."""
-        if self.method == "random_scaling":
-            raise ValueError("random_scaling has no joint test here: its law is not chi-squared. Use method='plugin'.")
         c = np.eye(len(self.params)) if matrix is None else np.atleast_2d(_checks.real_array("matrix", matrix))
         gap = c @ self.params - np.asarray(value, dtype=float)
         statistic = float(gap @ np.linalg.solve(c @ self.cov @ c.T, gap))
+        if self.method == "random_scaling":
+            return RandomScaled(statistic, len(c), float(random_scaling_p_value(statistic, len(c))))
         return ChiSquared(statistic, len(c), float(stats.chi2.sf(statistic, len(c))))
 
     def ellipsoid(self, level: float | None = None) -> Ellipsoid:
         """The joint confidence set of all parameters."""
-        if self.method == "random_scaling":
-            raise ValueError("random_scaling has no ellipsoid here: its law is not chi-squared. Use method='plugin'.")
-        radius2 = float(stats.chi2.ppf(self._level(level), len(self.params)))
+        how_sure, dim = self._level(level), len(self.params)
+        scaled = self.method == "random_scaling"
+        radius2 = random_scaling_critical(how_sure, dim) if scaled else float(stats.chi2.ppf(how_sure, dim))
         return Ellipsoid(self.params, self.cov, radius2)
 
     def simultaneous(self, level: float | None = None, seed: int = 0) -> FloatArray:
@@ -150,7 +161,7 @@ class Estimate:
     def _critical(self, level: float, directions: FloatArray) -> FloatArray:
         """By how many standard errors an interval reaches out, one for each direction."""
         if self.method == "random_scaling":
-            return np.full(len(directions), random_scaling_critical(level))
+            return np.full(len(directions), random_scaling_critical(level) ** 0.5)
         if self.deviations is not None:
             spread = np.sqrt(np.einsum("ci,ij,cj->c", directions, self.cov, directions))
             return np.quantile(np.abs(self.deviations @ directions.T), level, axis=0) / spread
@@ -158,9 +169,7 @@ class Estimate:
 
     def _p_value(self, z: FloatArray) -> FloatArray:
         if self.method == "random_scaling":
-            levels = np.array([0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999])
-            points = np.array([random_scaling_critical(float(p)) for p in levels])
-            return np.interp(z, np.concatenate([[0.0], points]), np.concatenate([[1.0], 1.0 - levels]))
+            return random_scaling_p_value(z**2)
         return 2.0 * stats.t.sf(z, self.freedom)
 
 

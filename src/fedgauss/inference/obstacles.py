@@ -15,6 +15,7 @@ from fedgauss.problems.families import Logistic, OneVersusRest, Poisson
 _ROWS_A_CLIENT = 10
 _ROWS_A_PARAMETER = 5
 _SAME = 1e-12  # of its size: the spread of a column that is constant but for rounding
+_ROUNDING = 1e-6  # by which a row may lie on the wrong side of a plane: ten times what the solver allows
 _DEPENDENT = 1e-8  # of a standard deviation: what is left of a column that others make up
 
 
@@ -110,16 +111,23 @@ def _separating_direction(rows: FloatArray, side: FloatArray, design: Design) ->
 def _separated(rows: FloatArray, side: FloatArray) -> FloatArray | None:
     """A direction v with side_i x_i'v >= 0 for all rows, not zero for all; x_i'v = 0 where side is 0.
 
-    If some rows overlap, so do all: a few are tried, then four times as many.
+    Cutting planes: a direction for a few rows, then those that it gets most wrong as well, until none is left.
+    If some rows overlap, so do all.
     """
     order = np.random.default_rng(0).permutation(len(rows))
-    many = min(len(rows), 20 * rows.shape[1])
+    some = order[: 20 * rows.shape[1]]
     while True:
-        some = order[:many]
         direction = _best_direction(rows[some], side[some])
-        if direction is None or many == len(rows):
+        if direction is None:
+            return None
+        along = rows @ direction
+        wrong = np.where(side == 0.0, np.abs(along), -side * along)
+        wrong[some] = 0.0
+        worst = np.argsort(-wrong)[: len(some)]
+        broken = worst[wrong[worst] > _ROUNDING]
+        if not len(broken):
             return direction
-        many = min(len(rows), 4 * many)
+        some = np.concatenate([some, broken])
 
 
 def _best_direction(rows: FloatArray, side: FloatArray) -> FloatArray | None:
