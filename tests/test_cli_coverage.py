@@ -50,7 +50,16 @@ def test_help_teaches():
 def test_tables_files_and_a_page(folder):
     out, first, _ = folder
     assert first.exit_code == 0, first.output
-    for word in ("plug-in", "random", "n = 50", "predicted", "ellipsoid", "20 runs", "K = 3", "coverage.html"):
+    for word in (
+        "plug-in",
+        "random",
+        "Monte-Carlo errors of 0.010",
+        "predicted",
+        "ellipsoid",
+        "20 runs",
+        "K = 3",
+        "coverage.html",
+    ):
         assert word in first.output
     files = {path.name for path in out.iterdir()}
     assert {"coverage.html", "coverage.csv", "coverage.sqlite", "coverage_steps.png", "coverage_steps.svg"} <= files

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import cache
 from typing import Any
 
@@ -13,8 +12,7 @@ from fedgauss._types import FloatArray, JaxArray
 from fedgauss.engine.folds import Observer, Step
 from fedgauss.problems.base import pytree
 
-_BATCH_POWER = 2.0  # batch i ends at step _BATCH_SCALE i^2: longer than the memory of eta_t ~ t^-.75, which is t^.75
-_BATCH_SCALE = 5.0
+_BATCH_POWER = 4  # batch i ends at step i^4 and is 4 t^.75 long: longer than the memory of eta_t ~ t^-.75, about t^.75
 
 
 @pytree
@@ -53,11 +51,10 @@ class RandomScaling(Observer):
 class BatchMeans(Observer):
     """sum_i (S_i - b_i Ybar)(S_i - b_i Ybar)' / n over batches of increasing length b_i, S_i the sum over batch i.
 
-    Zhu, Chen and Wu (2023), with batches that end at steps 5 i^2.
+    Chen, Lee, Tong and Zhang (2020); Zhu, Chen and Wu (2023); with batches that end at steps i^4, for beta = .75.
     """
 
     keeps_time = False
-    scale: float = field(default=_BATCH_SCALE)
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """No batch yet."""
@@ -71,7 +68,7 @@ class BatchMeans(Observer):
         s, reference, batch, length, number, total, squares, crossed, lengths = state
         s = s + 1
         batch, length, total = batch + (step.mean - reference), length + 1, total + (step.mean - reference)
-        full = s >= self.scale * number**_BATCH_POWER
+        full = s >= number**_BATCH_POWER
         squares = squares + jnp.where(full, 1.0, 0.0) * batch[:, None] * batch[None]
         crossed = crossed + jnp.where(full, length, 0.0) * batch
         lengths = lengths + jnp.where(full, length**2, 0.0)

@@ -21,6 +21,7 @@ _WORDS = {
     "draw": "draw {}",
     "n_steps": "n = {}",
 }
+_COLUMNS = {"n_clients": "$K$", "sync_every": "$τ$", "beta": "$β$", "dim": "$d$", "n_steps": "$n$"}
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,17 @@ def number_of(row: Row, column: str) -> float:
 def varying(lines: Sequence[Line]) -> list[str]:
     """Fields in which these federations differ, n last."""
     return [name for name in _WORDS if len({getattr(line.federation, name) for line in lines}) > 1]
+
+
+def headings(names: Sequence[str]) -> tuple[str, ...]:
+    """The fields as columns of a table; n alone, where nothing varies."""
+    return tuple(_COLUMNS.get(name, name) for name in names or ["n_steps"])
+
+
+def cells(federation: Federation, names: Sequence[str]) -> tuple[str, ...]:
+    """What stands in these columns."""
+    values = [getattr(federation, name) for name in names or ["n_steps"]]
+    return tuple(v if isinstance(v, str) else f"{v:,}" if isinstance(v, int) else f"{v:g}" for v in values)
 
 
 def label(federation: Federation, names: Sequence[str]) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from fedgauss.experiments.cell import Row
 from fedgauss.experiments.coverage_cells import LEVEL, METHODS
-from fedgauss.report.coverage.lines import Line, common, label, number_of, varying
+from fedgauss.report.coverage.lines import Line, cells, common, headings, number_of, varying
 from fedgauss.report.table import Table
-from fedgauss.report.words import number, with_error
+from fedgauss.report.words import number
 
 _SHORT = {
     "plugin": "plug-in",
@@ -24,13 +24,14 @@ def coverage_tables(lines: Sequence[Line]) -> list[Table]:
     """Coverage, the worst coordinate and the ellipsoid of the default, widths, and what the diagnostic said."""
     shared = common(lines)
     runs = sorted({int(number_of(row, "runs")) for line in lines for row in line.methods.values()})
+    errors = sorted(number_of(row, "error") for line in lines for row in line.methods.values())
     of = f"{runs[0]:,} runs" if len(runs) == 1 else f"{runs[0]:,} to {runs[-1]:,} runs"
     tables = [
         _by_method(
             lines,
-            lambda row: with_error(number_of(row, "coverage"), number_of(row, "error")),
-            f"Coverage of nominal {100 * LEVEL:g} % intervals, mean over coordinates, Monte-Carlo error in brackets; "
-            f"{of}; {shared}",
+            lambda row: number(number_of(row, "coverage")),
+            f"Coverage of nominal {100 * LEVEL:g} % intervals, mean over coordinates; {of}, Monte-Carlo errors of "
+            f"{number(errors[0])} to {number(errors[-1])}; {shared}",
         ),
         _by_method(
             lines,
@@ -44,9 +45,9 @@ def coverage_tables(lines: Sequence[Line]) -> list[Table]:
 def _by_method(lines: Sequence[Line], shown: Callable[[Row], str], caption: str) -> Table:
     names, methods = varying(lines), [m for m in METHODS if any(m in line.methods for line in lines)]
     return Table(
-        ("", *(_SHORT[method] for method in methods)),
+        (*headings(names), *(_SHORT[method] for method in methods)),
         tuple(
-            (label(line.federation, names), *(shown(line.methods[m]) if m in line.methods else "" for m in methods))
+            (*cells(line.federation, names), *(shown(line.methods[m]) if m in line.methods else "" for m in methods))
             for line in lines
         ),
         caption,
@@ -59,11 +60,11 @@ def _default(lines: Sequence[Line], shared: str) -> Table:
     for line in lines:
         row = line.methods.get("plugin")
         if row is not None:
-            cells = [number(number_of(row, name)) for name in ("coverage", "predicted", "lowest", "highest", "joint")]
-            bias = number(number_of(row, "bias"), 2)
-            rows.append((label(line.federation, names), *cells, bias))
+            columns = ("coverage", "predicted", "lowest", "highest", "joint")
+            found = [number(number_of(row, name)) for name in columns]
+            rows.append((*cells(line.federation, names), *found, number(number_of(row, "bias"), 2)))
     return Table(
-        ("", "coverage", "predicted", "lowest", "highest", "ellipsoid", "bias"),
+        (*headings(names), "coverage", "predicted", "lowest", "highest", "ellipsoid", "bias"),
         tuple(rows),
         "The default, the plug-in: its coverage and what its own diagnostic predicts, the lowest and the highest "
         "coverage of a coordinate, coverage of the ellipsoid, and the largest bias of a coordinate that the diagnostic "
