@@ -11,9 +11,10 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.inference.bias import WARN, predicted_coverage
+from fedgauss.inference.conclude import check_hessian, heterogeneity, population
 from fedgauss.inference.design import Design, checked_weights, family_name, read_design
 from fedgauss.inference.estimate import Estimate
-from fedgauss.inference.infer import Method, check_hessian, heterogeneity, infer, population
+from fedgauss.inference.infer import Method, infer
 from fedgauss.inference.many_passes import run_passes
 from fedgauss.inference.obstacles import check_collinear, check_constant, check_rows, check_separable
 from fedgauss.inference.row_batches import row_batches
@@ -161,7 +162,7 @@ def _many(
     }
     found = Estimate(
         shown.of(done.params), cov + more, level, "plugin", design.all_names, facts, tuple(notes), bias, covered,
-        heterogeneity(done.last, problem),
+        heterogeneity(done.last, problem.busy(done.last.summaries.count)),
     )  # fmt: skip
     return population(found, done.last, shown) if over else found
 

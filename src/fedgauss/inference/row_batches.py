@@ -79,10 +79,24 @@ def row_batches(rows: ArrayProblem, seed: int = 0, number: int = 0) -> RowBatche
 
     A pass has as many steps as clients have rows on average.
     """
-    generator = np.random.default_rng([seed, number])
-    pieces = zip(rows.firsts, rows.counts, strict=True)
-    order = np.concatenate([first + generator.permutation(count) for first, count in pieces])
-    n_steps = max(1, round(len(order) / rows.n_clients))
-    edges = np.arange(n_steps + 1)[:, None] * rows.counts // n_steps
-    shuffled = replace(rows, features=rows.features[order], response=rows.response[order])
-    return RowBatches(shuffled, edges, int(np.diff(edges, axis=0).max()))
+    pieces = enumerate(zip(rows.firsts, rows.counts, strict=True))
+    order = np.concatenate([first + shuffled(int(count), k, seed, number) for k, (first, count) in pieces])
+    n_steps = steps_of_a_pass(len(order), rows.n_clients)
+    edges = batch_edges(rows.counts, n_steps)
+    mixed = replace(rows, features=rows.features[order], response=rows.response[order])
+    return RowBatches(mixed, edges, int(np.diff(edges, axis=0).max()))
+
+
+def shuffled(count: int, client: int, seed: int, number: int) -> npt.NDArray[np.int64]:
+    """The order in which a client reads its rows, which it can find out by itself."""
+    return np.random.default_rng([seed, number, client]).permutation(count)
+
+
+def steps_of_a_pass(n_rows: int, n_clients: int) -> int:
+    """As many as clients have rows on average."""
+    return max(1, round(n_rows / n_clients))
+
+
+def batch_edges(counts: npt.NDArray[np.int64], n_steps: int) -> npt.NDArray[np.int64]:
+    """How many rows each client has read before step t + 1, (n + 1, K)."""
+    return np.arange(n_steps + 1)[:, None] * counts // n_steps

@@ -1,0 +1,171 @@
+"""From a finished pass to an estimate: its covariance, what it cannot see, and whether clients are alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from fedgauss._types import FloatArray
+from fedgauss.inference.bias import FALSE_WARNINGS, WARN, estimated_bias, predicted_coverage
+from fedgauss.inference.estimate import ChiSquared, Estimate
+from fedgauss.inference.passes import Pass
+from fedgauss.inference.plugin import average_covariance, last_covariance
+from fedgauss.inference.readout import Readout
+from fedgauss.networks import Network
+
+IntArray = npt.NDArray[np.int64]
+
+_SINGULAR = 1e-6  # of the largest eigenvalue of a covariance summed up in single precision
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a pass; fields are as `infer` has them."""
+
+    method: str
+    level: float
+    names: tuple[str, ...]
+    readout: Readout
+    iterate: str = "average"
+    target: str = "optimum"
+    correct_drift: bool = False
+
+
+def conclude(
+    whole: Pass, asked: Question, network: Network, tau: int, busy: IntArray, draws: FloatArray | None = None
+) -> Estimate:
+    """The estimate with its covariance, the diagnostic of bias, and the test of clients that are alike.
+
+    busy    in how many of the steps that were summed up each client had data, (K,)
+    draws   of the error by the bootstrap, (B, d)
+    A Hessian that cannot be inverted must have been refused (`check_hessian`).
+    """
+    found = _estimate(whole, asked, draws)
+    if asked.iterate == "average":
+        found = _with_bias(found, whole, asked.correct_drift, asked.readout)
+    found = replace(found, heterogeneity=heterogeneity(whole, busy), facts=_facts(found, whole, network, tau))
+    return population(found, whole, asked.readout) if asked.target == "population" else found
+
+
+def _estimate(whole: Pass, asked: Question, draws: FloatArray | None) -> Estimate:
+    method, iterate, shown = asked.method, asked.iterate, asked.readout
+    params = np.asarray(whole.runs.last[0] if iterate == "last" else whole.runs.average[0], dtype=float)
+    window = whole.schedule.window
+    if method == "random_scaling":
+        cov = np.asarray(whole.runs.random_scaling[0], dtype=float) / window
+    elif method == "batch_means":
+        cov = np.asarray(whole.runs.batch_means[0], dtype=float) / window
+    elif draws is not None:
+        cov = draws.T @ draws / len(draws)
+    else:
+        cov = (last_covariance(whole) if iterate == "last" else average_covariance(whole))[0]
+    deviations = None if draws is None else draws @ shown.matrix.T
+    return Estimate(shown.of(params), shown.cov(cov), asked.level, method, asked.names, deviations=deviations)
+
+
+def _with_bias(found: Estimate, whole: Pass, correct_drift: bool, shown: Readout) -> Estimate:
+    """The diagnostic, and drift subtracted on request."""
+    bias = estimated_bias(whole).shown(shown)
+    total, drift = bias.total[0], bias.clear_drift[0]
+    if correct_drift:
+        found = replace(found, params=found.params - drift)
+        total = bias.start[0]
+    # In errors by the plug-in, whatever the method: random scaling has none of its own, only a random scale.
+    cov = found.cov if found.method == "plugin" else shown.cov(average_covariance(whole)[0])
+    ratio = total / np.sqrt(np.diag(cov))
+    covered = predicted_coverage(ratio, found.level)
+    # What is seen of drift is noisy: it is worth a word where it is larger than noise alone would make it anywhere.
+    sure = stats.norm.ppf(1.0 - FALSE_WARNINGS / (2 * len(total))) * bias.drift_errors[0]
+    from_start = np.abs(bias.start[0]) >= np.abs(drift)
+    worth = np.where(from_start | (np.abs(bias.drift[0]) > sure), np.abs(ratio), 0.0)
+    worst = int(worth.argmax())
+    notes = found.notes
+    if worth[worst] > WARN:
+        advice = (
+            "the start is not forgotten: use more steps, or a start nearer to the optimum"
+            if from_start[worst]
+            else "clients drift apart: synchronise more often, or mix several times (network.repeated(4)); "
+            "correct_drift=True subtracts what is estimated"
+        )
+        notes = (
+            *notes,
+            f"Bias of {ratio[worst]:.2f} standard errors is estimated for {found.names[worst]}, whose interval then "
+            f"covers about {covered[worst]:.2f} and not {found.level:g}; {advice}.",
+        )
+    return replace(found, bias=ratio, predicted_coverage=covered, notes=notes)
+
+
+def _pulls(whole: Pass, place: FloatArray) -> FloatArray:
+    """The mean gradients of the clients' losses at one place, (K, d), from those where each client was."""
+    known = whole.summaries
+    return known.gradients[0] + np.einsum("kij,kj->ki", known.hessians[0], place - known.places[0])
+
+
+def heterogeneity(whole: Pass, busy: IntArray) -> ChiSquared | None:
+    """Whether the clients' optima differ: at no one place do all their mean gradients vanish, but for noise.
+
+    The sum of p_k' Var(p_k)^-1 p_k of the mean gradients p_k at the best place, chi-squared with (K - 1) d. A variance
+    estimated from m gradients makes a term too large by (m - 1) / (m - d - 2) on average, which is taken off. None
+    where a client cannot tell, because some covariate is constant there or because it has hardly more rows than
+    parameters.
+
+    busy   in how many of the steps that were summed up each client had data, (K,)
+    """
+    known = whole.summaries
+    n_clients, dim = known.places.shape[1:]
+    noise, hessians = np.linalg.eigvalsh(known.noise_cov[0]), known.hessians[0]
+    if n_clients == 1 or busy.min() < dim + 3 or np.any(noise[:, 0] <= _SINGULAR * noise[:, -1]):
+        return None
+    certain = np.linalg.inv(known.noise_cov[0]) * (known.count * (busy - dim - 2) / (busy - 1))[:, None, None]
+    at_zero = _pulls(whole, np.zeros(dim))
+    best = np.linalg.solve(
+        np.einsum("kij,kjl,klm->im", hessians, certain, hessians),
+        -np.einsum("kij,kjl,kl->i", hessians, certain, at_zero),
+    )
+    pulls = _pulls(whole, best)
+    statistic = float(np.einsum("ki,kij,kj->", pulls, certain, pulls))
+    freedom = (n_clients - 1) * dim
+    return ChiSquared(statistic, freedom, float(stats.chi2.sf(statistic, freedom)))
+
+
+def population(found: Estimate, whole: Pass, shown: Readout) -> Estimate:
+    """Clients are a sample: the variance between their pulls, over K, takes the place of the noise within them.
+
+    A^-1 sum_k w_k^2 p_k p_k' A^-1 K / (K - 1) with p_k client k's mean gradient at theta, as of clustered data, and
+    Student's t with K - 1 degrees of freedom. The noise of each client is part of p_k.
+    """
+    n_clients = len(whole.weights)
+    if n_clients < 3:
+        raise ValueError(f"target='population' needs at least 3 clients to see how they vary; got {n_clients}.")
+    pulls = _pulls(whole, np.asarray(whole.runs.average[0], dtype=float))
+    pulls = pulls - whole.weights @ pulls
+    inverse = np.linalg.inv(whole.hessian[0])
+    middle = np.einsum("k,ki,kj->ij", whole.weights**2, pulls, pulls) * n_clients / (n_clients - 1)
+    note = f"The population of clients is the target: intervals hold over other clients like these {n_clients}."
+    cov = shown.cov(inverse @ middle @ inverse)
+    return replace(found, cov=cov, freedom=n_clients - 1.0, deviations=None, notes=(*found.notes, note))
+
+
+def _facts(found: Estimate, whole: Pass, network: Network, tau: int) -> dict[str, str]:
+    n = len(whole.schedule.eta)
+    return {
+        "Method": found.method,
+        "Clients": f"{network.n_clients} ({network.name})",
+        "Steps a client": f"{n:,}",
+        "Synchronised every": f"{tau} steps",
+        "Averaged over": f"{whole.schedule.window:,} steps",
+        "Step sizes": "whitened, t^-0.75" if whole.preconditioned else "as given",
+    }
+
+
+def check_hessian(whole: Pass) -> None:
+    """Refuse a Hessian that cannot be inverted."""
+    values = np.linalg.eigvalsh(whole.hessian[0])
+    if values[0] <= 1e-8 * values[-1]:
+        raise ValueError(
+            f"the Hessian A must be positive definite to infer; its smallest eigenvalue is {values[0]:.3g}. Are "
+            "columns collinear or constant, or classes separable?"
+        )
