@@ -16,7 +16,7 @@ from fedgauss.inference.design import Design, checked_weights, family_name, read
 from fedgauss.inference.estimate import Estimate
 from fedgauss.inference.infer import Method, infer
 from fedgauss.inference.many_passes import run_passes
-from fedgauss.inference.obstacles import check_collinear, check_constant, check_rows, check_separable
+from fedgauss.inference.obstacles import check_collinear, check_constant, check_rows, check_separable, triangle
 from fedgauss.inference.row_batches import row_batches
 from fedgauss.inference.standardise import Standardised, locate, standardise
 from fedgauss.networks import Network, as_network, ring
@@ -80,7 +80,7 @@ def fit(
     if passes > 1 and method != "plugin":
         raise ValueError(f"several passes need method='plugin'; got {method!r}, which is for one. Use passes=1?")
     design = read_design(frame, target, client, family, features, formula, intercept)
-    check_rows(design)
+    check_rows(design.clients, design.counts, len(design.all_names))
     n_clients = len(design.clients)
     graph = ring(n_clients) if network is None else as_network(network, n_clients)
     share = checked_weights(weights, n_clients)
@@ -108,8 +108,9 @@ def fit(
 def _prepared(design: Design, scaled: bool) -> Standardised:
     """The design to run on, once nothing stands in its way."""
     columns = locate(design.covariates, design, design.constant is not None)
-    check_constant(design, columns)
-    check_collinear(design, columns)
+    check_constant(design.names, columns, np.abs(design.covariates).max(axis=0, initial=0.0))
+    triangles = [triangle(own, columns) for own in np.split(design.covariates, design.firsts[1:])]
+    check_collinear(design.names, triangles, len(design.response), design.constant is not None)
     check_separable(design, standardise(design, columns, True).rows)
     return standardise(design, columns, scaled)
 

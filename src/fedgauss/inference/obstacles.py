@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 from scipy.optimize import linprog
 
@@ -19,51 +22,53 @@ _ROUNDING = 1e-6  # by which a row may lie on the wrong side of a plane: ten tim
 _DEPENDENT = 1e-8  # of a standard deviation: what is left of a column that others make up
 
 
-def check_rows(design: Design) -> None:
+def check_rows(clients: Sequence[str], counts: npt.NDArray[np.int64], dim: int) -> None:
     """Every client needs a few rows of its own, and all together some for each parameter."""
-    few = design.counts < _ROWS_A_CLIENT
-    if few.any():
-        who = [f"{design.clients[k]!r} ({design.counts[k]})" for k in np.flatnonzero(few)]
+    few = np.flatnonzero(counts < _ROWS_A_CLIENT).tolist()
+    if few:
+        who = [f"{clients[k]!r} ({counts[k]})" for k in few]
         raise ValueError(
             f"each client must have at least {_ROWS_A_CLIENT} rows; fewer has {listed(who, quote=False)}. Join small "
             "clients, or leave them out."
         )
-    total, dim = int(design.counts.sum()), len(design.all_names)
+    total = int(counts.sum())
     if total < _ROWS_A_PARAMETER * dim:
         raise ValueError(
             f"{dim} parameters need at least {_ROWS_A_PARAMETER * dim} rows; got {total}. Use fewer columns?"
         )
 
 
-def check_constant(design: Design, columns: Location) -> None:
-    """Columns that never vary, by name; without an intercept, columns of zeros."""
-    size = np.abs(design.covariates).max(axis=0, initial=0.0)
-    flat = columns.scale <= _SAME * size
-    if flat.any():
-        which = [f"{design.names[j]!r} ({design.covariates[0, j]:g})" for j in np.flatnonzero(flat)]
+def check_constant(names: Sequence[str], columns: Location, largest: FloatArray) -> None:
+    """Columns that never vary, by name; without an intercept, columns of zeros.
+
+    largest   absolute value of each column
+    """
+    flat = np.flatnonzero(columns.scale <= _SAME * largest).tolist()
+    if flat:
+        which = [f"{names[j]!r} ({columns.mean[j]:g})" for j in flat]
         raise ValueError(f"columns must vary; constant is {listed(which, quote=False)}. Leave it out.")
 
 
-def check_collinear(design: Design, columns: Location) -> None:
-    """Columns that are sums of others, by name: pivoted QR of the standardised columns.
+def triangle(covariates: FloatArray, columns: Location) -> FloatArray:
+    """What a client tells of how its columns hang together: the triangle of a QR, p x p numbers at most."""
+    return np.asarray(np.linalg.qr((covariates - columns.mean) / columns.scale, mode="r"), dtype=np.float64)
 
-    Each client turns its rows into a triangle of its own, p x p numbers, and only these are joined.
-    """
-    scaled = (design.covariates - columns.mean) / columns.scale
-    if not scaled.shape[1]:
+
+def check_collinear(names: Sequence[str], triangles: Sequence[FloatArray], total: int, intercept: bool) -> None:
+    """Columns that are sums of others, by name: pivoted QR of the clients' triangles, as good as that of all rows."""
+    if not names:
         return
-    triangles = [np.linalg.qr(own, mode="r") for own in np.split(scaled, design.firsts[1:])]
-    triangle, pivots = qr(np.concatenate(triangles), mode="r", pivoting=True)
-    left = np.abs(np.diag(triangle)) / np.sqrt(len(scaled))
+    joined, pivots = qr(np.concatenate(triangles), mode="r", pivoting=True)
+    left = np.abs(np.diag(joined)) / np.sqrt(total)
     rank = int(np.sum(left > _DEPENDENT))
-    if rank == scaled.shape[1]:
+    if rank == len(names):
         return
-    made_of = solve_triangular(triangle[:rank, :rank], triangle[:rank, rank])
-    others = [design.names[pivots[i]] for i in np.flatnonzero(np.abs(made_of) > 1e-6)]
-    name = design.names[pivots[rank]]
-    constant = " and a constant" if design.constant is not None else ""
+    made_of = solve_triangular(joined[:rank, :rank], joined[:rank, rank])
+    others = [names[pivots[i]] for i in np.flatnonzero(np.abs(made_of) > 1e-6)]
+    constant = " and a constant" if intercept else ""
     raise ValueError(
-        f"columns must not be collinear; {name!r} is made up of {listed(sorted(others))}{constant}. Leave one out."
+        f"columns must not be collinear; {names[pivots[rank]]!r} is made up of {listed(sorted(others))}{constant}. "
+        "Leave one out."
     )
 
 
@@ -73,19 +78,7 @@ def check_separable(design: Design, rows: FloatArray) -> None:
     If the rows of one client overlap, so do all; so each client looks at its own rows first.
     """
     one = design.names if design.constant is None else (design.constant, *design.names)
-    if isinstance(design.family, Logistic):
-        sides = {design.target: np.where(design.response > 0, 1.0, -1.0)}
-    elif isinstance(design.family, OneVersusRest):
-        sides = {
-            f"{design.target} == {label!r}": np.where(design.response == i, 1.0, -1.0)
-            for i, label in enumerate(design.classes)
-        }
-    elif isinstance(design.family, Poisson):
-        # Rows with a count hold the direction fast; it may only lead rows without one further down.
-        sides = {design.target: np.where(design.response > 0, 0.0, -1.0)}
-    else:
-        return
-    for what, side in sides.items():
+    for what, side in sides(design).items():
         direction = _separating_direction(rows, side, design)
         if direction is None:
             continue
@@ -96,6 +89,26 @@ def check_separable(design: Design, rows: FloatArray) -> None:
             f"{what} is linearly separable: {kind} can be told apart without error by {listed(strong)}, so "
             "coefficients grow without bound and have no estimate. Use fewer columns, or join rare levels."
         )
+
+
+def sides(design: Design) -> dict[str, FloatArray]:
+    """On which side of a plane each row should lie, for every pair of classes that one might part."""
+    if isinstance(design.family, Logistic):
+        return {design.target: np.where(design.response > 0, 1.0, -1.0)}
+    if isinstance(design.family, OneVersusRest):
+        return {
+            f"{design.target} == {label!r}": np.where(design.response == i, 1.0, -1.0)
+            for i, label in enumerate(design.classes)
+        }
+    if isinstance(design.family, Poisson):
+        # Rows with a count hold the direction fast; it may only lead rows without one further down.
+        return {design.target: np.where(design.response > 0, 0.0, -1.0)}
+    return {}
+
+
+def separable(rows: FloatArray, side: FloatArray) -> bool:
+    """Whether a plane parts these rows without error."""
+    return _separated(rows, side) is not None
 
 
 def _separating_direction(rows: FloatArray, side: FloatArray, design: Design) -> FloatArray | None:

@@ -34,6 +34,43 @@ class Standardised:
     columns: Location  # of the covariates
 
 
+@dataclass(frozen=True)
+class Units:
+    """How covariates and response are scaled for a run, and the way back. All clients share them."""
+
+    columns: Location  # of the covariates
+    response: Location | None  # of the response, (1,), where it is scaled
+    intercept: bool
+
+    def rows(self, covariates: FloatArray) -> FloatArray:
+        """Covariates in these units, with a column of ones first if there is an intercept."""
+        scaled = (covariates - self.columns.mean) / self.columns.scale
+        return np.column_stack([np.ones(len(scaled)), scaled]) if self.intercept else scaled
+
+    def target(self, response: FloatArray) -> FloatArray:
+        """The response in these units."""
+        about = self.response
+        return response if about is None else (response - about.mean[0]) / about.scale[0]
+
+    def family(self, family: Family) -> Family:
+        """The family in these units."""
+        if self.response is None or not isinstance(family, Huber):
+            return family
+        return replace(family, threshold=family.threshold / float(self.response.scale[0]))
+
+    def readout(self, classes: int) -> Readout:
+        """From the parameters of a run in these units to those of the user's."""
+        mean, scale = self.columns
+        matrix = np.diag(np.concatenate([np.ones(int(self.intercept)), 1.0 / scale]))
+        offset = np.zeros(len(matrix))
+        if self.intercept:
+            matrix[0, 1:] = -mean / scale
+        if self.response is not None:
+            matrix = matrix * self.response.scale[0]
+            offset[0] = self.response.mean[0] if self.intercept else 0.0
+        return Readout(block_diag(*[matrix] * classes), np.tile(offset, classes))
+
+
 def locate(rows: FloatArray, design: Design, centred: bool) -> Location:
     """Means and standard deviations in two rounds of client sums: of x, then of (x - mean)^2.
 
@@ -47,48 +84,47 @@ def locate(rows: FloatArray, design: Design, centred: bool) -> Location:
 
 
 def standardise(design: Design, columns: Location, scaled: bool) -> Standardised:
-    """Covariates of mean 0 and scale 1, and such a response where the family allows it.
-
-    The squared loss does, and Huber's with a threshold in the same units.
-    """
-    p, intercept = len(design.names), design.constant is not None
-    mean, scale = columns if scaled else (np.zeros(p), np.ones(p))
-    rows = (design.covariates - mean) / scale
-    if intercept:
-        rows = np.column_stack([np.ones(len(rows)), rows])
-    matrix = np.diag(np.concatenate([np.ones(int(intercept)), 1.0 / scale]))
-    if intercept:
-        matrix[0, 1:] = -mean / scale
-    family, response, offset = design.family, design.response, np.zeros(len(matrix))
-    if scaled and isinstance(family, Linear | Huber):
-        about = locate(response[:, None], design, intercept)
-        response = (response - about.mean[0]) / about.scale[0]
-        matrix = matrix * about.scale[0]
-        offset[0] = about.mean[0] if intercept else 0.0
-        if isinstance(family, Huber):
-            family = replace(family, threshold=family.threshold / float(about.scale[0]))
+    """Covariates of mean 0 and scale 1, and such a response where the family allows it."""
+    intercept = design.constant is not None
+    about = locate(design.response[:, None], design, intercept) if scalable(design.family) else None
+    units = Units(columns, about, intercept) if scaled else unscaled(columns, intercept)
     classes = max(1, len(design.classes))
-    start = np.zeros((classes, len(matrix)))
-    if intercept:
-        start[:, 0] = _alone(design)
-    back = Readout(block_diag(*[matrix] * classes), np.tile(offset, classes))
-    return Standardised(rows, response, family, start.ravel(), back, columns)
+    sums = _client_sums(marks(design.response, design.family), design).sum(axis=0)
+    start = starting_point(design.family, sums, int(design.counts.sum()), len(design.names), intercept)
+    return Standardised(
+        units.rows(design.covariates), units.target(design.response), units.family(design.family), start,
+        units.readout(classes), columns,
+    )  # fmt: skip
 
 
-def _alone(design: Design) -> FloatArray:
-    """The intercept of a model without covariates, from sums of the response: where a run begins.
+def scalable(family: Family) -> bool:
+    """Whether the response may be scaled: for the squared loss, and for Huber's with a threshold in the same units."""
+    return isinstance(family, Linear | Huber)
+
+
+def unscaled(columns: Location, intercept: bool) -> Units:
+    """Units in which everything stays as it is."""
+    return Units(Location(np.zeros_like(columns.mean), np.ones_like(columns.scale)), None, intercept)
+
+
+def marks(response: FloatArray, family: Family) -> FloatArray:
+    """What of the response is summed up to begin with, (N, 1): itself, or for classes a mark in each one's column."""
+    if isinstance(family, OneVersusRest):
+        return (response[:, None] == np.arange(family.n_outputs)).astype(float)
+    return response[:, None]
+
+
+def starting_point(family: Family, sums: FloatArray, total: int, n_covariates: int, intercept: bool) -> FloatArray:
+    """The model with an intercept alone, from the sums of `marks` over all rows; without an intercept, zero.
 
     Squared losses begin at zero, which is the mean of a centred response.
     """
-    y, total = design.response, float(design.counts.sum())
-    if isinstance(design.family, Logistic):
-        return logit(np.array([_client_sums(y[:, None], design).sum() / total]))
-    if isinstance(design.family, Poisson):
-        return np.log(np.array([_client_sums(y[:, None], design).sum() / total]))
-    if isinstance(design.family, OneVersusRest):
-        marked = (y[:, None] == np.arange(len(design.classes))).astype(float)
-        return logit(_client_sums(marked, design).sum(axis=0) / total)
-    return np.zeros(1)
+    start = np.zeros((len(sums), n_covariates + int(intercept)))
+    if intercept and isinstance(family, Logistic | OneVersusRest):
+        start[:, 0] = logit(sums / total)
+    elif intercept and isinstance(family, Poisson):
+        start[:, 0] = np.log(sums / total)
+    return start.ravel()
 
 
 def _client_sums(rows: FloatArray, design: Design) -> FloatArray:
