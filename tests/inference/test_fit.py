@@ -327,7 +327,7 @@ SMALL = FRAME.hospital.where(np.arange(N) >= 4, "tiny")
         (NAMED, {"features": ["id"]}, "column 'id' has 600 levels in 600 rows. Is it an identifier"),
         (changed(day=pd.Timestamp("2020-01-01")), {"features": ["day"]}, "column 'day' must hold numbers, text"),
         (changed(hospital=SMALL), {}, r"at least 10 rows; fewer has 'tiny' \(4\). Join small clients"),
-        (FRAME[:12].assign(hospital="a"), {"features": ["year", "income", "stage"]}, "4 parameters need at least 20"),
+        (FRAME[:12].assign(hospital="a"), {"features": ["year", "income", "stage"]}, "4 parameters need at least 40"),
         (FRAME, {"target": "ward", "features": ["year"]}, "must be numbers for family 'linear'; it has 'east'"),
         (FRAME, {"family": "logistic"}, "logistic responses must be 0 or 1; row 0 is"),
         (FRAME, {"family": "poisson"}, "poisson responses must be counts"),
@@ -382,3 +382,56 @@ def test_counts_that_are_all_zero_in_a_level_are_refused():
     frame = changed(visits=np.where(FRAME.ward == "west", 0, FRAME.visits))
     with pytest.raises(ValueError, match=r"visits is linearly separable: zero counts .* by 'ward\[T.west\]'"):
         fg.fit(frame, "visits", "hospital", "poisson", ["ward", "year"])
+
+
+def rare_level(marked):
+    """A covariate that is 1 in a few rows only, all of them of one response; constant in most clients."""
+    generator = np.random.default_rng(1)
+    client, a = np.repeat(list("pqrs"), 100), generator.normal(size=400)
+    binary = (generator.random(400) < 1 / (1 + np.exp(-a))).astype(int)
+    counts = generator.poisson(np.exp(0.3 * a))
+    y = binary if marked == 1 else counts
+    rare = np.zeros(400)
+    rare[np.flatnonzero((client == "q") & (y == marked))[:12]] = 1.0
+    return pd.DataFrame({"y": y, "a": a, "rare": rare, "h": client})
+
+
+@pytest.mark.parametrize(("family", "marked"), [("logistic", 1), ("poisson", 0)])
+def test_a_rare_level_that_decides_the_response_in_one_client_is_refused(family, marked):
+    with pytest.raises(ValueError, match=r"y is linearly separable: .* by 'rare'"):
+        fg.fit(rare_level(marked), "y", "h", family)
+
+
+def test_columns_that_are_nearly_collinear_are_refused_by_how_much():
+    generator = np.random.default_rng(2)
+    a = generator.normal(size=400)
+    frame = pd.DataFrame({"y": a + generator.normal(size=400), "a": a, "h": np.arange(400) % 4})
+    frame["c"] = a + 1e-3 * generator.normal(size=400)
+    with pytest.raises(ValueError, match=r"columns must not be collinear; '[ac]' is all but 0\.1 % made up of '[ac]'"):
+        fg.fit(frame, "y", "h")
+
+
+def test_few_rows_are_enough_when_read_often_and_too_few_are_refused():
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(44, 3))
+    y = (generator.random(44) < 1 / (1 + np.exp(-(x @ [1.0, -0.5, 0.5])))).astype(int)
+    frame = pd.DataFrame(x, columns=list("abc")).assign(y=y, h=np.arange(44) % 2)
+    with pytest.raises(ValueError, match="4 parameters need at least 40 rows; got 25"):
+        fg.fit(frame[:25], "y", "h", "logistic")
+    pooled = sm.Logit(y, sm.add_constant(x)).fit(disp=0, cov_type="HC0")
+    found = fg.fit(frame, "y", "h", "logistic", passes=10)
+    assert np.abs((found.params - pooled.params) / pooled.bse).max() < 0.3
+    assert np.abs(found.std_errors / pooled.bse - 1.0).max() < 0.15
+
+
+def test_one_pass_that_is_too_short_is_seen_by_its_gradient():
+    """Poisson, 240 rows in one pass: the start is mostly forgotten by D_1's reckoning, but the gradient is not zero."""
+    told = 0
+    for seed in range(5):
+        generator = np.random.default_rng(seed)
+        x = generator.normal(size=(240, 2))
+        frame = pd.DataFrame(x, columns=list("ab")).assign(
+            y=generator.poisson(np.exp(0.5 + x @ [0.8, -0.6])), h=np.arange(240) % 4
+        )
+        told += any("Bias of" in note for note in fg.fit(frame, "y", "h", "poisson", seed=seed).notes)
+    assert told >= 2

@@ -125,7 +125,7 @@ def test_the_drift_diagnostic_sees_clients_that_are_apart():
     problem = fg.problems.linear(BETA + np.sort(BETA[:, :1], axis=0), design_cov=design)
     whole = run_whitened(problem, RING, 2000, 50, replicates=200, seed=5)
     truth = (whole.runs.average - fg.linearize(problem).optimum).mean(axis=0)
-    seen = estimated_bias(whole).drift.mean(axis=0)
+    seen = estimated_bias(whole).drift.value.mean(axis=0)
     error = np.sqrt(np.diag(average_covariance(whole).mean(axis=0)))
     assert np.abs(truth / error).max() > 0.5
     assert np.abs((truth - seen) / error).max() < 0.5 * np.abs(truth / error).max()
@@ -207,7 +207,7 @@ def test_collinear_columns_are_refused():
     problem = fg.problems.from_arrays(
         np.ones((60, 2)), np.arange(60.0), np.arange(60) % 3, "linear", order="replacement"
     )
-    with pytest.raises(ValueError, match="positive definite to infer; its smallest eigenvalue is"):
+    with pytest.raises(ValueError, match="positive definite to infer; its eigenvalues go from 0 to"):
         fg.infer(problem, fg.networks.ring(3), n_steps=100, sync_every=10)
 
 
@@ -223,11 +223,10 @@ def test_the_diagnostic_keeps_quiet_where_clients_do_not_drift():
     Without the noise of D_3 seven in ten would.
     """
     whole = run_whitened(LINEAR, RING, 500, 10, replicates=100, seed=6)
-    bias = estimated_bias(whole)
-    sure = stats.norm.ppf(1 - 0.05 / (2 * D)) * bias.drift_errors
-    assert (np.abs(bias.drift) > sure).any(axis=1).sum() <= 16
-    np.testing.assert_allclose(bias.drift.std(axis=0), bias.drift_errors.mean(axis=0), rtol=0.3)
-    assert np.all(np.abs(bias.clear_drift) <= np.abs(bias.drift))
+    drift = estimated_bias(whole).drift
+    assert drift.sure.any(axis=1).sum() <= 16
+    np.testing.assert_allclose(drift.value.std(axis=0), drift.errors.mean(axis=0), rtol=0.3)
+    assert np.all(np.abs(drift.clear) <= np.abs(drift.value))
 
 
 def test_random_scaling_has_joint_tests_of_its_own():
@@ -239,3 +238,46 @@ def test_random_scaling_has_joint_tests_of_its_own():
     # Of a standard Brownian motion the interval's quantile is 6.747 (Lee et al. 2022); ours comes from 20,000 paths.
     assert random_scaling_critical(0.95) ** 0.5 == pytest.approx(6.747, rel=0.02)
     assert "random scaling, 3 parameters" in str(found.wald())
+
+
+def test_a_run_that_is_too_short_is_refused_by_one_rule():
+    for steps, options in ((None, {}), (STEPS, {"burn_in": 0.9}), (STEPS, {"every": 40})):
+        with pytest.raises(ValueError, match=r"n_steps must be at least .* to infer 3 parameters with 6 clients"):
+            fg.infer(LINEAR, RING, steps, 30, 10, **options)
+
+
+def test_the_last_iterate_is_told_from_its_start():
+    found = fg.infer(LINEAR, RING, fg.step_sizes.polynomial(0.01, 0.75), 300, 10, start=np.full(D, 1e3), iterate="last")
+    assert np.abs(found.bias).max() > 10.0
+    assert "the start is not forgotten" in found.notes[-1]
+
+
+def test_a_population_of_clients_has_tests_with_few_degrees_of_freedom():
+    """K = 6: t(5) for single parameters, F(3, 3) for all three, and simultaneous intervals wider than single ones."""
+    found = fg.infer(LINEAR, RING, n_steps=1000, sync_every=10, target="population")
+    gap = found.params
+    hotelling = gap @ np.linalg.solve(found.cov, gap)
+    test = found.wald()
+    assert test.statistic == pytest.approx(hotelling * 3 / 15)
+    assert test.p_value == pytest.approx(stats.f.sf(test.statistic, 3, 3))
+    single, joint = found.conf_int(), found.simultaneous()
+    assert np.all(joint[:, 0] < single[:, 0])
+    assert found.ellipsoid().radius2 == pytest.approx(stats.f.ppf(0.95, 3, 3) * 5.0)
+    with pytest.raises(ValueError, match="target='population' has a covariance of its own"):
+        fg.infer(LINEAR, RING, n_steps=1000, target="population", method="bootstrap")
+
+
+def test_joint_statements_that_cannot_be_made_are_refused():
+    found = fg.infer(LINEAR, RING, n_steps=600, sync_every=10)
+    for matrix, message in (
+        ([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], "not tied to each other"),
+        ([1.0, 0.0], "matrix must have 3 columns"),
+        ([0.0, 0.0, 0.0], "no row of zeros"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            found.wald(matrix)
+    with pytest.raises(ValueError, match="value must be a number, or 3"):
+        found.wald(value=[1.0, 2.0])
+    few = fg.infer(fg.problems.linear(BETA[:3]), fg.networks.ring(3), n_steps=600, target="population")
+    with pytest.raises(ValueError, match="3 clients say something about at most 2 parameters at once; 3 were asked"):
+        few.wald()

@@ -67,7 +67,7 @@ class CoverageCell:
         moved = {"predicted": float(predicted_coverage(bias.start / errors, LEVEL).mean())}
         return [
             judge.row("plugin", average, normal * errors, plugin) | predicted,
-            judge.row("plugin, drift subtracted", average - bias.clear_drift, normal * errors, plugin) | moved,
+            judge.row("plugin, drift subtracted", average - bias.drift.clear, normal * errors, plugin) | moved,
             judge.ellipsoid("plugin, last iterate", last, normal, last_covariance(whole)),
             judge.row(
                 "random_scaling",

@@ -1,4 +1,4 @@
-"""What intervals cannot see: the start that is not forgotten, and clients that drift apart between mixings."""
+"""What intervals cannot see: a start that is not forgotten, clients that drift apart, a gradient that is not zero."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fedgauss._types import FloatArray
+from fedgauss._types import BoolArray, FloatArray
 from fedgauss.inference.passes import Pass
+from fedgauss.inference.plugin import gap_covariance
 from fedgauss.inference.readout import Readout
 
 WARN = 0.5  # standard errors of bias
@@ -16,40 +17,56 @@ FALSE_WARNINGS = 0.05  # in so many runs, where clients do not drift
 _HARDLY = 0.95  # of the start still there on average: the run has not begun to forget it
 
 
-class Bias(NamedTuple):
-    """Estimated parts of the error of the window's average that do not shrink with more runs, of R runs."""
+class Noisy(NamedTuple):
+    """An estimate of a bias with the covariance of that estimate, of R runs."""
 
-    start: FloatArray  # D_1                                            (R, d)
-    drift: FloatArray  # D_3                                            (R, d)
-    drift_cov: FloatArray  # the covariance of that estimate            (R, d, d)
-
-    @property
-    def drift_errors(self) -> FloatArray:
-        """Standard errors of `drift`, (R, d)."""
-        return np.sqrt(np.einsum("rii->ri", self.drift_cov))
+    value: FloatArray  # (R, d)
+    cov: FloatArray  # (R, d, d)
 
     @property
-    def clear_drift(self) -> FloatArray:
-        """`drift` less what its own noise makes of it: D (1 - s^2 / D^2), and zero where that is negative; (R, d).
+    def errors(self) -> FloatArray:
+        """Standard errors of `value`, (R, d)."""
+        return np.sqrt(np.maximum(np.einsum("rii->ri", self.cov), 0.0))
+
+    @property
+    def clear(self) -> FloatArray:
+        """`value` less what its own noise makes of it: b (1 - s^2 / b^2), and zero where that is negative; (R, d).
 
         Breiman's garrote. Squares of the noise would otherwise pass for bias where there is none.
         """
-        share = self.drift_errors / np.where(self.drift == 0.0, np.inf, np.abs(self.drift))
-        return self.drift * np.maximum(0.0, 1.0 - share**2)
+        share = self.errors / np.where(self.value == 0.0, np.inf, np.abs(self.value))
+        return self.value * np.maximum(0.0, 1.0 - share**2)
+
+    @property
+    def sure(self) -> BoolArray:
+        """Where it is larger than noise makes any of the d coordinates in 95 % of runs, (R, d)."""
+        d = self.value.shape[1]
+        return np.abs(self.value) > ndtri(1.0 - FALSE_WARNINGS / (2 * d)) * self.errors
+
+    def shown(self, readout: Readout) -> Noisy:
+        """In the coordinates that are reported."""
+        return Noisy(self.value @ readout.matrix.T, readout.matrix @ self.cov @ readout.matrix.T)
+
+
+class Bias(NamedTuple):
+    """Estimated parts of the error that do not shrink with more runs, of R runs."""
+
+    start: FloatArray  # D_1, (R, d)
+    drift: Noisy  # D_3
+    rest: Noisy  # how far the gradient at the estimate says it is off, beyond these two
 
     @property
     def total(self) -> FloatArray:
-        """D_1 and the clear part of D_3."""
-        return self.start + self.clear_drift
+        """D_1, and of the others what is clear."""
+        return self.start + self.drift.clear + self.rest.clear
 
     def shown(self, readout: Readout) -> Bias:
         """In the coordinates that are reported."""
-        m = readout.matrix
-        return Bias(self.start @ m.T, self.drift @ m.T, m @ self.drift_cov @ m.T)
+        return Bias(self.start @ readout.matrix.T, self.drift.shown(readout), self.rest.shown(readout))
 
 
 def estimated_bias(whole: Pass) -> Bias:
-    """D_1 and D_3 from what was summed up anyway.
+    """Of the window's average, from what was summed up anyway.
 
     Start: with M = [N^-1 sum_{t > m} prod_{m < j <= t} (I - eta_j P_2 A)] prod_{j <= m} (I - eta_j P_1 A_1),
     E Ybar - theta* = M (theta_0 - theta*), so D_1 = M (I - M)^-1 (theta_0 - Ybar). Where M has an eigenvalue of .95 or
@@ -57,20 +74,31 @@ def estimated_bias(whole: Pass) -> Bias:
     Drift: clients average their Hessians at places theta_k of their own, u_k = theta_k - Ybar away from the mean:
     D_3 = -A^-1 sum_k w_k H_k u_k. Each H_k is a mean over m steps; for normal covariates m Var(H_k u_k) is about
     H_k u_k u_k' H_k + (u_k' H_k u_k) H_k, which gives the noise of D_3.
+    Rest: where clients summed up every step of the window, a Newton step from the average to where their mean gradient
+    vanishes says how far off it is, A^-1 sum_k w_k (g_k + H_k (Ybar - theta_k)), whatever the reason; less D_1 and D_3.
     """
     average = np.asarray(whole.runs.average, dtype=float)
-    left = _start_share(whole)
-    gap = whole.start - average
-    identity = np.eye(gap.shape[1])
-    start = np.einsum("rij,rj->ri", left @ np.linalg.inv(identity - left), gap)
+    start = _left_of_the_start(whole, average, last=False)
     known, w = whole.summaries, whole.weights
     apart = known.places - average[:, None]
     pulls = np.einsum("rkij,rkj->rki", known.hessians, apart)
     noise = np.einsum("k,rki,rkj->rij", w**2, pulls, pulls)
     noise += np.einsum("k,rkl,rkl,rkij->rij", w**2, apart, pulls, known.hessians)
     bread = np.linalg.inv(whole.hessian)
-    drift = -np.einsum("rij,k,rkj->ri", bread, w, pulls)
-    return Bias(start, drift, bread @ noise @ bread / known.count)
+    drift = Noisy(-np.einsum("rij,k,rkj->ri", bread, w, pulls), bread @ noise @ bread / known.count)
+    if known.count < whole.schedule.window:
+        return Bias(start, drift, _nothing(start))
+    gap = np.einsum("rij,k,rkj->ri", bread, w, known.gradients - pulls)
+    return Bias(start, drift, Noisy(gap - start - drift.value, gap_covariance(whole)))
+
+
+def estimated_bias_of_last(whole: Pass) -> Bias:
+    """Of the last iterate: D_1 alone, with M = prod_{m < j <= n} (I - eta_j P_2 A) prod_{j <= m} (I - eta_j P_1 A_1).
+
+    What drift does to it is not seen.
+    """
+    start = _left_of_the_start(whole, np.asarray(whole.runs.last, dtype=float), last=True)
+    return Bias(start, _nothing(start), _nothing(start))
 
 
 def predicted_coverage(bias_over_error: FloatArray, level: float) -> FloatArray:
@@ -79,15 +107,21 @@ def predicted_coverage(bias_over_error: FloatArray, level: float) -> FloatArray:
     return ndtr(z - bias_over_error) - ndtr(-z - bias_over_error)
 
 
-def _start_share(whole: Pass) -> FloatArray:
-    """M, (R, d, d)."""
+def _left_of_the_start(whole: Pass, estimate: FloatArray, last: bool) -> FloatArray:
+    """M (I - M)^-1 (theta_0 - estimate), (R, d)."""
     eta, m = whole.schedule.eta, whole.schedule.burn_in
     values, burn_vectors = _similar(whole.first, whole.first_hessian)
     forgotten = np.stack([np.prod(1.0 - eta[:m, None] * own, axis=0) for own in values])
     values, window_vectors = _similar(whole.second, whole.hessian)
-    left = np.stack([np.cumprod(1.0 - eta[m:, None] * own, axis=0).mean(axis=0) for own in values])
-    mean = np.clip(left, -_HARDLY, _HARDLY)
-    return _from_eigen(mean, window_vectors) @ _from_eigen(forgotten, burn_vectors)
+    paths = (np.cumprod(1.0 - eta[m:, None] * own, axis=0) for own in values)
+    share = np.clip(np.stack([path[-1] if last else path.mean(axis=0) for path in paths]), -_HARDLY, _HARDLY)
+    left = _from_eigen(share, window_vectors) @ _from_eigen(forgotten, burn_vectors)
+    rest = np.linalg.inv(np.eye(left.shape[1]) - left)
+    return np.einsum("rij,rj->ri", left @ rest, whole.start - estimate)
+
+
+def _nothing(like: FloatArray) -> Noisy:
+    return Noisy(np.zeros_like(like), np.zeros((*like.shape, like.shape[1])))
 
 
 def _from_eigen(values: FloatArray, vectors: FloatArray) -> FloatArray:

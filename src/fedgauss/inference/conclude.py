@@ -9,15 +9,23 @@ import numpy.typing as npt
 from scipy import stats
 
 from fedgauss._types import FloatArray
-from fedgauss.inference.bias import FALSE_WARNINGS, WARN, estimated_bias, predicted_coverage
+from fedgauss.inference.bias import WARN, estimated_bias, estimated_bias_of_last, predicted_coverage
 from fedgauss.inference.estimate import ChiSquared, Estimate
 from fedgauss.inference.passes import Pass
 from fedgauss.inference.plugin import average_covariance, last_covariance
 from fedgauss.inference.readout import Readout
 from fedgauss.networks import Network
 
+# What to do about the start, drift, and the rest.
+_ADVICE = (
+    "the start is not forgotten: use more steps, or a start nearer to the optimum",
+    "clients drift apart: synchronise more often, or mix several times (network.repeated(4)); correct_drift=True "
+    "subtracts what is estimated",
+    "the gradient does not vanish there: use more steps",
+)
 IntArray = npt.NDArray[np.int64]
 
+_VANISHED = 1e-3  # of the Hessian at the start: a logistic optimum keeps a tenth of it, or a hundredth
 _SINGULAR = 1e-6  # of the largest eigenvalue of a covariance summed up in single precision
 
 
@@ -44,8 +52,7 @@ def conclude(
     A Hessian that cannot be inverted must have been refused (`check_hessian`).
     """
     found = _estimate(whole, asked, draws)
-    if asked.iterate == "average":
-        found = _with_bias(found, whole, asked.correct_drift, asked.readout)
+    found = _with_bias(found, whole, asked)
     found = replace(found, heterogeneity=heterogeneity(whole, busy), facts=_facts(found, whole, network, tau))
     return population(found, whole, asked.readout) if asked.target == "population" else found
 
@@ -66,34 +73,29 @@ def _estimate(whole: Pass, asked: Question, draws: FloatArray | None) -> Estimat
     return Estimate(shown.of(params), shown.cov(cov), asked.level, method, asked.names, deviations=deviations)
 
 
-def _with_bias(found: Estimate, whole: Pass, correct_drift: bool, shown: Readout) -> Estimate:
+def _with_bias(found: Estimate, whole: Pass, asked: Question) -> Estimate:
     """The diagnostic, and drift subtracted on request."""
-    bias = estimated_bias(whole).shown(shown)
-    total, drift = bias.total[0], bias.clear_drift[0]
-    if correct_drift:
-        found = replace(found, params=found.params - drift)
-        total = bias.start[0]
+    last, shown = asked.iterate == "last", asked.readout
+    bias = (estimated_bias_of_last(whole) if last else estimated_bias(whole)).shown(shown)
+    if asked.correct_drift:
+        found = replace(found, params=found.params - bias.drift.clear[0])
+        bias = bias._replace(drift=bias.drift._replace(value=bias.drift.value - bias.drift.clear))
     # In errors by the plug-in, whatever the method: random scaling has none of its own, only a random scale.
-    cov = found.cov if found.method == "plugin" else shown.cov(average_covariance(whole)[0])
-    ratio = total / np.sqrt(np.diag(cov))
+    cov = found.cov
+    if found.method != "plugin":
+        cov = shown.cov((last_covariance(whole) if last else average_covariance(whole))[0])
+    ratio = bias.total[0] / np.sqrt(np.diag(cov))
     covered = predicted_coverage(ratio, found.level)
-    # What is seen of drift is noisy: it is worth a word where it is larger than noise alone would make it anywhere.
-    sure = stats.norm.ppf(1.0 - FALSE_WARNINGS / (2 * len(total))) * bias.drift_errors[0]
-    from_start = np.abs(bias.start[0]) >= np.abs(drift)
-    worth = np.where(from_start | (np.abs(bias.drift[0]) > sure), np.abs(ratio), 0.0)
-    worst = int(worth.argmax())
+    parts = np.abs([bias.start[0], bias.drift.clear[0], bias.rest.clear[0]])
+    cause = parts.argmax(axis=0)
+    sure = np.choose(cause, [np.ones(len(cause), dtype=bool), bias.drift.sure[0], bias.rest.sure[0]])
+    worst = int(np.where(sure, np.abs(ratio), 0.0).argmax())
     notes = found.notes
-    if worth[worst] > WARN:
-        advice = (
-            "the start is not forgotten: use more steps, or a start nearer to the optimum"
-            if from_start[worst]
-            else "clients drift apart: synchronise more often, or mix several times (network.repeated(4)); "
-            "correct_drift=True subtracts what is estimated"
-        )
+    if sure[worst] and abs(ratio[worst]) > WARN:
         notes = (
             *notes,
             f"Bias of {ratio[worst]:.2f} standard errors is estimated for {found.names[worst]}, whose interval then "
-            f"covers about {covered[worst]:.2f} and not {found.level:g}; {advice}.",
+            f"covers about {covered[worst]:.2f} and not {found.level:g}; {_ADVICE[cause[worst]]}.",
         )
     return replace(found, bias=ratio, predicted_coverage=covered, notes=notes)
 
@@ -146,7 +148,7 @@ def population(found: Estimate, whole: Pass, shown: Readout) -> Estimate:
     middle = np.einsum("k,ki,kj->ij", whole.weights**2, pulls, pulls) * n_clients / (n_clients - 1)
     note = f"The population of clients is the target: intervals hold over other clients like these {n_clients}."
     cov = shown.cov(inverse @ middle @ inverse)
-    return replace(found, cov=cov, freedom=n_clients - 1.0, deviations=None, notes=(*found.notes, note))
+    return replace(found, cov=cov, freedom=n_clients - 1.0, notes=(*found.notes, note))
 
 
 def _facts(found: Estimate, whole: Pass, network: Network, tau: int) -> dict[str, str]:
@@ -162,10 +164,18 @@ def _facts(found: Estimate, whole: Pass, network: Network, tau: int) -> dict[str
 
 
 def check_hessian(whole: Pass) -> None:
-    """Refuse a Hessian that cannot be inverted."""
+    """Refuse a Hessian that cannot be inverted, or that has all but vanished on the way."""
     values = np.linalg.eigvalsh(whole.hessian[0])
     if values[0] <= 1e-8 * values[-1]:
         raise ValueError(
-            f"the Hessian A must be positive definite to infer; its smallest eigenvalue is {values[0]:.3g}. Are "
-            "columns collinear or constant, or classes separable?"
+            f"the Hessian A must be positive definite to infer; its eigenvalues go from {values[0]:.3g} to "
+            f"{values[-1]:.3g}. Are columns nearly collinear, or of very different scales, or is there an outlier?"
         )
+    if whole.preconditioned:
+        left = float(np.linalg.eigvals(whole.first[0] @ whole.hessian[0]).real.min())
+        if left < _VANISHED:
+            raise ValueError(
+                f"the Hessian must not vanish on the way; along one direction {left:.1g} of it is left, so the run has "
+                "gone to where rows say nothing. Are there too few rows for so many columns, or are classes nearly "
+                "separable? Use more rows or fewer columns."
+            )

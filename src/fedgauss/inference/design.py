@@ -87,7 +87,10 @@ def read_design(
     assert who.levels is not None
     owner = who.values.astype(np.int64)
     order = np.argsort(owner, kind="stable")
-    constant = ("const" if formula is None else "Intercept") if asked.intercept else None
+    constant = None
+    if asked.intercept:
+        usual = "const" if formula is None else "Intercept"
+        constant = next(name for name in (usual, "(const)", "(intercept)") if name not in names)
     labels = tuple(str(level) for level in who.levels)
     return Design(
         covariates[order], names, constant, response[order], target, classes, chosen_family, labels,
@@ -153,20 +156,38 @@ def _response(column: Column, family: str | Family) -> tuple[FloatArray, tuple[A
             raise ValueError(
                 f"one_versus_rest needs classes, at most {_MOST_CLASSES}; {name!r} has {len(classes.levels):,} values."
             )
+        if len(classes.levels) == 2:
+            raise ValueError(f"one_versus_rest needs three classes or more; {name!r} has two. Use family='logistic'.")
         return classes.values, classes.levels, OneVersusRest(len(classes.levels))
     chosen = family_named(family) if isinstance(family, str) else family
     if not isinstance(chosen, Family):
         raise ValueError(f"family must be a name, such as 'linear', or a family of fedgauss; got {family!r}.")
     truth = column.levels is not None and all(isinstance(level, bool) for level in column.levels)
-    if isinstance(chosen, Logistic) and not truth:
+    if isinstance(chosen, Logistic) and not truth and not (column.levels and all(map(_is_number, column.levels))):
         _check_two_values(column)
+    if column.levels is not None and not truth and all(_is_number(level) for level in column.levels):
+        raise ValueError(
+            f"the target {name!r} must be numbers for family {family_name(chosen)!r}; its numbers are stored as text "
+            f"or as categories. Make them numbers: frame[{name!r}].astype(float)."
+        )
     if column.levels is not None and not truth:
         raise ValueError(
             f"the target {name!r} must be numbers for family {family_name(chosen)!r}; it has "
             f"{listed([str(level) for level in column.levels])}. Use family='one_versus_rest' for classes?"
         )
-    chosen.check_response(column.values)
+    try:
+        chosen.check_response(column.values)
+    except ValueError as error:
+        raise ValueError(f"the target {name!r} does not suit the family: {error}") from error
     return column.values, (), chosen
+
+
+def _is_number(level: Any) -> bool:
+    try:
+        float(level)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _check_two_values(column: Column) -> None:

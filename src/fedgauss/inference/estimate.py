@@ -13,6 +13,7 @@ from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.inference.path_methods import random_scaling_critical, random_scaling_p_value
 
+_TIED = 1e-9  # the smallest eigenvalue of a correlation matrix: below that a contrast follows from the others
 _DRAWS = 100_000  # for simultaneous intervals: the 95 % point has an error of about .005
 
 
@@ -27,6 +28,18 @@ class ChiSquared(NamedTuple):
         return f"chi2({self.freedom}) = {self.statistic:.2f}, p = {self.p_value:.3g}"
 
 
+class FisherF(NamedTuple):
+    """Hotelling's test as an F: the statistic, its two degrees of freedom, and the chance of a larger one."""
+
+    statistic: float
+    freedom: int
+    freedom_below: int
+    p_value: float
+
+    def __str__(self) -> str:
+        return f"F({self.freedom}, {self.freedom_below}) = {self.statistic:.2f}, p = {self.p_value:.3g}"
+
+
 class RandomScaled(NamedTuple):
     """A joint test by random scaling, whose statistic has a law of its own."""
 
@@ -38,6 +51,9 @@ class RandomScaled(NamedTuple):
         return f"random scaling, {self.parameters} parameters: {self.statistic:.2f}, p = {self.p_value:.3g}"
 
 
+JointTest = ChiSquared | FisherF | RandomScaled
+
+
 @dataclass(frozen=True)
 class Ellipsoid:
     """{theta: (theta - centre)' shape^-1 (theta - centre) <= radius2}."""
@@ -47,7 +63,7 @@ class Ellipsoid:
     radius2: float
 
     def __contains__(self, theta: ArrayLike) -> bool:
-        gap = np.asarray(theta, dtype=float) - self.centre
+        gap = _checks.real_array("theta", theta, shape=self.centre.shape) - self.centre
         return bool(gap @ np.linalg.solve(self.shape, gap) <= self.radius2)
 
 
@@ -98,9 +114,7 @@ class Estimate:
 
     def contrast(self, matrix: ArrayLike, level: float | None = None) -> Estimate:
         """Estimates of matrix @ theta, (q, d) or (d,), as an `Estimate` of their own."""
-        c = np.atleast_2d(_checks.real_array("matrix", matrix))
-        if c.shape[1] != len(self.params):
-            raise ValueError(f"matrix must have {len(self.params)} columns, one a parameter; got {c.shape[1]}.")
+        c = self._rows_of(matrix)
         draws = None if self.deviations is None else self.deviations @ c.T
         names = tuple(f"contrast {i + 1}" for i in range(len(c)))
         return Estimate(
@@ -108,32 +122,54 @@ class Estimate:
             freedom=self.freedom, deviations=draws,
         )  # fmt: skip
 
-    def wald(self, matrix: ArrayLike | None = None, value: ArrayLike | float = 0.0) -> ChiSquared | RandomScaled:
-        """The joint test of matrix @ theta = value; without a matrix, of all parameters at once."""
-        c = np.eye(len(self.params)) if matrix is None else np.atleast_2d(_checks.real_array("matrix", matrix))
-        gap = c @ self.params - np.asarray(value, dtype=float)
-        statistic = float(gap @ np.linalg.solve(c @ self.cov @ c.T, gap))
+    def wald(self, matrix: ArrayLike | None = None, value: ArrayLike | float = 0.0) -> JointTest:
+        """The joint test of matrix @ theta = value; without a matrix, of all parameters at once.
+
+        Chi-squared; Hotelling's for a population of clients; a law of its own for random scaling.
+        """
+        c = np.eye(len(self.params)) if matrix is None else self._rows_of(matrix)
+        want = _checks.real_array("value", value)
+        if want.shape not in ((), (len(c),)):
+            raise ValueError(f"value must be a number, or {len(c)}, one for each row; got shape {want.shape}.")
+        gap = c @ self.params - want
+        statistic = float(gap @ np.linalg.solve(self._regular(c), gap))
+        q, f = len(c), self.freedom
         if self.method == "random_scaling":
-            return RandomScaled(statistic, len(c), float(random_scaling_p_value(statistic, len(c))))
-        return ChiSquared(statistic, len(c), float(stats.chi2.sf(statistic, len(c))))
+            return RandomScaled(statistic, q, float(random_scaling_p_value(statistic, q)))
+        if np.isfinite(f):
+            scaled = statistic * (f - q + 1) / (f * q)
+            return FisherF(scaled, q, int(f) - q + 1, float(stats.f.sf(scaled, q, f - q + 1)))
+        return ChiSquared(statistic, q, float(stats.chi2.sf(statistic, q)))
 
     def ellipsoid(self, level: float | None = None) -> Ellipsoid:
         """The joint confidence set of all parameters."""
-        how_sure, dim = self._level(level), len(self.params)
-        scaled = self.method == "random_scaling"
-        radius2 = random_scaling_critical(how_sure, dim) if scaled else float(stats.chi2.ppf(how_sure, dim))
-        return Ellipsoid(self.params, self.cov, radius2)
+        how_sure, q, f = self._level(level), len(self.params), self.freedom
+        cov = self._regular(np.eye(q))
+        if self.method == "random_scaling":
+            radius2 = random_scaling_critical(how_sure, q)
+        elif np.isfinite(f):
+            radius2 = float(stats.f.ppf(how_sure, q, f - q + 1) * f * q / (f - q + 1))
+        else:
+            radius2 = float(stats.chi2.ppf(how_sure, q))
+        return Ellipsoid(self.params, cov, radius2)
 
     def simultaneous(self, level: float | None = None, seed: int = 0) -> FloatArray:
-        """Intervals that cover all parameters at once with this level, (d, 2): the largest of correlated |z|."""
-        errors = self.std_errors
-        scaled = self.cov / np.outer(errors, errors)
+        """Intervals that cover all parameters at once with this level, (d, 2).
+
+        By the largest of correlated |z|, or of |t| for a population of clients; for random scaling by Bonferroni.
+        """
+        how_sure, errors = self._level(level), self.std_errors
+        if self.method == "random_scaling":
+            return self.conf_int(1.0 - (1.0 - how_sure) / len(errors))
         draws = self.deviations
         if draws is None:
-            values, vectors = np.linalg.eigh(scaled)
+            values, vectors = np.linalg.eigh(self.cov / np.outer(errors, errors))
             root = vectors * np.sqrt(np.maximum(values, 0.0))
-            draws = np.random.default_rng(seed).standard_normal((_DRAWS, len(errors))) @ root.T * errors
-        half = np.quantile(np.max(np.abs(draws / errors), axis=1), self._level(level)) * errors
+            generator = np.random.default_rng(seed)
+            draws = generator.standard_normal((_DRAWS, len(errors))) @ root.T * errors
+            if np.isfinite(self.freedom):
+                draws /= np.sqrt(generator.chisquare(self.freedom, (_DRAWS, 1)) / self.freedom)
+        half = np.quantile(np.max(np.abs(draws / errors), axis=1), how_sure) * errors
         return np.column_stack([self.params - half, self.params + half])
 
     def to_frame(self) -> Any:
@@ -154,6 +190,31 @@ class Estimate:
 
     def __str__(self) -> str:
         return self.summary()
+
+    def _rows_of(self, matrix: ArrayLike) -> FloatArray:
+        """Contrasts, (q, d)."""
+        c = np.atleast_2d(_checks.real_array("matrix", matrix))
+        if c.ndim != 2 or c.shape[1] != len(self.params):
+            raise ValueError(f"matrix must have {len(self.params)} columns, one a parameter; got shape {c.shape}.")
+        if not np.all(np.any(c != 0.0, axis=1)):
+            raise ValueError("matrix must have no row of zeros: such a contrast is always 0.")
+        return c
+
+    def _regular(self, c: FloatArray) -> FloatArray:
+        """The covariance of c @ theta, where a joint statement can be made about it."""
+        if len(c) > self.freedom:
+            raise ValueError(
+                f"{int(self.freedom) + 1} clients say something about at most {int(self.freedom)} parameters at once; "
+                f"{len(c)} were asked for. Use fewer rows in matrix."
+            )
+        cov = c @ self.cov @ c.T
+        scale = np.sqrt(np.diag(cov))
+        if np.linalg.eigvalsh(cov / np.outer(scale, scale))[0] < _TIED:
+            raise ValueError(
+                f"a joint statement needs {len(c)} contrasts that are not tied to each other; the covariance of these "
+                "is singular. Leave out those that follow from the others."
+            )
+        return cov
 
     def _level(self, level: float | None) -> float:
         return self.level if level is None else _checks.probability("level", level, fix="Use 0.95?")
@@ -179,4 +240,7 @@ def checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
         return tuple(f"theta_{i + 1}" for i in range(dim))
     if len(names) != dim:
         raise ValueError(f"names must be {dim}, one a parameter; got {len(names)}.")
+    if len(set(names)) < dim:
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise ValueError(f"names must differ; {twice!r} occurs more than once.")
     return tuple(str(name) for name in names)

@@ -16,7 +16,14 @@ from fedgauss.inference.design import Design, checked_weights, family_name, read
 from fedgauss.inference.estimate import Estimate
 from fedgauss.inference.infer import Method, infer
 from fedgauss.inference.many_passes import run_passes
-from fedgauss.inference.obstacles import check_collinear, check_constant, check_rows, check_separable, triangle
+from fedgauss.inference.obstacles import (
+    check_collinear,
+    check_constant,
+    check_huber,
+    check_rows,
+    check_separable,
+    triangle,
+)
 from fedgauss.inference.row_batches import row_batches
 from fedgauss.inference.standardise import Standardised, locate, standardise
 from fedgauss.networks import Network, as_network, ring
@@ -89,20 +96,30 @@ def fit(
         scaled.rows, scaled.response, design.owner, scaled.family, weights=share, n_classes=len(design.classes) or None
     )
     over = clients == "population"
+    problem = row_batches(rows, seed)
+    if tau > problem.n_steps:
+        raise ValueError(
+            f"sync_every must be at most the {problem.n_steps} steps of a pass, or clients never mix; got {tau}. "
+            "Use 10?"
+        )
     if passes == 1:
-        problem = row_batches(rows, seed)
         found = infer(
             problem, graph, None, problem.n_steps, tau, method, level, seed,
             target="population" if over else "optimum", correct_drift=correct_drift, bootstraps=bootstraps,
             start=scaled.start, names=design.all_names, readout=scaled.readout, every=1, progress=progress,
         )  # fmt: skip
-        if found.bias is not None and np.abs(found.bias).max() > WARN:
+        if found.notes and not over:  # a bias was found
             found = replace(found, notes=(*found.notes, "With few rows, passes=5 or more reads them again."))
     else:
         if correct_drift:
             raise ValueError("correct_drift belongs to one pass; over several, steps shrink until there is no drift.")
         found = _many(design, scaled, rows, graph, tau, passes, level, seed, over, progress)
-    return _finished(found, design, scaled, passes)
+    how = {
+        "Weights": weights if isinstance(weights, str) else "given",
+        "Covariates": "standardised for the run" if standardise else "as they are",
+        "Seed": str(seed),
+    }
+    return _finished(found, design, scaled, passes, how)
 
 
 def _prepared(design: Design, scaled: bool) -> Standardised:
@@ -111,6 +128,7 @@ def _prepared(design: Design, scaled: bool) -> Standardised:
     check_constant(design.names, columns, np.abs(design.covariates).max(axis=0, initial=0.0))
     triangles = [triangle(own, columns) for own in np.split(design.covariates, design.firsts[1:])]
     check_collinear(design.names, triangles, len(design.response), design.constant is not None)
+    check_huber(design)
     check_separable(design, standardise(design, columns, True).rows)
     return standardise(design, columns, scaled)
 
@@ -168,7 +186,7 @@ def _many(
     return population(found, done.last, shown) if over else found
 
 
-def _finished(found: Estimate, design: Design, scaled: Standardised, passes: int) -> Fit:
+def _finished(found: Estimate, design: Design, scaled: Standardised, passes: int, how: dict[str, str]) -> Fit:
     """With the facts of the data before those of the run."""
     family = family_name(design.family)
     if isinstance(design.family, Huber):
@@ -182,6 +200,7 @@ def _finished(found: Estimate, design: Design, scaled: Standardised, passes: int
         "Rows a client": each,
         "Passes": str(passes),
         **found.facts,
+        **how,
     }
     one = scaled.columns.scale if design.constant is None else np.concatenate([[1.0], scaled.columns.scale])
     scales = np.tile(one, max(1, len(design.classes)))

@@ -38,6 +38,10 @@ def parse(formula: str, frame: Frame, target: str, others: Sequence[str]) -> For
 
     others   the columns that '.' stands for
     """
+    if not isinstance(formula, str):
+        raise ValueError(f"formula must be text such as 'y ~ a + b'; got {formula!r}.")
+    if formula.count("(") != formula.count(")") or formula.count("'") % 2 or formula.count('"') % 2:
+        raise ValueError(f"brackets and quotes in a formula must close; got {formula!r}.")
     left, tilde, right = formula.partition("~")
     if not tilde:
         left, right = target, formula

@@ -66,7 +66,8 @@ class Frame:
         """`name` if there is such a column; otherwise an error with the nearest."""
         if isinstance(name, str) and name in self._keys:
             return name
-        near = difflib.get_close_matches(str(name), self.names, n=1)
+        lower = {other.lower(): other for other in self.names}
+        near = [lower[found] for found in difflib.get_close_matches(str(name).lower(), lower, n=1)]
         fix = f"Did you mean {near[0]!r}?" if near else f"The columns are {listed(self.names)}."
         raise ValueError(f"{role} must name a column of the frame; got {name!r}. {fix}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -68,6 +69,13 @@ def infer(
     n_steps, tau = _checks.step_number("n_steps", n_steps), _checks.whole("sync_every", sync_every)
     if iterate == "last" and method in ("random_scaling", "batch_means"):
         raise ValueError(f"iterate='last' needs method='plugin' or 'bootstrap'; got {method!r}, which is of averages.")
+    if target == "population" and (method != "plugin" or iterate == "last"):
+        raise ValueError(
+            "target='population' has a covariance of its own, that between clients, about the average; leave out "
+            f"method={method!r} and iterate={iterate!r}."
+        )
+    every = _checks.whole("every", every)
+    _check_length(n_steps, every, problem.dim, problem.n_clients, own_steps=steps is not None)
     graph = as_network(network, problem.n_clients)
     labels = checked_names(names, problem.dim)
     shown = as_it_is(problem.dim) if readout is None else readout
@@ -84,6 +92,7 @@ def infer(
         )
     else:
         before = 0 if burn_in is None else int(_share(burn_in) * n_steps)
+        _check_length(n_steps - before, every, problem.dim, problem.n_clients, own_steps=True)
         whole = run_plain(
             problem, graph, steps, n_steps, tau, burn_in=before, seed=seed, start=place, observe=watch, every=every,
             progress=progress,
@@ -106,3 +115,13 @@ def _share(burn_in: float) -> float:
     if not 0.0 <= share < 1.0:
         raise ValueError(f"burn_in must be a share of the run in [0, 1); got {share:g}. Use 0.2?")
     return share
+
+
+def _check_length(n_steps: int, every: int, dim: int, n_clients: int, own_steps: bool) -> None:
+    """Enough steps that are summed up: two rows a parameter in a burn-in of a fifth, or in a window."""
+    needed = max(2, math.ceil(2 * dim / n_clients)) * every * (1 if own_steps else 5)
+    if n_steps < needed:
+        raise ValueError(
+            f"n_steps must be at least {needed} to infer {dim} parameters with {n_clients} clients and every={every}; "
+            f"got {n_steps}. Use more steps, or sum up more often (every=1)."
+        )

@@ -8,18 +8,22 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 from scipy.optimize import linprog
+from scipy.stats import median_abs_deviation
 
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.inference.design import Design
 from fedgauss.inference.frames import listed
 from fedgauss.inference.standardise import Location
-from fedgauss.problems.families import Logistic, OneVersusRest, Poisson
+from fedgauss.problems.families import Huber, Logistic, OneVersusRest, Poisson
 
 _ROWS_A_CLIENT = 10
-_ROWS_A_PARAMETER = 5
+_ROWS_A_PARAMETER = 10
 _SAME = 1e-12  # of its size: the spread of a column that is constant but for rounding
+_NARROWEST, _REACH = 0.2, 2.0  # thresholds of Huber's loss in median absolute deviations: the least, and a usual one
 _ROUNDING = 1e-6  # by which a row may lie on the wrong side of a plane: ten times what the solver allows
-_DEPENDENT = 1e-8  # of a standard deviation: what is left of a column that others make up
+# Of a standard deviation, what is left of a column beside the others: less and a Hessian in single precision is lost.
+_DEPENDENT = 3e-3
+_ALL_BUT = 1e-6  # below that nothing is left but rounding
 
 
 def check_rows(clients: Sequence[str], counts: npt.NDArray[np.int64], dim: int) -> None:
@@ -64,18 +68,32 @@ def check_collinear(names: Sequence[str], triangles: Sequence[FloatArray], total
     if rank == len(names):
         return
     made_of = solve_triangular(joined[:rank, :rank], joined[:rank, rank])
-    others = [names[pivots[i]] for i in np.flatnonzero(np.abs(made_of) > 1e-6)]
+    exact = left[rank] < _ALL_BUT
+    others = [names[pivots[i]] for i in np.flatnonzero(np.abs(made_of) > (1e-6 if exact else 1e-2))]
     constant = " and a constant" if intercept else ""
+    nearly = "" if exact else f"all but {100 * left[rank]:.2g} % "
     raise ValueError(
-        f"columns must not be collinear; {names[pivots[rank]]!r} is made up of {listed(sorted(others))}{constant}. "
-        "Leave one out."
+        f"columns must not be collinear; {names[pivots[rank]]!r} is {nearly}made up of {listed(sorted(others))}"
+        f"{constant}. Leave one out."
     )
+
+
+def check_huber(design: Design) -> None:
+    """A threshold far below the spread of the target leaves hardly a row inside it, and a Hessian of nearly nothing."""
+    if isinstance(design.family, Huber):
+        spread, threshold = float(median_abs_deviation(design.response)), design.family.threshold
+        if threshold < _NARROWEST * spread:
+            raise ValueError(
+                f"the threshold of family 'huber' must be at least {_NARROWEST:g} of the median absolute deviation of "
+                f"the target; it is {threshold:g}, and that of {design.target!r} is {spread:.3g}. Measure the target "
+                f"in other units, or use family=problems.families.Huber({_REACH * spread:.2g})."
+            )
 
 
 def check_separable(design: Design, rows: FloatArray) -> None:
     """Classes that a plane parts without error, or counts that are zero all along a direction: no finite optimum.
 
-    If the rows of one client overlap, so do all; so each client looks at its own rows first.
+    If the rows of one client overlap, and span all directions, so do all; so each looks at its own rows first.
     """
     one = design.names if design.constant is None else (design.constant, *design.names)
     for what, side in sides(design).items():
@@ -107,7 +125,7 @@ def sides(design: Design) -> dict[str, FloatArray]:
 
 
 def separable(rows: FloatArray, side: FloatArray) -> bool:
-    """Whether a plane parts these rows without error."""
+    """Whether a plane parts these rows, which have full rank, without error."""
     return _separated(rows, side) is not None
 
 
@@ -116,7 +134,7 @@ def _separating_direction(rows: FloatArray, side: FloatArray, design: Design) ->
     largest_first = np.argsort(-design.counts)
     for k in largest_first:
         own = slice(design.firsts[k], design.firsts[k] + design.counts[k])
-        if _separated(rows[own], side[own]) is None:
+        if np.linalg.matrix_rank(rows[own]) == rows.shape[1] and not separable(rows[own], side[own]):
             return None
     return _separated(rows, side)
 
@@ -124,11 +142,13 @@ def _separating_direction(rows: FloatArray, side: FloatArray, design: Design) ->
 def _separated(rows: FloatArray, side: FloatArray) -> FloatArray | None:
     """A direction v with side_i x_i'v >= 0 for all rows, not zero for all; x_i'v = 0 where side is 0.
 
-    Cutting planes: a direction for a few rows, then those that it gets most wrong as well, until none is left.
-    If some rows overlap, so do all.
+    Cutting planes: a direction for a few rows, then those that it gets most wrong as well, until none is left. The few
+    have full rank: if no direction parts them, none parts all. (Rows that are all zero along some direction would say
+    nothing about it.)
     """
+    spanning = qr(rows.T, mode="r", pivoting=True)[1][: rows.shape[1]]
     order = np.random.default_rng(0).permutation(len(rows))
-    some = order[: 20 * rows.shape[1]]
+    some = np.union1d(spanning, order[: 20 * rows.shape[1]])
     while True:
         direction = _best_direction(rows[some], side[some])
         if direction is None:

@@ -44,6 +44,18 @@ def last_covariance(whole: Pass) -> FloatArray:
     return _back(turned, np.stack([c.T @ c for c in factors]))
 
 
+def gap_covariance(whole: Pass) -> FloatArray:
+    """The covariance of the window's average about the optimum of the window's own data; (R, d, d).
+
+    That optimum moves by A^-1 / N for one unit of noise in the window, the average by c(s) / N: it is that of the
+    average with c_i(s) - [s > m] / l_i in place of c_i(s).
+    """
+    turned, plan = _turned(whole), whole.schedule
+    counted = (np.arange(len(plan.eta)) >= plan.burn_in)[:, None]
+    factors = (step_factors(plan.eta, values, plan.burn_in) - counted / values for values in turned.values)
+    return _back(turned, np.stack([c.T @ c for c in factors]) / plan.window**2)
+
+
 def _turned(whole: Pass) -> _Turned:
     values, vectors = np.linalg.eigh(whole.second)
     root = np.einsum("rip,rp,rjp->rij", vectors, np.sqrt(values), vectors)
