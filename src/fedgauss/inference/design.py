@@ -61,10 +61,35 @@ def read_design(
 ) -> Design:
     """Read the columns that are asked for, and refuse what no model can use."""
     table = Frame(frame)
-    table.check_name(target, "target")
     table.check_name(client, "client")
     if target == client:
         raise ValueError(f"target and client must be two columns; both are {target!r}.")
+    asked = asked_terms(table, target, client, features, formula, intercept)
+    columns = table.read(list(dict.fromkeys([target, client, *(term.column for term in asked.terms)])))
+    _check_varies(columns[target])
+    covariates, names = covariates_of(asked, columns, len(columns[target].values))
+    response, classes, chosen_family = response_of(columns[target], family)
+    who = columns[client].as_levels()
+    assert who.levels is not None
+    owner = who.values.astype(np.int64)
+    order = np.argsort(owner, kind="stable")
+    labels = tuple(str(level) for level in who.levels)
+    return Design(
+        covariates[order], names, intercept_name(asked, formula, names), response[order], target, classes,
+        chosen_family, labels, np.bincount(owner, minlength=len(labels)),
+    )  # fmt: skip
+
+
+def asked_terms(
+    table: Frame,
+    target: str,
+    client: str | None,
+    features: Sequence[str] | None,
+    formula: str | None,
+    intercept: bool,
+) -> Formula:
+    """What the right-hand side of the model is, whether it was given as columns or as a formula."""
+    table.check_name(target, "target")
     others = [name for name in table.names if name not in (target, client)]
     if formula is not None:
         if features is not None:
@@ -79,23 +104,15 @@ def read_design(
             raise ValueError(f"{name!r} is the {role}, and cannot be a covariate too. Leave it out.")
     if not asked.terms and not asked.intercept:
         raise ValueError("a model needs a covariate or an intercept; got neither.")
-    used = dict.fromkeys([target, client, *(term.column for term in asked.terms)])
-    columns = table.read(list(used))
-    covariates, names = _covariates(asked, columns)
-    response, classes, chosen_family = _response(columns[target], family)
-    who = columns[client].as_levels()
-    assert who.levels is not None
-    owner = who.values.astype(np.int64)
-    order = np.argsort(owner, kind="stable")
-    constant = None
-    if asked.intercept:
-        usual = "const" if formula is None else "Intercept"
-        constant = next(name for name in (usual, "(const)", "(intercept)") if name not in names)
-    labels = tuple(str(level) for level in who.levels)
-    return Design(
-        covariates[order], names, constant, response[order], target, classes, chosen_family, labels,
-        np.bincount(owner, minlength=len(labels)),
-    )  # fmt: skip
+    return asked
+
+
+def intercept_name(asked: Formula, formula: str | None, names: Sequence[str]) -> str | None:
+    """As statsmodels calls it, unless a column is called so."""
+    if not asked.intercept:
+        return None
+    usual = "const" if formula is None else "Intercept"
+    return next(name for name in (usual, "(const)", "(intercept)") if name not in names)
 
 
 def _as_list(features: Sequence[str]) -> list[str]:
@@ -108,10 +125,11 @@ def _as_list(features: Sequence[str]) -> list[str]:
     return names
 
 
-def _covariates(asked: Formula, columns: dict[str, Column]) -> tuple[FloatArray, tuple[str, ...]]:
+def covariates_of(asked: Formula, columns: dict[str, Column], total: int) -> tuple[FloatArray, tuple[str, ...]]:
     """Numbers as they are; a column of zeros and ones for each level but the first.
 
-    Without an intercept the first column of levels keeps its first level too: it takes the intercept's place.
+    Without an intercept the first column of levels keeps its first level too: it takes the intercept's place. `total`
+    is the number of rows that all clients have.
     """
     n_rows = len(next(iter(columns.values())).values)
     parts: list[FloatArray] = []
@@ -125,9 +143,9 @@ def _covariates(asked: Formula, columns: dict[str, Column]) -> tuple[FloatArray,
             continue
         column = column.as_levels()
         assert column.levels is not None
-        if len(column.levels) > max(2, n_rows // 5):
+        if len(column.levels) > max(2, total // 5):
             raise ValueError(
-                f"column {term.column!r} has {len(column.levels):,} levels in {n_rows:,} rows. Is it an identifier, or "
+                f"column {term.column!r} has {len(column.levels):,} levels in {total:,} rows. Is it an identifier, or "
                 "a number read as text? Leave it out, or make it a number."
             )
         if len(column.levels) == 1:
@@ -142,11 +160,14 @@ def _covariates(asked: Formula, columns: dict[str, Column]) -> tuple[FloatArray,
     return matrix, tuple(names)
 
 
-def _response(column: Column, family: str | Family) -> tuple[FloatArray, tuple[Any, ...], Family]:
+def _check_varies(column: Column) -> None:
+    if len(set(column.values.tolist())) == 1:
+        raise ValueError(f"the target {column.name!r} is constant ({column.labels[0]!r}): there is nothing to explain.")
+
+
+def response_of(column: Column, family: str | Family) -> tuple[FloatArray, tuple[Any, ...], Family]:
     """The target as the family wants it, its classes, and the family."""
     name = column.name
-    if len(set(column.values.tolist())) == 1:
-        raise ValueError(f"the target {name!r} is constant ({column.labels[0]!r}): there is nothing to explain.")
     if family == "one_versus_rest" or isinstance(family, OneVersusRest):
         if column.levels is None and np.any(column.values != np.floor(column.values)):
             raise ValueError(f"one_versus_rest needs classes; {name!r} has fractions. Use family='linear'?")

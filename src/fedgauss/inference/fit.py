@@ -25,7 +25,7 @@ from fedgauss.inference.obstacles import (
     triangle,
 )
 from fedgauss.inference.row_batches import row_batches
-from fedgauss.inference.standardise import Standardised, locate, standardise
+from fedgauss.inference.standardise import Location, Standardised, locate, standardise
 from fedgauss.networks import Network, as_network, ring
 from fedgauss.problems.arrays import ArrayProblem, from_arrays
 from fedgauss.problems.families import Family, Huber
@@ -119,13 +119,13 @@ def fit(
         "Covariates": "standardised for the run" if standardise else "as they are",
         "Seed": str(seed),
     }
-    return _finished(found, design, scaled, passes, how)
+    return finished(found, design, scaled.columns, passes, how)
 
 
 def _prepared(design: Design, scaled: bool) -> Standardised:
     """The design to run on, once nothing stands in its way."""
     columns = locate(design.covariates, design, design.constant is not None)
-    check_constant(design.names, columns, np.abs(design.covariates).max(axis=0, initial=0.0))
+    check_constant(design.names, columns)
     triangles = [triangle(own, columns) for own in np.split(design.covariates, design.firsts[1:])]
     check_collinear(design.names, triangles, len(design.response), design.constant is not None)
     check_huber(design)
@@ -186,7 +186,7 @@ def _many(
     return population(found, done.last, shown) if over else found
 
 
-def _finished(found: Estimate, design: Design, scaled: Standardised, passes: int, how: dict[str, str]) -> Fit:
+def finished(found: Estimate, design: Design, columns: Location, passes: int, how: dict[str, str]) -> Fit:
     """With the facts of the data before those of the run."""
     family = family_name(design.family)
     if isinstance(design.family, Huber):
@@ -202,7 +202,7 @@ def _finished(found: Estimate, design: Design, scaled: Standardised, passes: int
         **found.facts,
         **how,
     }
-    one = scaled.columns.scale if design.constant is None else np.concatenate([[1.0], scaled.columns.scale])
+    one = columns.scale if design.constant is None else np.concatenate([[1.0], columns.scale])
     scales = np.tile(one, max(1, len(design.classes)))
     kept = {item.name: getattr(found, item.name) for item in fields(Estimate)}
     return Fit(**{**kept, "facts": facts}, scales=scales)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from fedgauss._types import BoolArray, FloatArray
 from fedgauss.inference.design import Design
 from fedgauss.inference.frames import listed
 from fedgauss.inference.standardise import Location
-from fedgauss.problems.families import Huber, Logistic, OneVersusRest, Poisson
+from fedgauss.problems.families import Family, Huber, Logistic, OneVersusRest, Poisson
 
 _ROWS_A_CLIENT = 10
 _ROWS_A_PARAMETER = 10
@@ -42,12 +43,9 @@ def check_rows(clients: Sequence[str], counts: npt.NDArray[np.int64], dim: int) 
         )
 
 
-def check_constant(names: Sequence[str], columns: Location, largest: FloatArray) -> None:
-    """Columns that never vary, by name; without an intercept, columns of zeros.
-
-    largest   absolute value of each column
-    """
-    flat = np.flatnonzero(columns.scale <= _SAME * largest).tolist()
+def check_constant(names: Sequence[str], columns: Location) -> None:
+    """Columns that never vary, by name; without an intercept, columns of zeros."""
+    flat = np.flatnonzero(columns.scale <= _SAME * (np.abs(columns.mean) + columns.scale)).tolist()
     if flat:
         which = [f"{names[j]!r} ({columns.mean[j]:g})" for j in flat]
         raise ValueError(f"columns must vary; constant is {listed(which, quote=False)}. Leave it out.")
@@ -96,7 +94,7 @@ def check_separable(design: Design, rows: FloatArray) -> None:
     If the rows of one client overlap, and span all directions, so do all; so each looks at its own rows first.
     """
     one = design.names if design.constant is None else (design.constant, *design.names)
-    for what, side in sides(design).items():
+    for what, side in sides_of(design.family, design.target, design.classes, design.response).items():
         direction = _separating_direction(rows, side, design)
         if direction is None:
             continue
@@ -109,18 +107,15 @@ def check_separable(design: Design, rows: FloatArray) -> None:
         )
 
 
-def sides(design: Design) -> dict[str, FloatArray]:
+def sides_of(family: Family, target: str, classes: Sequence[Any], response: FloatArray) -> dict[str, FloatArray]:
     """On which side of a plane each row should lie, for every pair of classes that one might part."""
-    if isinstance(design.family, Logistic):
-        return {design.target: np.where(design.response > 0, 1.0, -1.0)}
-    if isinstance(design.family, OneVersusRest):
-        return {
-            f"{design.target} == {label!r}": np.where(design.response == i, 1.0, -1.0)
-            for i, label in enumerate(design.classes)
-        }
-    if isinstance(design.family, Poisson):
+    if isinstance(family, Logistic):
+        return {target: np.where(response > 0, 1.0, -1.0)}
+    if isinstance(family, OneVersusRest):
+        return {f"{target} == {label!r}": np.where(response == i, 1.0, -1.0) for i, label in enumerate(classes)}
+    if isinstance(family, Poisson):
         # Rows with a count hold the direction fast; it may only lead rows without one further down.
-        return {design.target: np.where(design.response > 0, 0.0, -1.0)}
+        return {target: np.where(response > 0, 0.0, -1.0)}
     return {}
 
 

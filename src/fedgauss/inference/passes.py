@@ -81,5 +81,10 @@ class LastClients(Observer):
 def inverse(matrices: FloatArray) -> FloatArray:
     """Inverses of Hessians (R, d, d), with eigenvalues kept away from zero."""
     values, vectors = np.linalg.eigh(matrices)
+    if not np.all(values[:, -1] > 0.0):
+        raise ValueError(
+            "the Hessian must not vanish; it does over the first rows or the burn-in. With Huber's loss no row lies "
+            "within the threshold there: use a larger threshold, an intercept, or a start nearer to the optimum."
+        )
     safe = np.maximum(values, _FLOOR * values[:, -1:])
     return np.einsum("rip,rp,rjp->rij", vectors, 1.0 / safe, vectors)

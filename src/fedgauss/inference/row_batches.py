@@ -48,7 +48,7 @@ class RowBatches(Problem):
 
     def busy(self, count: int) -> npt.NDArray[np.int64]:
         """In how many of `count` steps each client reads rows, (K,)."""
-        return np.minimum(count, count * self.rows.counts // self.n_steps)
+        return busy_steps(self.rows.counts, self.n_steps, count)
 
     def sample(self, noise: Noise, t: JaxArray) -> Batch:
         """The rows of step t, the same in every replicate; after a pass they come again."""
@@ -100,3 +100,8 @@ def steps_of_a_pass(n_rows: int, n_clients: int) -> int:
 def batch_edges(counts: npt.NDArray[np.int64], n_steps: int) -> npt.NDArray[np.int64]:
     """How many rows each client has read before step t + 1, (n + 1, K)."""
     return np.arange(n_steps + 1)[:, None] * counts // n_steps
+
+
+def busy_steps(counts: npt.NDArray[np.int64], n_steps: int, count: int) -> npt.NDArray[np.int64]:
+    """In how many of `count` steps clients with so many rows read any, (K,)."""
+    return np.minimum(count, count * counts // n_steps)

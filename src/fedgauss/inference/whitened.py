@@ -55,6 +55,11 @@ def _eta(t: FloatArray, c: float, dim: int, beta: float) -> FloatArray:
     return c * (t + shift) ** -beta
 
 
+def warm_rows(dim: int, n_clients: int) -> int:
+    """Over how many of its first steps each client takes the Hessian of the warm-up."""
+    return max(10, math.ceil(40 * dim / n_clients))
+
+
 def run_whitened(
     problem: Problem,
     network: Network | ArrayLike | None,
@@ -75,9 +80,9 @@ def run_whitened(
     """
     plan = schedule(n_steps, problem.dim, beta)
     place, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
-    rows = max(10, math.ceil(40 * problem.dim / problem.n_clients))
+    rows = warm_rows(problem.dim, problem.n_clients)
     warm = np.asarray(
-        _warm_hessians(problem, stage_key(seed, "data"), jnp.float32(place), replicates, np.int32(rows)), dtype=float
+        warm_hessians(problem, stage_key(seed, "data"), jnp.float32(place), replicates, np.int32(rows)), dtype=float
     )
     first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
     sums = ClientSums(every)
@@ -103,7 +108,7 @@ def _along(problem: Problem, matrix: FloatArray, plan: Schedule, guard: Any) -> 
 
 
 @partial(jax.jit, static_argnames="replicates")
-def _warm_hessians(problem: Problem, key: Key, start: JaxArray, replicates: int, rows: JaxArray) -> JaxArray:
+def warm_hessians(problem: Problem, key: Key, start: JaxArray, replicates: int, rows: JaxArray) -> JaxArray:
     """Sums of second derivatives at the start over the first rows of each client, (d, d, K, R)."""
     noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
     theta = jnp.broadcast_to(start[:, None, None], (problem.dim, problem.n_clients, replicates))

@@ -1,0 +1,37 @@
+"""A site behind a pair of pipes: a line of JSON in, a line of JSON out, and a log of every line that left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import IO, Any
+
+from fedgauss.inference.federated.messages import Message, decoded, encoded
+from fedgauss.inference.federated.site import Site
+
+
+def serve_lines(site: Site, orders: Iterable[str], replies: IO[str], log: IO[str] | None = None) -> None:
+    """Answer orders until there are no more. What cannot be read is answered with an error, and changes nothing."""
+    for line in orders:
+        order, reply = _answered(site, line)
+        text = encoded(reply)
+        if log is not None:
+            log.write(encoded({"order": order, "sent": reply}) + "\n")
+            log.flush()  # before it leaves: whoever reads the log later knows at least as much as was sent
+        replies.write(text + "\n")
+        replies.flush()
+
+
+def _answered(site: Site, line: str) -> tuple[str, Message]:
+    try:
+        told = decoded(line)
+        order, content = str(told.get("order")), told.get("content")
+        if not isinstance(content, dict):
+            raise ValueError(f"an order must come with its content; got {type(content).__name__}.")
+    except ValueError as error:
+        return "unreadable", {"error": str(error)}
+    return order, site.answer(order, content)
+
+
+def order_line(order: str, content: Any) -> str:
+    """What `serve_lines` reads."""
+    return encoded({"order": order, "content": content}) + "\n"

@@ -1,0 +1,62 @@
+"""What travels between sites, as JSON: text, numbers, lists, and arrays with their shape. Nothing in it can run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+Message = dict[str, Any]
+
+LONGEST = 64_000_000  # bytes of one message; a d x d matrix of d = 1,000 is a third of it
+_DEEPEST = 12
+
+
+def encoded(message: Message) -> str:
+    """One line of JSON. Floats keep every bit."""
+    return json.dumps(_plain(message), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def decoded(text: str | bytes) -> Message:
+    """The message in a line of JSON; what is none is refused."""
+    if len(text) > LONGEST:
+        raise ValueError(f"a message must have at most {LONGEST:,} characters; got {len(text):,}.")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"a message must be one line of JSON; got {str(text[:60])!r}.") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"a message must be a JSON object; got {type(found).__name__}.")
+    return {name: _lively(name, value, 0) for name, value in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return {"shape": list(value.shape), "values": value.astype(float).ravel().tolist()}
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _lively(name: str, value: Any, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise ValueError(f"a message may be nested {_DEEPEST} deep; {name!r} is deeper.")
+    if isinstance(value, dict) and value.keys() == {"shape", "values"}:
+        return _array(name, value["shape"], value["values"])
+    if isinstance(value, dict):
+        return {part: _lively(part, inside, depth + 1) for part, inside in value.items()}
+    return [_lively(name, part, depth + 1) for part in value] if isinstance(value, list) else value
+
+
+def _array(name: str, shape: Any, values: Any) -> Any:
+    whole = isinstance(shape, list) and all(isinstance(size, int) and size >= 0 for size in shape)
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name!r} must hold numbers.") from error
+    if not whole or array.ndim != 1 or array.size != int(np.prod(shape)) or not np.all(np.isfinite(array)):
+        raise ValueError(f"{name!r} must hold finite numbers, as many as its shape {shape!r} says; got {array.shape}.")
+    return array.reshape(shape)

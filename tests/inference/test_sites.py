@@ -1,0 +1,179 @@
+"""A fit between sites: the same numbers as on the pooled frame, and nothing that tells a row."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedgauss as fg
+from fedgauss.inference.federated.coordinator import fit_sites
+from fedgauss.inference.federated.lines import order_line, serve_lines
+from fedgauss.inference.federated.messages import decoded, encoded
+from fedgauss.inference.federated.site import Site
+
+RNG = np.random.default_rng(3)
+SIZES = {"a": 60, "b": 90, "c": 120}
+N = sum(SIZES.values())
+X = RNG.normal(size=(N, 2))
+WARD = RNG.choice(["north", "south", "east"], N)
+SIGNAL = 0.3 + X @ [0.6, -0.4] + 0.5 * (WARD == "south")
+FRAME = pd.DataFrame(
+    {
+        "age": 50 + 10 * X[:, 0],
+        "dose": X[:, 1],
+        "ward": WARD,
+        "died": (RNG.random(N) < 1 / (1 + np.exp(-SIGNAL))).astype(int),
+        "cost": 1000 + 200 * SIGNAL + 100 * RNG.normal(size=N),
+        "h": np.repeat(list(SIZES), list(SIZES.values())),
+    }
+)
+
+
+class Channel:
+    """Sites that hear and say nothing but lines of JSON; all that they say is kept."""
+
+    def __init__(self, frame=FRAME, least_rows=10):
+        self.names = list(SIZES)
+        self.sites = [Site(frame[frame.h == name].drop(columns="h"), least_rows) for name in self.names]
+        self.said = []
+
+    def ask(self, order, contents):
+        texts = [
+            encoded(site.answer(order, decoded(encoded(content))))
+            for site, content in zip(self.sites, contents, strict=True)
+        ]
+        self.said += [(order, text) for text in texts]
+        return [decoded(text) for text in texts]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    channel = Channel()
+    return channel, fit_sites(channel.ask, channel.names, "died", "logistic", ["age", "dose", "ward"])
+
+
+def test_sites_give_what_the_pooled_frame_gives(fitted):
+    found, pooled = fitted[1], fg.fit(FRAME, "died", "h", "logistic", ["age", "dose", "ward"])
+    assert found.names == pooled.names
+    np.testing.assert_allclose(found.params, pooled.params, atol=1e-4 * pooled.std_errors.min())
+    np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-3, atol=1e-9)
+    np.testing.assert_allclose(found.bias, pooled.bias, atol=1e-3)
+    assert found.heterogeneity.statistic == pytest.approx(pooled.heterogeneity.statistic, rel=1e-3)
+    assert found.facts == pooled.facts
+
+
+@pytest.mark.study
+@pytest.mark.parametrize(
+    ("target", "family", "formula"),
+    [
+        ("cost", "linear", "cost ~ age + C(ward)"),
+        ("ward", "one_versus_rest", None),
+        ("cost", "huber", "cost ~ dose"),
+    ],
+    ids=["linear", "one_versus_rest", "huber"],
+)
+def test_other_families_too(target, family, formula):
+    frame = FRAME.assign(cost=FRAME.cost / 200) if family == "huber" else FRAME
+    features = ["age", "dose"] if formula is None else None
+    channel = Channel(frame)
+    found = fit_sites(channel.ask, channel.names, target, family, features, formula)
+    pooled = fg.fit(frame, target, "h", family, features, formula)
+    assert found.names == pooled.names
+    np.testing.assert_allclose(found.params, pooled.params, atol=1e-3 * pooled.std_errors.min())
+    np.testing.assert_allclose(found.std_errors, pooled.std_errors, rtol=1e-3)
+
+
+def test_no_row_of_data_leaves_a_site(fitted):
+    """Neither a value of a column nor a row of standardised ones is among the numbers said, and no reply has N numbers.
+
+    Levels of a column and the 0 and 1 of its sums aside: ages, doses and their standardised values are all distinct.
+    """
+    channel, _ = fitted
+    numbers: list[float] = []
+    for order, text in channel.said:
+        for name, value in decoded(text).items():
+            if isinstance(value, np.ndarray):
+                assert value.size <= 25, (order, name)  # d x d, d = 5
+                numbers += value.ravel().tolist()
+    said = np.array(numbers)
+    for column in ("age", "dose"):
+        raw = FRAME[column].to_numpy()
+        for values in (raw, (raw - raw.mean()) / raw.std()):
+            nearest = np.abs(said[:, None] - values[None]).min(axis=0)
+            assert nearest.min() > 1e-9  # a maximum, say, would be a value of somebody
+
+
+def test_what_is_said_is_what_a_site_says_it_says(fitted):
+    said = {(order, name) for order, text in fitted[0].said for name in decoded(text)}
+    assert said == {
+        ("describe", "rows"), ("describe", "levels"),
+        ("design", "names"), ("design", "constant"), ("design", "classes"), ("design", "sums"),
+        ("design", "response"), ("design", "marks"),
+        ("squares", "squares"), ("squares", "response"), ("shape", "triangle"), ("shape", "overlaps"),
+        ("begin", "hessian"), ("advance", "theta"),
+        *(("report", name) for name in ("gradient_sum", "square_sum", "hessian_sum", "place_sum", "count", "average")),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "asked", "message"),
+    [
+        ({}, {"target": "dead"}, "site 'a': target must name a column of the frame; got 'dead'"),
+        ({"age": None}, {}, r"site 'a': values must not be missing; they are in 'age' \(60\)"),
+        ({"age": 3.0}, {}, r"columns must vary; constant is 'age' \(3\)"),
+        ({"dose": FRAME.age * 2 + 1}, {}, "columns must not be collinear"),
+        ({"died": 1}, {}, "is constant"),
+        ({}, {"sync_every": 1000}, "sync_every must be at most the 90 steps of a pass; got 1000"),
+        ({}, {"least_rows": 80}, "site 'a': this site takes part with at least 80 rows; it has 60"),
+    ],
+    ids=["column", "missing", "constant", "collinear", "target", "sync", "rows"],
+)
+def test_bad_input_is_refused_by_the_site_or_by_who_asks(change, asked, message):
+    frame = FRAME.assign(**change)
+    options = {"target": "died", "family": "logistic", "features": ["age", "dose", "ward"]} | asked
+    channel = Channel(frame, options.pop("least_rows", 10))
+    with pytest.raises(ValueError, match=message):
+        fit_sites(channel.ask, channel.names, **options)
+
+
+def test_columns_of_two_kinds_are_refused():
+    channel = Channel()
+    other = FRAME[FRAME.h == "b"].drop(columns="h").assign(ward=1.0)
+    channel.sites[1] = Site(other)
+    with pytest.raises(ValueError, match="column 'ward' must be of one kind; it holds numbers at 'b'"):
+        fit_sites(channel.ask, channel.names, "died", "logistic", ["age", "ward"])
+
+
+def test_a_site_answers_nonsense_politely_and_goes_on():
+    site, replies, log = Site(FRAME[FRAME.h == "a"]), io.StringIO(), io.StringIO()
+    model = {"target": "died", "family": "logistic", "features": ["age"], "formula": None, "intercept": True}
+    lines = ["not json\n", "[1]\n", '{"order":"describe"}\n', '{"order":"explode","content":{}}\n', "[" * 5000 + "\n"]
+    lines += [order_line("advance", {"until": 3}), order_line("describe", model)]
+    serve_lines(site, lines, replies, log)
+    heard = [json.loads(line) for line in replies.getvalue().splitlines()]
+    assert all("error" in reply for reply in heard[:-1])
+    assert heard[-1]["rows"] == 60
+    logged = [json.loads(line)["sent"] for line in log.getvalue().splitlines()]
+    assert logged == heard
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"shape": [2], "values": [1.0]},
+        {"shape": [1], "values": ["x"]},
+        {"shape": [-1], "values": [1.0]},
+        {"shape": [1], "values": [[1.0]]},
+    ],
+    ids=["short", "text", "negative", "nested"],
+)
+def test_arrays_that_are_none_are_refused(value):
+    with pytest.raises(ValueError, match="'theta' must hold"):
+        decoded(json.dumps({"theta": value}))
+
+
+def test_numbers_keep_every_bit():
+    values = RNG.normal(size=(3, 4)) * 10.0 ** RNG.integers(-200, 200, (3, 4))
+    np.testing.assert_array_equal(decoded(encoded({"m": values}))["m"], values)
