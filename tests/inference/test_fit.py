@@ -439,5 +439,5 @@ def test_one_pass_that_is_too_short_is_seen_by_its_gradient():
 
 def test_a_huber_loss_that_no_row_reaches_is_refused():
     frame = FRAME.assign(cost=100.0 + FRAME.cost / FRAME.cost.std())
-    with pytest.raises(ValueError, match="the Hessian must not vanish; .* no row lies within the threshold"):
+    with pytest.raises(ValueError, match=r"the Hessian must not vanish; .* no row lies within the threshold"):
         fg.fit(frame, "cost", "hospital", "huber", ["smokes"], intercept=False, standardise=False)
