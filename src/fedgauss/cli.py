@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ from rich.text import Text
 from fedgauss import __version__
 
 if TYPE_CHECKING:
+    from fedgauss.inference.fit import Fit
     from fedgauss.report.demonstration.run import Tick
 
 # Help is laid out here because a line break in it is one on the screen.
@@ -33,6 +34,7 @@ This command simulates them and says what theory promises, with an error beside 
   fedgauss reproduce --scale quick            the paper's results, thinned out
   fedgauss fit data.csv --target y --client hospital --family logistic
   fedgauss coverage --runs 200                do intervals cover?
+  fedgauss watch run.jsonl --monitor m.npz    a live page, and alarms
 """
 _DEMO_HELP = """\
 Simulate ten clients on a ring, put exact theory beside them, watch an attack, and leave a page with figures.
@@ -102,6 +104,54 @@ adds to them.
   fedgauss coverage --clients 40 --network ring,complete   does a large ring drift?
   fedgauss coverage --family logistic --sync-every 10,50 --beta 0.6,0.75
 """
+_SITE_HELP = """\
+Take part in a federated fit with rows that stay here.
+
+Answers, line by line, what `fedgauss federate` asks: names of columns and levels, sums, a Hessian, parameters at each \
+synchronisation. No row leaves. Every line that left is in the log. It is started by `fedgauss federate`, on this \
+machine or through ssh, and ends with it.
+
+[bold]Example[/bold]
+  fedgauss site data.csv --least-rows 50 --log sent.jsonl
+"""
+_FEDERATE_HELP = """\
+Fit a regression to files that stay where they are, and print what `fedgauss fit` would print of all rows together.
+
+Each --site has a name and the command that starts it; that command must run `fedgauss site`. Orders and replies go \
+through its pipes: nothing is bound to a port, and ssh brings its own secrecy. Sites average on a ring.
+
+[bold]Example[/bold]
+  fedgauss federate --target died --family logistic \
+--site north="fedgauss site north.csv" --site south="ssh south fedgauss site south.parquet"
+"""
+_WATCH_HELP = """\
+Follow a federated run as it goes, from any framework: print alarms, and serve a live page.
+
+The page shows statistic against threshold, alarm and onset, the clients behind an alarm, participation, and intervals \
+for the average of the iterates. It needs no internet. Only this machine can see it, unless --host says otherwise.
+
+[bold]The log[/bold]
+JSON lines, one a round; only round and parameters are needed:
+  {"round": 7, "parameters": [0.1, -0.3], "participants": ["a", "b"],
+   "clients": {"a": [0.2, -0.1], "b": [0.0, -0.5]}, "all_clients": ["a", "b", "c"], "step": 140}
+parameters is the clients' mean after the round, clients what they uploaded before averaging. all_clients has the \
+names in the monitor's order, needed once; without it, the first clients with every name do. step is round times \
+--sync-every if not given. A file that ends in .npz holds the same as arrays with a row a round: round, parameters, \
+step, participation (booleans), clients, names.
+With --listen each round is POSTed to /rounds instead, as the same JSON. What is malformed is refused and changes \
+nothing.
+
+[bold]The monitor[/bold]
+  --monitor FILE         from Monitor.save: knows A, the noise and the clients, and can name attackers
+  --hessian, --eta0 ...  only the server's view: A is known, the noise is estimated from the first --warm-up rounds, \
+which must be honest and close to the optimum
+
+[bold]Examples[/bold]
+  fedgauss watch run.jsonl --monitor monitor.npz
+  fedgauss watch run.npz --hessian A.npy --eta0 0.3 --beta 0.75 --sync-every 20
+  fedgauss watch --listen --monitor monitor.npz --save monitor.npz    goes on where it stopped
+"""
+_NO_MONITOR = "Without --monitor"
 _REPRODUCTION = Path("reproduction")
 _COVERAGE = Path("coverage")
 _ROOM = 30_000_000  # bytes that a reproduction may need: rows, figures and the page
@@ -248,17 +298,13 @@ def fit(
             from fedgauss.report.coefficients import write_fit
 
             tick("starting JAX", 1, 1)
-        names = None if features is None else [name.strip() for name in features.split(",") if name.strip()]
         found = fit_frame(
-            frame, target, client, family, names, formula, intercept=intercept, passes=passes, sync_every=sync_every,
+            frame, target, client, family, _listed_names(features), formula, intercept=intercept, passes=passes,
+            sync_every=sync_every,
             method=method,  # type: ignore[arg-type]
             level=level, seed=seed,
         )  # fmt: skip
-        written = write_fit(found, folder)
-        console = Console()
-        console.print(Text(found.summary()), soft_wrap=True)
-        console.print()
-        console.print(Text(f"The numbers are {written[0]}, the figure {written[1]}, and as SVG."), soft_wrap=True)
+        _show_fit(found, write_fit(found, folder))
 
 
 @app.command(help=_COVERAGE_HELP)
@@ -322,6 +368,119 @@ def coverage(
             Text(f"The page is {page}, its figures and rows beside it; {time.monotonic() - began:.0f} s."),
             soft_wrap=True,
         )
+
+
+@app.command(help=_SITE_HELP)
+def site(
+    data: Annotated[Path, typer.Argument(help="A .csv or .parquet file, a row for each observation.")],
+    least_rows: Annotated[int, typer.Option(help="Take part only with at least so many rows.")] = 10,
+    log: Annotated[Path | None, typer.Option(help="Where to write down every line that leaves.")] = None,
+) -> None:
+    """`fedgauss.inference.federated.lines` on standard input and output."""
+    with _plain_endings():
+        from fedgauss.inference.federated.lines import serve_lines
+        from fedgauss.inference.federated.site import Site
+        from fedgauss.inference.tables import read_table
+
+        here = Site(read_table(data), least_rows)
+        with ExitStack() as stack:
+            written = None if log is None else stack.enter_context(log.open("a", encoding="utf-8"))
+            serve_lines(here, sys.stdin, sys.stdout, written)
+
+
+@app.command(help=_FEDERATE_HELP)
+def federate(
+    target: Annotated[str, typer.Option(help="The column to explain.")],
+    sites: Annotated[list[str], typer.Option("--site", help="NAME=COMMAND, once for each site.")],
+    family: Annotated[str, typer.Option(help="linear, logistic, poisson, huber or one_versus_rest.")] = "linear",
+    features: Annotated[
+        str | None, typer.Option(help="Covariates, separated by commas; all other columns if not given.")
+    ] = None,
+    formula: Annotated[str | None, typer.Option(help='In place of --features: "y ~ a + C(b)".')] = None,
+    intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
+    sync_every: Annotated[int, typer.Option(help="Steps between two mixings, tau.")] = 10,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Fixes the order in which rows are read.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("fit"),
+) -> None:
+    """`fedgauss.inference.federated.coordinator` with sites behind pipes."""
+    with _plain_endings():
+        from fedgauss.inference.federated.coordinator import fit_sites
+        from fedgauss.integrations.site_processes import SiteProcesses
+        from fedgauss.report.coefficients import write_fit
+        from fedgauss.report.output import writable_folder
+
+        commands = dict(_named(text) for text in sites)
+        if len(commands) < len(sites):
+            raise ValueError("sites must have different names; one occurs more than once.")
+        folder = writable_folder(out)
+        with SiteProcesses(commands) as reached, _bar() as tick:
+            found = fit_sites(
+                reached.ask, reached.names, target, family, _listed_names(features), formula, intercept=intercept,
+                sync_every=sync_every, level=level, seed=seed, tick=tick,
+            )  # fmt: skip
+        _show_fit(found, write_fit(found, folder))
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, equals, command = text.partition("=")
+    if not (name.strip() and equals and command.strip()):
+        raise ValueError(f'--site must be NAME=COMMAND; got {text!r}. Use a="fedgauss site a.csv"?')
+    return name.strip(), command
+
+
+def _listed_names(features: str | None) -> list[str] | None:
+    return None if features is None else [name.strip() for name in features.split(",") if name.strip()]
+
+
+def _show_fit(found: Fit, written: list[Path]) -> None:
+    console = Console()
+    console.print(Text(found.summary()), soft_wrap=True)
+    console.print()
+    console.print(Text(f"The numbers are {written[0]}, the figure {written[1]}, and as SVG."), soft_wrap=True)
+
+
+@app.command(help=_WATCH_HELP)
+def watch(
+    log: Annotated[Path | None, typer.Argument(help="The run's log: JSON lines, or arrays in a .npz file.")] = None,
+    listen: Annotated[bool, typer.Option("--listen", help="Take rounds by POST in place of a log.")] = False,
+    monitor: Annotated[Path | None, typer.Option(help="A monitor that Monitor.save wrote.")] = None,
+    hessian: Annotated[
+        str | None, typer.Option(help="A as a .npy file, or c for c times the identity.", rich_help_panel=_NO_MONITOR)
+    ] = None,
+    warm_up: Annotated[
+        int, typer.Option(help="Honest rounds that the noise is estimated from.", rich_help_panel=_NO_MONITOR)
+    ] = 25,
+    sync_every: Annotated[int, typer.Option(help="Steps between two rounds, tau.", rich_help_panel=_NO_MONITOR)] = 20,
+    eta0: Annotated[
+        float | None, typer.Option(help="Step sizes eta_t = eta0 (t + shift)^-beta.", rich_help_panel=_NO_MONITOR)
+    ] = None,
+    beta: Annotated[float, typer.Option(help="Their decay; 0 for constant ones.", rich_help_panel=_NO_MONITOR)] = 0.75,
+    shift: Annotated[float, typer.Option(help="Their shift.", rich_help_panel=_NO_MONITOR)] = 0.0,
+    alpha: Annotated[float, typer.Option(help="Chance of any false alarm.", rich_help_panel=_NO_MONITOR)] = 0.05,
+    horizon: Annotated[
+        int | None,
+        typer.Option(help="Steps that alpha holds for; no end if not given.", rich_help_panel=_NO_MONITOR),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address of the page; others than loopback need a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port of the page; 0 takes a free one.")] = 8765,
+    token: Annotated[
+        str | None, typer.Option(envvar="FEDGAUSS_TOKEN", help="Secret that every request must carry, 16 characters.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Where to save the monitor at the end.")] = None,
+) -> None:
+    """`fedgauss.integrations.live`."""
+    with _plain_endings():
+        from fedgauss.integrations.live.command import Asked
+        from fedgauss.integrations.live.command import watch as watch_run
+
+        console = Console()
+        asked = Asked(
+            log, listen, monitor, hessian, warm_up, sync_every, eta0, beta, shift, alpha, horizon,
+            host, port, token, save,
+        )  # fmt: skip
+        if not watch_run(asked, lambda words: console.print(Text(words), soft_wrap=True)):
+            raise typer.Exit(1)
 
 
 def _reproduce_command(names: list[str], scale: str, out: Path, workers: int | None) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from fedgauss import networks
 from fedgauss.report import figures, images
-from fedgauss.report.style import DARK, LIGHT
+from fedgauss.report.palette import DARK, LIGHT
 
 
 @pytest.fixture(scope="module")

@@ -91,6 +91,16 @@ class Monitor:
         self._forget()
 
     @property
+    def lin(self) -> Linearization:
+        """A and V: what an honest run looks like."""
+        return self._innovations.lin
+
+    @property
+    def steps(self) -> StepSizes:
+        """eta_t."""
+        return self._innovations.steps
+
+    @property
     def round(self) -> int:
         """How many updates were taken in."""
         return self._round
@@ -331,6 +341,13 @@ class Monitor:
     def load(cls, path: str | os.PathLike[str]) -> Monitor:
         """The monitor that `save` wrote."""
         words, arrays = storage.read(path)
+        try:
+            return cls._restored(words, arrays)
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise ValueError(f"{path} must be a file that Monitor.save wrote; a part is missing ({error}).") from error
+
+    @classmethod
+    def _restored(cls, words: dict[str, Any], arrays: storage.Arrays) -> Monitor:
         monitor = cls.__new__(cls)
         lin = storage.lin_from_arrays(arrays, words["n_warmup"], words["freedom"])
         steps = storage.steps_from_words(words["steps"], arrays)

@@ -13,7 +13,8 @@ from fedgauss._types import FloatArray
 from fedgauss.inference.fit import Fit
 from fedgauss.report.images import png, svg
 from fedgauss.report.output import write_whole
-from fedgauss.report.style import LIGHT, styled
+from fedgauss.report.palette import LIGHT
+from fedgauss.report.style import styled
 
 _WIDTH, _ROW = 6.4, 0.27  # inches
 _LONGEST_NAME = 34

@@ -12,7 +12,8 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from fedgauss._types import FloatArray
 from fedgauss.networks import Network
-from fedgauss.report.style import LIGHT, styled
+from fedgauss.report.palette import LIGHT
+from fedgauss.report.style import styled
 
 WIDTH = 4.8  # inches: readable when shrunk to a phone, and not clumsy when stretched to a column of text
 _CHI2_95 = 5.991464547107979  # the 95 % quantile of chi-squared with two degrees of freedom: -2 log 0.05

@@ -7,7 +7,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from fedgauss.report.style import DARK, LIGHT, styled
+from fedgauss.report.palette import DARK, LIGHT
+from fedgauss.report.style import styled
 
 
 @styled

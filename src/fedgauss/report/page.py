@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 
 from fedgauss.report.formula import markup, plain
-from fedgauss.report.style import DARK, LIGHT
+from fedgauss.report.palette import DARK, LIGHT
 
 
 class Page:

@@ -1,4 +1,4 @@
-"""How figures look: one palette, with a light and a dark value for each role, and one set of defaults."""
+"""How figures look: one set of defaults, in the palette's light values."""
 
 from __future__ import annotations
 
@@ -8,30 +8,10 @@ from typing import Any, ParamSpec, TypeVar
 
 import matplotlib as mpl
 
+from fedgauss.report.palette import LIGHT
+
 P = ParamSpec("P")
 T = TypeVar("T")
-
-# Figures are drawn in the light values. A page turns each into a variable, so every value occurs once.
-LIGHT = {
-    "paper": "#fdfcfa",
-    "ink": "#22262e",
-    "muted": "#6b6f76",
-    "faint": "#d9d7d1",
-    "simulated": "#7d8794",
-    "exact": "#1f5c99",
-    "finite": "#3f7f5f",
-    "limit": "#b4502f",
-}
-DARK = {
-    "paper": "#16191f",
-    "ink": "#e6e3dc",
-    "muted": "#a0a4ab",
-    "faint": "#3a3e46",
-    "simulated": "#8f98a5",
-    "exact": "#86b6e6",
-    "finite": "#84c3a1",
-    "limit": "#ea9a78",
-}
 
 STYLE: dict[Any, Any] = {
     "font.family": "STIXGeneral",  # comes with matplotlib

@@ -13,7 +13,8 @@ from fedgauss.experiments.coverage_cells import LEVEL
 from fedgauss.report.coverage.lines import Line, common, label, number_of, varying
 from fedgauss.report.drawing import Drawing
 from fedgauss.report.figures import WIDTH
-from fedgauss.report.style import LIGHT, styled
+from fedgauss.report.palette import LIGHT
+from fedgauss.report.style import styled
 from fedgauss.report.words import number
 
 _ROLES = {

@@ -1,0 +1,132 @@
+"""A log as arrays in one .npz file, complete or written anew as the run goes on."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedgauss.integrations.live.lines import Replaced
+from fedgauss.integrations.live.names import checked_names
+from fedgauss.integrations.live.rounds import Round
+
+_MOST_BYTES = 2**30  # unpacked: a small file may hold much
+# What a log may hold: kinds of values, and axes.
+_KNOWN = {
+    "round": ("iu", 1),
+    "parameters": ("fiu", 2),
+    "step": ("iu", 1),
+    "participation": ("b", 2),
+    "clients": ("fiu", 3),
+    "names": ("U", 1),
+}
+_PATIENCE = 20  # looks at an unchanged, unreadable file before it is called broken, and not half written
+
+Array = npt.NDArray[Any]
+
+
+class Arrays:
+    """New rounds of a file with `round` (J,), `parameters` (J, d) and, if known, `step` (J,), `participation` (J, K)
+    booleans, `clients` (J, K, d) and `names` (K,).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, ...] = ()
+        self._looks = 0
+        self._seen: Array = np.zeros(0, dtype=np.int64)
+
+    def poll(self) -> Iterator[Round | ValueError]:
+        """The rounds since the last call, or why the file holds none. A half-written file is waited for."""
+        try:
+            now = os.stat(self._path)
+        except FileNotFoundError:
+            if self._seen.size:
+                raise Replaced(f"{self._path} was there and is gone") from None
+            return
+        stamp = (now.st_ino, now.st_size, now.st_mtime_ns)
+        if stamp != self._stamp:
+            self._stamp, self._looks = stamp, 0
+        elif self._looks == 0 or self._looks > _PATIENCE:
+            return  # read, or given up
+        try:
+            arrays = _load(self._path)
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
+            self._looks += 1
+            if self._looks > _PATIENCE:
+                yield ValueError(f"{self._path} must be a whole .npz file; {error}.")
+            return
+        except (ValueError, MemoryError, NotImplementedError, RuntimeError) as error:
+            self._looks = _PATIENCE + 1
+            yield ValueError(f"{self._path} must be a log as .npz; {error}")
+            return
+        self._looks = 0
+        yield from self._rows(arrays)
+
+    def _rows(self, arrays: dict[str, Array]) -> Iterator[Round | ValueError]:
+        try:
+            names = _check(arrays)
+        except ValueError as error:
+            yield error
+            return
+        numbers, seen = arrays["round"], self._seen.size
+        if numbers.size < seen or not np.array_equal(numbers[:seen], self._seen):
+            raise Replaced(f"{self._path} was replaced by another run's")
+        self._seen = numbers
+        for j in range(seen, numbers.size):
+            yield _row(arrays, names, j)
+
+
+def _load(path: Path) -> dict[str, Array]:
+    with zipfile.ZipFile(path) as packed:
+        size = sum(part.file_size for part in packed.infolist())
+    if size > _MOST_BYTES:
+        raise ValueError(f"it must unpack to at most {_MOST_BYTES:,} bytes; it says {size:,}.")
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in _KNOWN if name in file.files}
+
+
+def _check(arrays: dict[str, Array]) -> tuple[str, ...] | None:
+    """The clients' names, after the types and shapes of all arrays were found right."""
+    if "round" not in arrays or "parameters" not in arrays:
+        raise ValueError(f"the log must hold round and parameters; it holds {', '.join(arrays) or 'neither'}.")
+    for name, array in arrays.items():
+        kinds, n_axes = _KNOWN[name]
+        if array.dtype.kind not in kinds or array.ndim != n_axes:
+            raise ValueError(f"{name} in the log must not be {array.ndim}-dimensional with {array.dtype} values.")
+    count, dim = len(arrays["round"]), arrays["parameters"].shape[1]
+    clients = arrays.get("participation", arrays.get("clients"))
+    n_clients = 0 if clients is None else clients.shape[1]
+    wanted: dict[str, tuple[int, ...]] = {"parameters": (count, max(dim, 1)), "step": (count,)}
+    if clients is not None:
+        wanted |= {"participation": (count, n_clients), "clients": (count, n_clients, dim), "names": (n_clients,)}
+    for name, shape in wanted.items():
+        if name in arrays and arrays[name].shape != shape:
+            raise ValueError(f"{name} in the log must have shape {shape}; got {arrays[name].shape}.")
+    if clients is None:
+        return None
+    return checked_names("names", arrays["names"].tolist() if "names" in arrays else [*range(n_clients)])
+
+
+def _row(arrays: dict[str, Array], names: tuple[str, ...] | None, j: int) -> Round | ValueError:
+    number, step = int(arrays["round"][j]), int(arrays["step"][j]) if "step" in arrays else None
+    if number < 1 or (step is not None and step < 1):
+        return ValueError(f"rounds and steps must count from 1; got round {number}.")
+    parameters = arrays["parameters"][j].astype(np.float64)
+    if names is None:
+        return Round(number, parameters, step)
+    here = arrays["participation"][j] if "participation" in arrays else np.ones(len(names), dtype=np.bool_)
+    present = tuple(name for name, there in zip(names, here, strict=True) if there)
+    sent = None
+    if "clients" in arrays:
+        rows = arrays["clients"][j].astype(np.float64)
+        sent = {name: row for name, row, there in zip(names, rows, here, strict=True) if there}
+    if not present:
+        return ValueError(f"round {number} must have at least one participant; it has none.")
+    return Round(number, parameters, step, present, sent, names)

@@ -1,0 +1,82 @@
+"""The average of the iterates that were logged, with confidence intervals for where it is bound."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from fedgauss._linearization import Linearization
+from fedgauss._types import BoolArray, FloatArray
+from fedgauss.detect.innovations import step_sizes_between
+from fedgauss.detect.participation import participant_weights
+from fedgauss.step_sizes import StepSizes
+
+_LEVEL = 0.95
+
+
+class Intervals(NamedTuple):
+    """Of every parameter: the average, and the ends of its interval, (d,) each."""
+
+    average: FloatArray
+    low: FloatArray
+    high: FloatArray
+    level: float
+    rounds: int
+
+
+class RunningAverage:
+    """Ybar = (Y_1 + ... + Y_J) / J over logged rounds, and its covariance, in O(d^2) numbers.
+
+    With D_j = Y_j - theta* the linearised mean obeys D_j = P_j D_{j-1} + xi_j, P_j = prod_t (I - eta_t A), and
+    S_j = S_{j-1} + D_j. So, with N_j = Var(xi_j),
+
+        Var(D_j)     = P_j Var(D_{j-1}) P_j' + N_j
+        Cov(S_j,D_j) = Cov(S_{j-1}, D_{j-1}) P_j' + Var(D_j)
+        Var(S_j)     = Var(S_{j-1}) + Cov(S_{j-1}, D_j) + Cov(S_{j-1}, D_j)' + Var(D_j)
+
+    from D_0 = 0, a start near the optimum. With a round at every step Var(S_n) / n^2 is Sigma_n / n of Theorem 2.1.
+    Where V was estimated the quantile is Student's, with as many degrees of freedom.
+    """
+
+    def __init__(self, lin: Linearization, steps: StepSizes) -> None:
+        self._lin, self._steps = lin, steps
+        self._values, self._vectors = np.linalg.eigh(lin.hessian)
+        dim = lin.dim
+        self._step, self._rounds, self._sum = 0, 0, np.zeros(dim)
+        self._last, self._cross, self._total = (np.zeros((dim, dim)) for _ in range(3))
+
+    def add(self, y: FloatArray, step: int, present: BoolArray | None) -> None:
+        """One more round: its mean, its step, and who took part."""
+        shared = self._move(step, present)
+        self._sum = self._sum + y
+        self._rounds += 1
+        self._total = self._total + shared + shared.T + self._last
+        self._cross = shared + self._last
+
+    def _move(self, step: int, present: BoolArray | None) -> FloatArray:
+        """Var(D) after this step, in the eigenvectors of A; returns Cov(S, D) there."""
+        eta = step_sizes_between(self._steps, self._step, step)
+        weights = self._lin.weights if present is None else participant_weights(present, self._lin.weights)
+        noise = np.einsum("k,kij->ij", weights**2, self._lin.client_noise_cov)
+        contraction = 1.0 - eta[:, None] * self._values
+        after = np.ones_like(contraction)
+        after[:-1] = np.cumprod(contraction[:0:-1], axis=0)[::-1]
+        pulls, product = eta[:, None] * after, after[0] * contraction[0]
+        self._last = np.outer(product, product) * self._last
+        self._last = self._last + (pulls.T @ pulls) * (self._vectors.T @ noise @ self._vectors)
+        self._step = step
+        self._cross = self._cross * product
+        return self._cross
+
+    def intervals(self) -> Intervals | None:
+        """Intervals for each parameter alone; None before the first round."""
+        if not self._rounds:
+            return None
+        total = self._vectors @ self._total @ self._vectors.T
+        tail, freedom = 0.5 + _LEVEL / 2, self._lin.freedom
+        quantile = float(ndtri(tail) if freedom is None else stdtrit(freedom, tail))
+        half = quantile * np.sqrt(np.diag(total)) / self._rounds
+        average = self._sum / self._rounds
+        return Intervals(average, average - half, average + half, _LEVEL, self._rounds)

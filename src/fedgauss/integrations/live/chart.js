@@ -1,0 +1,155 @@
+"use strict";
+// Statistic over threshold against the step, on a canvas. Everything drawn comes from `seen`, see page.js.
+
+// Where things stand: a pen in the page's units, the edges of the plot, and places x(step) and y(ratio).
+function layout(canvas, seen) {
+  const box = canvas.getBoundingClientRect(), scale = devicePixelRatio || 1;
+  canvas.width = Math.round(box.width * scale);
+  canvas.height = Math.round(box.height * scale);
+  const pen = canvas.getContext("2d"), css = getComputedStyle(document.documentElement);
+  pen.scale(scale, scale);
+  pen.font = `14px ${getComputedStyle(document.body).fontFamily}`;
+  const left = 42, right = box.width - 10, top = 42, bottom = box.height - 40;
+  const { steps, ratios } = seen, n = steps.length;
+  const from = n ? Math.min(steps[0], steps[n - 1] - 1) : 0, to = n ? steps[n - 1] : 1;
+  const largest = ratios.reduce((most, ratio) => (ratio !== null && ratio > most ? ratio : most), 0);
+  const height = Math.min(Math.max(1.25, 1.08 * largest), 3);
+  return {
+    pen, left, right, top, bottom, from, to, largest, height, width: box.width,
+    colour: (role) => css.getPropertyValue("--" + role).trim(),
+    x: (step) => left + (right - left) * (step - from) / (to - from),
+    y: (ratio) => bottom - (bottom - top) * Math.min(ratio, height) / height,
+  };
+}
+
+function line(at, x1, y1, x2, y2, role, width, dash = []) {
+  at.pen.strokeStyle = at.colour(role);
+  at.pen.lineWidth = width;
+  at.pen.setLineDash(dash);
+  at.pen.beginPath();
+  at.pen.moveTo(x1, y1);
+  at.pen.lineTo(x2, y2);
+  at.pen.stroke();
+}
+
+function say(at, text, x, y, role, align) {
+  at.pen.fillStyle = at.colour(role);
+  at.pen.textAlign = align;
+  at.pen.fillText(text, x, y);
+}
+
+function shade(at, x1, x2, role, strength) {
+  at.pen.fillStyle = at.colour(role);
+  at.pen.globalAlpha = strength;
+  at.pen.fillRect(x1, at.top, Math.max(x2 - x1, 1), at.bottom - at.top);
+  at.pen.globalAlpha = 1;
+}
+
+function ticks(from, to, wanted, least) {
+  const raw = Math.max((to - from) / wanted, least), power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 2.5, 5, 10].find((m) => m * power >= raw) * power;
+  const found = [];
+  for (let t = Math.ceil(from / step) * step; t <= to; t += step) found.push(Number(t.toPrecision(12)));
+  return found;
+}
+
+function axes(at, any) {
+  at.pen.textBaseline = "middle";
+  for (const t of ticks(0, at.height, 4, 0)) {
+    if (t > 0) line(at, at.left, at.y(t), at.right, at.y(t), "faint", 1);
+    say(at, String(t), at.left - 8, at.y(t), "muted", "right");
+  }
+  at.pen.textBaseline = "alphabetic";
+  for (const t of any ? ticks(at.from, at.to, at.width / 95, 1) : []) {
+    const text = t.toLocaleString("en-GB");
+    const x = Math.min(at.x(t), at.width - at.pen.measureText(text).width / 2);
+    say(at, text, x, at.bottom + 18, "muted", "center");
+  }
+  line(at, at.left, at.bottom, at.right, at.bottom, "muted", 1);
+  say(at, "step", at.right, at.bottom + 35, "muted", "right");
+}
+
+// Points of the curve: at most two a pixel, the lowest and the highest there, in the order of steps.
+function thinned({ steps, ratios }, place) {
+  const points = [];
+  let column = null, low = 0, high = 0;
+  const close = () => {
+    if (column !== null) points.push(...(low === high ? [low] : [Math.min(low, high), Math.max(low, high)]));
+  };
+  for (let i = 0; i < steps.length; i++) {
+    if (ratios[i] === null) continue;
+    const here = Math.round(place(steps[i]));
+    if (here !== column) {
+      close();
+      column = here;
+      low = high = i;
+    } else if (ratios[i] < ratios[low]) low = i;
+    else if (ratios[i] > ratios[high]) high = i;
+  }
+  close();
+  return points;
+}
+
+function curve(at, { steps, ratios }, points) {
+  if (points.length === 0) return;
+  const { pen } = at;
+  pen.strokeStyle = pen.fillStyle = at.colour("exact");
+  pen.lineWidth = 1.5;
+  pen.lineJoin = "round";
+  pen.setLineDash([]);
+  pen.beginPath();
+  for (const i of points) pen.lineTo(at.x(steps[i]), at.y(ratios[i]));
+  pen.stroke();
+  const last = points[points.length - 1];
+  pen.beginPath();
+  pen.arc(at.x(steps[last]), at.y(ratios[last]), 3.5, 0, 7);
+  pen.fill();
+}
+
+function strokes(at, { steps, kinds }) {
+  let count = 0;
+  kinds.forEach((kind, i) => {
+    if (kind !== "invalid update") return;
+    count += 1;
+    if (count < 2000) line(at, at.x(steps[i]), at.top, at.x(steps[i]), at.top + 12, "limit", 2);
+  });
+  return count;
+}
+
+// Two lines across, and their names above the plot, the onset's over the alarm's.
+function nameAlarm(at, alarm) {
+  const rang = Math.max(at.x(alarm.step), at.left), began = Math.max(at.x(alarm.onset), at.left);
+  line(at, began, at.top, began, at.bottom, "limit", 1.2, [2, 3]);
+  line(at, rang, at.top, rang, at.bottom, "limit", 1.6);
+  const name = (text, x, y) => {
+    const half = at.pen.measureText(text).width / 2;
+    say(at, text, Math.min(Math.max(x, at.left + half), at.right - half), y, "limit", "center");
+  };
+  name(`onset, step ${alarm.onset.toLocaleString("en-GB")}`, began, at.top - 22);
+  name(`alarm, round ${alarm.round.toLocaleString("en-GB")}`, rang, at.top - 5);
+}
+
+// Draws, and returns what is to be said of the picture.
+function draw(canvas, seen) {
+  const began = performance.now(), at = layout(canvas, seen), { steps, kinds, alarm } = seen, notes = [];
+  const warm = kinds.lastIndexOf("warming up"), alarmed = kinds.lastIndexOf("alarm");
+  if (warm >= 0) shade(at, at.left, at.x(steps[warm]), "faint", 0.45);
+  if (alarm && alarmed >= 0) shade(at, Math.max(at.x(alarm.onset), at.left), at.x(steps[alarmed]), "limit", 0.1);
+  axes(at, steps.length > 0);
+  if (warm >= 0) say(at, "warm-up", at.left + 6, at.bottom - 8, "muted", "left");
+  line(at, at.left, at.y(1), at.right, at.y(1), "limit", 1.4, [6, 4]);
+  if (!alarm) say(at, "threshold", at.right, at.y(1) - 6, "limit", "right");
+  const points = thinned(seen, at.x);
+  curve(at, seen, points);
+  const broken = strokes(at, seen);
+  if (alarm) {
+    nameAlarm(at, alarm);
+    const whence = `what rang it seems to have begun near step ${alarm.onset}: go back to round ${alarm.rollback}.`;
+    notes.push(`It rang first after round ${alarm.round}; ${whence}`);
+  }
+  if (at.largest > at.height) notes.push(`The line is cut at ${at.height}; it reached ${at.largest}.`);
+  if (broken) notes.push(`Short strokes at the top: updates that were not taken in, ${broken} so far.`);
+  Object.assign(canvas.dataset, { points: points.length, rounds: steps.length });
+  canvas.dataset.ms = (performance.now() - began).toFixed(2);
+  return notes.join(" ");
+}

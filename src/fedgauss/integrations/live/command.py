@@ -1,0 +1,142 @@
+"""What `fedgauss watch` does: a monitor, a source of rounds, and a page."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedgauss import _checks, step_sizes
+from fedgauss._types import FloatArray
+from fedgauss.detect.monitor import Monitor
+from fedgauss.integrations.live.follow import Say, Teller, follow
+from fedgauss.integrations.live.guard import Guard
+from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.server import LiveServer
+from fedgauss.integrations.live.warm_up import WarmUp
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of the command. Either `monitor`, or `hessian` and `eta0`, must be given; else see its help."""
+
+    log: Path | None = None
+    listen: bool = False
+    monitor: Path | None = None
+    hessian: str | None = None
+    warm_up: int = 25
+    sync_every: int = 20
+    eta0: float | None = None
+    beta: float = 0.75
+    shift: float = 0.0
+    alpha: float = 0.05
+    horizon: int | None = None
+    host: str = "127.0.0.1"
+    port: int = 8765
+    token: str | None = None
+    save: Path | None = None
+
+
+def watch(asked: Asked, say: Say, stop: threading.Event | None = None) -> bool:
+    """Watch until Ctrl-C, or `stop`; whether it ended because it was told to, and not because the log was replaced."""
+    if (asked.log is None) == (not asked.listen):
+        raise ValueError("watch needs one source of rounds: a LOG to follow, or --listen.")
+    for path in (asked.log, asked.save):
+        if path is not None and not path.parent.is_dir():
+            raise ValueError(f"the folder of {path.name} must exist; {path.parent} does not.")
+    run = LiveRun(_watcher(asked))
+    ended = stop or threading.Event()
+    tell = Teller(say)
+    title = "Watching posted rounds" if asked.log is None else f"Watching {asked.log.name}"
+    guard = Guard(asked.host, asked.token)
+    with _signals(ended), LiveServer(run, title, guard, asked.port, tell if asked.listen else None) as server:
+        threading.Thread(target=server.serve_forever, name="fedgauss page", daemon=True).start()
+        say(f"The page is {server.address}" + ("?token=..." if asked.token else "") + "; Ctrl-C ends.")
+        if asked.listen:
+            say(f"Rounds are taken by POST at {server.address}rounds.")
+        elif asked.log is not None and not asked.log.exists():
+            say(f"Waiting for {asked.log}.")
+        try:
+            why = _wait(ended) if asked.log is None else follow(asked.log, run, tell, say, ended)
+        finally:
+            server.shutdown()
+            _keep(run, asked.save, say)
+    say(why or "Stopped.")
+    return not why
+
+
+@contextmanager
+def _signals(ended: threading.Event) -> Iterator[None]:
+    """Ctrl-C, or a polite request to end, acts between two rounds, so that what is saved is never half a round."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
+        yield
+        return
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(kind, lambda *_: ended.set()) for kind in kinds]
+    try:
+        yield
+    finally:
+        for kind, handler in zip(kinds, before, strict=True):
+            signal.signal(kind, handler)
+
+
+def _wait(ended: threading.Event) -> str:
+    while not ended.wait(0.2):  # a wait without an end would not hear Ctrl-C everywhere
+        pass
+    return ""
+
+
+def _watcher(asked: Asked) -> Monitor | WarmUp:
+    if asked.monitor is not None:
+        if asked.hessian is not None or asked.eta0 is not None:
+            raise ValueError("--monitor brings its own A and step sizes; leave out --hessian and --eta0.")
+        return _loaded(asked.monitor)
+    if asked.hessian is None or asked.eta0 is None:
+        raise ValueError("watch needs a monitor: --monitor FILE, or --hessian and --eta0 for a warm-up.")
+    eta0, beta = asked.eta0, asked.beta
+    steps = step_sizes.constant(eta0) if beta == 0 else step_sizes.polynomial(eta0, beta, asked.shift)
+    return WarmUp(
+        _hessian(asked.hessian),
+        steps,
+        _checks.whole("sync-every", asked.sync_every),
+        _checks.whole("warm-up", asked.warm_up),
+        _checks.probability("alpha", asked.alpha, fix="Use 0.05, one false alarm in 20 runs?"),
+        None if asked.horizon is None else _checks.whole("horizon", asked.horizon),
+    )
+
+
+def _loaded(path: Path) -> Monitor:
+    if not path.is_file():
+        raise ValueError(f"--monitor must be a file that Monitor.save wrote; {path} is not there.")
+    return Monitor.load(path)
+
+
+def _hessian(text: str) -> FloatArray:
+    """A from a .npy file, or c for c times the identity."""
+    try:
+        return np.array(_checks.real("hessian", float(text), above=0.0))
+    except ValueError:
+        if not text.endswith(".npy"):
+            raise ValueError(f"--hessian must be a .npy file with A, or a positive number; got {text}.") from None
+    try:
+        matrix = np.load(text, allow_pickle=False)
+    except (OSError, EOFError, ValueError) as error:
+        raise ValueError(f"--hessian must be a .npy file with A, (d, d); {text} cannot be read.") from error
+    return _checks.covariance("hessian", matrix, definite=True)
+
+
+def _keep(run: LiveRun, path: Path | None, say: Say) -> None:
+    """Save the monitor, if asked to."""
+    if path is None:
+        return
+    with run.lock:
+        if run.monitor is None:
+            say("Nothing is saved: the warm-up was not over.")
+            return
+        run.monitor.save(path)
+    say(f"The monitor is saved as {path}; go on from it with --monitor {path}.")

@@ -1,0 +1,53 @@
+"""The rounds that the page draws: bounded, and numbered so that a page asks for new ones only."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from itertools import islice
+from typing import Literal, NamedTuple
+
+_KEPT = 50_000  # rounds; a page draws them at once
+
+Kind = Literal["waiting", "warming up", "seen before", "quiet", "travelling", "alarm", "invalid update"]
+
+
+class Row(NamedTuple):
+    """One round: its number and step, statistic over threshold (None where there is none), and what came of it."""
+
+    round: int
+    step: int
+    ratio: float | None
+    kind: Kind
+
+
+class History:
+    """The last 50,000 rounds."""
+
+    def __init__(self) -> None:
+        self._rows: deque[Row] = deque(maxlen=_KEPT)
+        self._taken: deque[tuple[int, int]] = deque(maxlen=_KEPT)  # (step, round) of those that were not refused
+        self.count = 0
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """Step and round of the last that was taken in, (0, 0) before."""
+        return self._taken[-1] if self._taken else (0, 0)
+
+    def add(self, row: Row) -> None:
+        """One more round."""
+        self._rows.append(row)
+        self.count += 1
+        if row.kind != "invalid update":
+            self._taken.append((row.step, row.round))
+
+    def round_before(self, step: int) -> int | None:
+        """The last round that was taken in before this step; None where that is not known any more."""
+        place = bisect_left(self._taken, (step, 0))
+        return self._taken[place - 1][1] if place else None
+
+    def since(self, number: int) -> tuple[int, list[Row]]:
+        """Rows number, number + 1, ... that are still there, and the number of the first of them."""
+        first = self.count - len(self._rows)
+        begin = max(number, first) if number <= self.count else first
+        return begin, list(islice(self._rows, begin - first, None))

@@ -1,0 +1,108 @@
+"""One round of a run as its log tells of it, checked before anybody uses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedgauss._types import FloatArray
+from fedgauss.integrations.live.names import checked_names, short
+
+MOST_BYTES = 8 * 2**20  # of one round as JSON
+_LAST = 10**12  # rounds and steps count up to here
+
+
+@dataclass(frozen=True)
+class Round:
+    """What is known after a synchronisation.
+
+    number        the round, counted from 1
+    parameters    Y, the clients' mean after it                                         (d,)
+    step          the step of SGD after which it was taken; number * sync_every if None
+    participants  names of those who took part; everybody if None
+    clients       what they uploaded, before any averaging, by name                     (d,) each
+    all_clients   the names of all clients, in the monitor's order
+    """
+
+    number: int
+    parameters: FloatArray
+    step: int | None = None
+    participants: tuple[str, ...] | None = None
+    clients: Mapping[str, FloatArray] | None = None
+    all_clients: tuple[str, ...] | None = None
+
+
+def round_from_json(text: bytes) -> Round:
+    """The round in a line or body of JSON; a ValueError says what is wrong with it.
+
+        {"round": 7, "parameters": [0.1, -0.3], "participants": ["a", "b"], "clients": {"a": [0.2, -0.1], ...}}
+
+    NaN and Infinity are numbers here: whether such an update may count is for the monitor to say.
+    """
+    if len(text) > MOST_BYTES:
+        raise ValueError(f"a round must have at most {MOST_BYTES:,} bytes; this one has more. Log fewer parameters?")
+    try:
+        said = json.loads(text.decode(), object_pairs_hook=_once_each)
+    except _Repeated:
+        raise
+    except RecursionError:
+        raise ValueError("a round must not be nested this deeply; it holds lists of numbers by name.") from None
+    except ValueError as error:  # not UTF-8, not JSON, or an integer with thousands of digits
+        raise ValueError(f"a round must be one JSON object; {error}.") from None
+    if not isinstance(said, dict):
+        raise ValueError(f"a round must be a JSON object with round and parameters; got {short(said)}.")
+    for name in ("round", "parameters"):
+        if name not in said:
+            raise ValueError(f"a round must have {name!r}; this one has {short(sorted(said))}.")
+    return Round(
+        _count("round", said["round"]),
+        _numbers("parameters", said["parameters"]),
+        None if said.get("step") is None else _count("step", said["step"]),
+        _named(said, "participants"),
+        _uploads(said.get("clients")),
+        _named(said, "all_clients"),
+    )
+
+
+class _Repeated(ValueError):
+    pass
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    held = dict(pairs)
+    if len(held) != len(pairs):
+        raise _Repeated("a name must occur once in an object; one is there twice.")
+    return held
+
+
+def _count(name: str, value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= _LAST:
+        raise ValueError(f"{name} must be a whole number from 1 to {_LAST:.0e}; got {short(value)}.")
+    return value
+
+
+def _numbers(name: str, value: Any) -> FloatArray:
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"{name} must be a list of numbers; got {short(value)}.")
+    if wrong := [x for x in value if type(x) is not float and type(x) is not int]:
+        raise ValueError(f"{name} must be a list of numbers; {short(wrong[0])} is none.")
+    try:
+        return np.array([float(x) for x in value])
+    except OverflowError:
+        raise ValueError(f"{name} must be numbers below 1e308; one is larger.") from None
+
+
+def _named(said: Mapping[str, Any], field: str) -> tuple[str, ...] | None:
+    return None if said.get(field) is None else checked_names(field, said[field])
+
+
+def _uploads(value: Any) -> dict[str, FloatArray] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"clients must be an object of lists of numbers by name; got {short(value)}.")
+    return {name: _numbers("what a client uploaded", value[name]) for name in checked_names("clients", [*value])}

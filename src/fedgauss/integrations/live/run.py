@@ -1,0 +1,204 @@
+"""A run that is being watched: rounds go in, checked and in order; what the page shows comes out."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import warnings
+from dataclasses import replace
+from typing import NamedTuple
+
+from fedgauss._checks import FedgaussWarning
+from fedgauss._types import BoolArray, FloatArray
+from fedgauss.detect.attribution import Attribution
+from fedgauss.detect.monitor import Monitor
+from fedgauss.detect.updates import fault, mean_vector
+from fedgauss.detect.verdict import Verdict
+from fedgauss.integrations.live.average import RunningAverage
+from fedgauss.integrations.live.history import History, Kind, Row
+from fedgauss.integrations.live.names import Roster
+from fedgauss.integrations.live.participation import Participation
+from fedgauss.integrations.live.rounds import Round
+from fedgauss.integrations.live.warm_up import WarmUp
+
+_REFUSALS = 20  # messages that are kept
+
+
+class OutOfOrder(ValueError):
+    """The round, or a later one, is there already."""
+
+
+class Told(NamedTuple):
+    """What came of a round, in one word and in a sentence."""
+
+    kind: Kind
+    words: str
+
+
+class LiveRun:
+    """Feeds a monitor, or first its warm-up, and keeps what a page shows of the run.
+
+    A round that cannot be right is a ValueError, and nothing has changed then. A round up to the step that a restored
+    monitor has seen is counted but not judged again. A monitor of one client stands for the average of all: it is
+    shown who took part, and cannot say who attacks.
+    """
+
+    def __init__(self, watcher: Monitor | WarmUp) -> None:
+        self.id = secrets.token_hex(8)
+        self.lock = threading.RLock()
+        self.sync_every, self.alpha = watcher.sync_every, watcher.alpha
+        self.monitor: Monitor | None = None
+        self.warm_up = watcher if isinstance(watcher, WarmUp) else None
+        self.average: RunningAverage | None = None
+        self.roster: Roster | None = None
+        if isinstance(watcher, Monitor):
+            self._begin(watcher)
+        self.seen_before = 0 if self.monitor is None else self.monitor.step
+        self.history, self.participation = History(), Participation()
+        self.told = Told("waiting", "waiting for the first round.")
+        self.first_alarm: Verdict | None = None
+        self.alarm: Verdict | None = None  # the last that speaks of the same change as the first
+        self.refusals: list[str] = []
+        self.n_refused = 0
+        self.note = ""  # what the monitor warns of, for the page
+        self._last: FloatArray | None = None
+        self._uploads = False  # whether any came
+        self._suspects: tuple[int, Attribution | str] = (-1, "")
+
+    def _begin(self, monitor: Monitor) -> None:
+        self.monitor, self.average = monitor, RunningAverage(monitor.lin, monitor.steps)
+        if monitor.lin.n_clients > 1:
+            self.roster = Roster(monitor.lin.n_clients)
+
+    def take(self, given: Round) -> Told:
+        """Judge a round."""
+        with self.lock:
+            step = given.number * self.sync_every if given.step is None else given.step
+            self._check_order(given.number, step)
+            present, everybody = self._who(given)
+            self.participation.check(present)
+            if step <= self.seen_before:
+                told, ratio = self._count(given, step, self._mask(present, everybody))
+            elif self.monitor is None:
+                told, ratio = self._warm(given, step), None
+            else:
+                told, ratio = self._judge(self.monitor, given, step, present, everybody)
+            if told.kind != "invalid update":
+                self.participation.add(present, everybody)
+                self._last = given.parameters
+                if self.roster is not None and everybody is not None:
+                    self.roster.names = everybody
+            self.history.add(Row(given.number, step, ratio, told.kind))
+            self.told = told
+            return told
+
+    def refuse(self, message: str) -> None:
+        """Remember why something was refused, for the page."""
+        with self.lock:
+            self.n_refused += 1
+            self.refusals = [*self.refusals, message][-_REFUSALS:]
+
+    def suspects(self) -> Attribution | str:
+        """The clients behind an alarm, or why there is no table yet."""
+        with self.lock:
+            if self._suspects[0] != self.history.count:
+                self._suspects = (self.history.count, self._suspects_now())
+            return self._suspects[1]
+
+    def _suspects_now(self) -> Attribution | str:
+        if self.monitor is None or self.roster is None:
+            return "Only a monitor that knows every client can tell them apart (--monitor)."
+        try:
+            return self.monitor.suspects()
+        except ValueError as error:
+            return str(error) if self._uploads else "The rounds lack what clients uploaded: nobody can be named."
+
+    def _check_order(self, number: int, step: int) -> None:
+        last_step, last = self.history.last
+        if number <= last or step <= last_step:
+            raise OutOfOrder(
+                f"rounds must come in order, each once; got round {number} (step {step}) after round {last} "
+                f"(step {last_step})."
+            )
+
+    def _who(self, given: Round) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+        """Names of those who took part, None for everybody, and of all clients as far as they are known."""
+        sent = None if given.clients is None else tuple(given.clients)
+        present = sent if given.participants is None else given.participants
+        if sent is not None and present is not None and set(sent) != set(present):
+            raise ValueError("clients must hold what the participants uploaded; they name other clients.")
+        if self.roster is None:
+            return present, given.all_clients
+        everybody = self.roster.called(given.all_clients, sent)
+        if given.all_clients is not None and given.all_clients != everybody:
+            raise ValueError(f"all_clients must be the same {self.roster.n_clients} names in every round; they differ.")
+        whole = present is not None and len(present) == self.roster.n_clients
+        if present is not None and not (whole and everybody is None):
+            self.roster.places(everybody, present)
+        return None if whole else present, everybody
+
+    def _mask(self, present: tuple[str, ...] | None, everybody: tuple[str, ...] | None) -> BoolArray | None:
+        return None if self.roster is None or present is None else self.roster.mask(everybody, present)
+
+    def _count(self, given: Round, step: int, mask: BoolArray | None) -> tuple[Told, None]:
+        """A round that the monitor saw in an earlier session."""
+        assert self.monitor is not None
+        assert self.average is not None
+        y = mean_vector(given.parameters, self.monitor.lin.dim)
+        if wrong := fault(self.monitor._innovations, self._last, y, None, None, None):
+            raise ValueError(f"round {given.number}: {wrong}")
+        self.average.add(y, step, mask)
+        return Told("seen before", f"round {given.number} (step {step}): judged in an earlier session."), None
+
+    def _warm(self, given: Round, step: int) -> Told:
+        assert self.warm_up is not None
+        self.warm_up.check(given.parameters)
+        words = f"round {given.number} (step {step}): {self.warm_up.add(given.parameters, step)}"
+        try:
+            monitor = self.warm_up.monitor()
+        except ValueError as error:
+            self.warm_up.begin_anew()
+            return Told("warming up", f"the warm-up gave no monitor, and begins anew: {error}")
+        if monitor is None:
+            return Told("warming up", words)
+        self._begin(monitor)
+        assert self.average is not None
+        for y, then in self.warm_up.rows():
+            self.average.add(y, then, None)
+        return Told("quiet", f"round {given.number} (step {step}): the warm-up is over, and watching begins.")
+
+    def _judge(
+        self,
+        monitor: Monitor,
+        given: Round,
+        step: int,
+        present: tuple[str, ...] | None,
+        everybody: tuple[str, ...] | None,
+    ) -> tuple[Told, float | None]:
+        mask, sent = self._mask(present, everybody), None
+        if self.roster is not None and given.clients is not None:
+            sent = self.roster.table(everybody, dict(given.clients), monitor.lin.dim)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", FedgaussWarning)
+            verdict = monitor.update(given.parameters, clients=sent, participants=mask, step=step)
+        self.note = " ".join([self.note, *(str(w.message) for w in warned)]).strip()
+        verdict = self._renumbered(verdict, given.number)
+        if verdict.channel == "invalid update":
+            return Told("invalid update", str(verdict)), None
+        assert self.average is not None
+        self.average.add(given.parameters, step, mask)
+        self._uploads = self._uploads or sent is not None
+        if verdict.alarm:
+            self.first_alarm = self.first_alarm or verdict
+            if verdict.onset is not None and verdict.onset <= self.first_alarm.step:
+                self.alarm = verdict
+        kind: Kind = "alarm" if verdict.alarm else "travelling" if verdict.travelling else "quiet"
+        past = (
+            "" if verdict.alarm or self.first_alarm is None else f" It alarmed first at round {self.first_alarm.round}."
+        )
+        return Told(kind, f"{verdict}{past}"), verdict.statistic / verdict.threshold
+
+    def _renumbered(self, verdict: Verdict, number: int) -> Verdict:
+        """With the log's numbers of rounds: the monitor counts only those it took in."""
+        before = None if verdict.onset is None else self.history.round_before(verdict.onset)
+        return replace(verdict, round=number, rollback=verdict.rollback if before is None else before)

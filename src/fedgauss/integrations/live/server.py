@@ -1,0 +1,156 @@
+"""A small web server: the page, its state, and, when asked to listen, a door for rounds."""
+
+from __future__ import annotations
+
+import json
+import socket
+import socketserver
+import sys
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs
+
+from fedgauss.integrations.live.guard import Guard
+from fedgauss.integrations.live.page import Page
+from fedgauss.integrations.live.rounds import MOST_BYTES, round_from_json
+from fedgauss.integrations.live.run import LiveRun, OutOfOrder, Told
+from fedgauss.integrations.live.state import state_of
+
+_WAIT = 10.0  # seconds that a connection may stay silent
+_DRAINED = 64 * 2**20  # bytes of a refused body that are read and thrown away, so that the sender hears the answer
+
+Hear = Callable[[Told], None]
+
+
+class LiveServer(ThreadingHTTPServer):
+    """Serves a run's page; `hear` is told of every POSTed round that was judged, None where rounds are not taken."""
+
+    daemon_threads = True
+
+    def __init__(self, run: LiveRun, title: str, guard: Guard, port: int, hear: Hear | None = None) -> None:
+        self.run, self.guard, self.hear = run, guard, hear
+        self.page = Page(title)
+        self.address_family = socket.AF_INET6 if ":" in guard.host else socket.AF_INET
+        try:
+            super().__init__((guard.host, port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise ValueError(f"port {port} at {guard.host} cannot be used; {error}. Use another --port?") from error
+
+    def server_bind(self) -> None:
+        """Bind, without asking a name server what this machine is called."""
+        socketserver.TCPServer.server_bind(self)
+
+    @property
+    def port(self) -> int:
+        """The port, where 0 was asked for the one that was found."""
+        return int(self.server_address[1])
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        host = f"[{self.guard.host}]" if ":" in self.guard.host else self.guard.host
+        return f"http://{host}:{self.port}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of visitors who hang up."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: LiveServer
+    timeout = _WAIT
+
+    def do_GET(self) -> None:
+        path, query = self._asked()
+        if not self._admitted(query):
+            return
+        if path == "/":
+            self._send(200, self.server.page.html, "text/html; charset=utf-8")
+        elif path == "/state":
+            self._answer(200, state_of(self.server.run, self._since(query)))
+        else:
+            self._answer(404, {"error": "there is nothing here; use / or /state."})
+
+    def _since(self, query: dict[str, str]) -> int:
+        """The number of the first round that a page lacks: 0 where it knows another run, or none."""
+        since = query.get("since", "")
+        known = query.get("run") == self.server.run.id and since.isdecimal() and len(since) < 16
+        return int(since) if known else 0
+
+    def do_POST(self) -> None:
+        path, query = self._asked()
+        if not self._admitted(query):
+            return
+        if path != "/rounds" or self.server.hear is None:
+            self._refuse(404, "rounds are taken at /rounds, by a watcher that was started with --listen.")
+        elif self.headers.get_content_type() != "application/json":
+            self._refuse(415, "a round must be sent as application/json.")
+        elif not (length := self.headers.get("Content-Length", "")).isdecimal():
+            self._refuse(411, "a round must come with its Content-Length.")
+        elif len(length) > 15 or int(length) > MOST_BYTES:
+            self._refuse(413, f"a round must have at most {MOST_BYTES:,} bytes; got {length[:20]}.")
+        else:
+            self._take(self.rfile.read(int(length)), int(length), self.server.hear)
+
+    def _take(self, body: bytes, length: int, hear: Hear) -> None:
+        try:
+            if len(body) < length:
+                raise ValueError(f"a round must come whole; {len(body)} of {length} bytes came.")
+            told = self.server.run.take(round_from_json(body))
+        except ValueError as error:
+            self.server.run.refuse(str(error))
+            self._answer(409 if isinstance(error, OutOfOrder) else 400, {"error": str(error)})
+            return
+        hear(told)
+        wrong = told.kind == "invalid update"
+        self._answer(422 if wrong else 200, {"error" if wrong else "words": told.words, "kind": told.kind})
+
+    def _asked(self) -> tuple[str, dict[str, str]]:
+        """The path, and what stands after the question mark by name."""
+        path, _, query = self.path.partition("?")
+        return path, {name: values[0] for name, values in parse_qs(query).items()}
+
+    def _admitted(self, query: dict[str, str]) -> bool:
+        """Whether the request may be answered; it is refused here if not."""
+        refusal = self.server.guard.refusal(query, self.headers, self.server.port)
+        if refusal is not None:
+            self._refuse(*refusal)
+        return refusal is None
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Answer, and read what is still being sent: else the sender would hear of a broken connection only."""
+        self._answer(status, {"error": reason})
+        self.wfile.flush()
+        length = self.headers.get("Content-Length", "")
+        left = min(int(length), _DRAINED) if length.isdecimal() and len(length) < 16 else 0
+        while left > 0 and (piece := self.rfile.read(min(left, 2**16))):
+            left -= len(piece)
+
+    def _answer(self, status: int, said: dict[str, Any]) -> None:
+        self._send(status, json.dumps(said, allow_nan=False).encode(), "application/json")
+
+    def _send(self, status: int, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        if status == 405:
+            self.send_header("Allow", "GET, POST")
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Security-Policy", self.server.page.policy)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "no-referrer")  # the address may hold the token
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the library refuses by itself: broken requests, and methods that nobody here knows (501)."""
+        self.close_connection = True
+        self._answer(405 if code == 501 else code, {"error": message or "this cannot be answered."})
+
+    def version_string(self) -> str:
+        return "fedgauss"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass

@@ -1,0 +1,85 @@
+"""A run as the page gets it: plain JSON, with every sentence already written."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fedgauss.detect.attribution import Attribution
+from fedgauss.integrations.live.run import LiveRun
+
+_SHOWN = 50  # parameters whose intervals are sent
+
+
+def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
+    """What a page shows, with the rounds from number `since` on."""
+    with run.lock:
+        first, rows = run.history.since(since)
+        step, number = run.history.last
+        return {
+            "run": run.id,
+            "first": first,
+            "next": run.history.count,
+            "rows": [(row.round, row.step, _short(row.ratio), row.kind) for row in rows],
+            "kind": run.told.kind,
+            "words": run.told.words,
+            "round": number,
+            "step": step,
+            "alpha": run.alpha,
+            "note": run.note,
+            "alarm": _alarm(run),
+            "suspects": _suspects(run),
+            "participation": run.participation.state(None if run.roster is None else run.roster.n_clients),
+            "intervals": _intervals(run),
+            "refused": {"count": run.n_refused, "last": run.refusals},
+        }
+
+
+def _short(ratio: float | None) -> float | None:
+    """Four digits are enough to draw, and keep what is sent small; JSON knows no infinity."""
+    return None if ratio is None or not math.isfinite(ratio) else float(f"{ratio:.4g}")
+
+
+def _alarm(run: LiveRun) -> dict[str, Any] | None:
+    """When it rang first, and the onset of that as it is seen now."""
+    first, now = run.first_alarm, run.alarm
+    if first is None or now is None:
+        return None
+    return {"round": first.round, "step": first.step, "onset": now.onset, "rollback": now.rollback}
+
+
+def _suspects(run: LiveRun) -> dict[str, Any]:
+    if run.first_alarm is None:
+        return {"rows": [], "note": "There was no alarm, and so there are no suspects."}
+    found = run.suspects()
+    if not isinstance(found, Attribution):
+        return {"rows": [], "note": found}
+    names = None if run.roster is None else run.roster.names
+    rows = [
+        (str(row.client) if names is None else names[row.client], *map(_short, row[1:4]), row.malicious)
+        for row in found.table
+    ]
+    note = (
+        f"{found.rounds_after} rounds after the alarm against {found.baseline_rounds} before the onset. At most "
+        f"{found.rate:.0%} of the clients called malicious are expected to be honest."
+    )
+    return {"rows": rows, "note": note}
+
+
+def _intervals(run: LiveRun) -> dict[str, Any]:
+    found = None if run.average is None else run.average.intervals()
+    if found is None:
+        why = "yet" if run.average is not None else "before the warm-up is over: A and V are not known"
+        return {"rows": [], "note": f"There are no intervals {why}."}
+    rows = [tuple(map(float, row)) for row in zip(found.average, found.low, found.high, strict=True)]
+    note = (
+        f"Average of the parameters over {found.rounds} rounds, with {found.level:.0%} intervals for the optimum, each "
+        "for one parameter alone. They rest on the monitor's A and V, and on a start near the optimum."
+    )
+    if run.participation.uneven:
+        note += " Some rounds lacked clients: where clients differ, intervals are then too short."
+    if run.first_alarm is not None:
+        note += " Rounds after the onset count too: do not rely on them after an attack."
+    if len(rows) > _SHOWN:
+        note += f" The first {_SHOWN} of {len(rows)} parameters are shown."
+    return {"rows": rows[:_SHOWN], "note": note}

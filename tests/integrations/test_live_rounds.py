@@ -1,0 +1,226 @@
+"""Rounds from JSON and arrays: what is malformed, hostile or half written is refused or waited for."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedgauss.integrations.live.arrays import Arrays
+from fedgauss.integrations.live.lines import Lines, Replaced
+from fedgauss.integrations.live.rounds import MOST_BYTES, round_from_json
+
+WRONG = {
+    "nothing": (b"", "one JSON object"),
+    "half": (b'{"round": 1, "parameters": [0.1', "one JSON object"),
+    "no JSON": (b"round 1", "one JSON object"),
+    "not UTF-8": (b'{"round": 1, "parameters": [1], "participants": ["\xff"]}', "one JSON object; 'utf-8' codec"),
+    "a list": (b"[1, 2]", "must be a JSON object with round and parameters"),
+    "no round": (b'{"parameters": [1]}', "must have 'round'"),
+    "no parameters": (b'{"round": 1}', "must have 'parameters'"),
+    "round zero": (b'{"round": 0, "parameters": [1]}', "whole number from 1"),
+    "round as words": (b'{"round": "1", "parameters": [1]}', "whole number from 1"),
+    "round true": (b'{"round": true, "parameters": [1]}', "whole number from 1"),
+    "round 1.5": (b'{"round": 1.5, "parameters": [1]}', "whole number from 1"),
+    "round huge": (b'{"round": 1' + b"0" * 400 + b', "parameters": [1]}', "whole number from 1"),
+    "5,000 digits": (b'{"round": 1' + b"0" * 5000 + b', "parameters": [1]}', "one JSON object; Exceeds the limit"),
+    "bad step": (b'{"round": 1, "parameters": [1], "step": -5}', "step must be a whole number"),
+    "empty": (b'{"round": 1, "parameters": []}', "list of numbers"),
+    "words": (b'{"round": 1, "parameters": [1, "2"]}', "'2' is none"),
+    "null": (b'{"round": 1, "parameters": [null]}', "None is none"),
+    "true": (b'{"round": 1, "parameters": [true]}', "True is none"),
+    "nested": (b'{"round": 1, "parameters": [[1, 2]]}', r"\[1, 2\] is none"),
+    "deep": (b'{"round": 1, "parameters": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested this deeply"),
+    "deep objects": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested this deeply"),
+    "large integer": (b'{"round": 1, "parameters": [1' + b"0" * 400 + b"]}", "below 1e308"),
+    "twice": (b'{"round": 1, "parameters": [1], "clients": {"a": [1], "a": [2]}}', "occur once"),
+    "clients a list": (b'{"round": 1, "parameters": [1], "clients": [[1]]}', "clients must be an object"),
+    "nobody": (b'{"round": 1, "parameters": [1], "participants": []}', "at least one"),
+    "named twice": (b'{"round": 1, "parameters": [1], "participants": ["a", "a"]}', "name each client once"),
+    "named by a list": (b'{"round": 1, "parameters": [1], "participants": [["a"]]}', "printable characters"),
+    "control characters": (b'{"round": 1, "parameters": [1], "participants": ["\\u001b[2J"]}', "printable"),
+    "half a surrogate": (b'{"round": 1, "parameters": [1], "participants": ["\\ud800"]}', "printable"),
+    "a long name": (b'{"round": 1, "parameters": [1], "participants": ["' + b"x" * 201 + b'"]}', "1 to 200"),
+    "too long": (b'{"round": 1, "parameters": [' + b"1," * (MOST_BYTES // 2) + b"1]}", "at most 8,388,608 bytes"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.values(), ids=WRONG)
+def test_what_is_no_round_is_refused_with_a_short_reason(text, message):
+    with pytest.raises(ValueError, match=message) as refused:
+        round_from_json(text)
+    assert len(str(refused.value)) < 300
+    assert str(refused.value).isprintable()
+
+
+def test_a_round_from_json():
+    found = round_from_json(
+        b'{"round": 7, "parameters": [1, -0.5, NaN], "step": 140, "participants": ["a", 12], "loss": 0.3, '
+        b'"clients": {"a": [1, 2, 3], "12": [0, 0, 1e400]}, "all_clients": ["a", "b", 12]}'
+    )
+    assert (found.number, found.step, found.participants, found.all_clients) == (7, 140, ("a", "12"), ("a", "b", "12"))
+    np.testing.assert_array_equal(found.parameters, [1.0, -0.5, np.nan])
+    np.testing.assert_array_equal(found.clients["12"], [0.0, 0.0, np.inf])
+
+
+def numbers(lines):
+    return [found if isinstance(found, ValueError) else found.number for found in lines.poll()]
+
+
+def said(number):
+    return json.dumps({"round": number, "parameters": [0.5, 1.5]}) + "\n"
+
+
+def test_lines_are_read_as_they_come_and_half_a_line_waits(tmp_path):
+    log = tmp_path / "run.jsonl"
+    lines = Lines(log)
+    assert numbers(lines) == []  # there is no file yet
+    with log.open("a") as file:
+        file.write(said(1) + "\n  \n" + said(2) + said(3)[:9])
+        file.flush()
+        assert numbers(lines) == [1, 2]
+        assert numbers(lines) == []
+        file.write(said(3)[9:-2])
+        file.flush()
+        assert numbers(lines) == []  # only the last brace is missing
+        file.write("}")
+        file.flush()
+        assert numbers(lines) == [3]  # whole, though the line has no end yet
+        file.write("\n" + said(4))
+        file.flush()
+        assert numbers(lines) == [4]
+
+
+def test_one_bad_line_does_not_hide_the_next(tmp_path):
+    log = tmp_path / "run.jsonl"
+    log.write_bytes(said(1).encode() + b"\x00\xff{{{\n" + b"[" * 50_000 + b"\n" + said(2).encode())
+    first, broken, deep, second = numbers(Lines(log))
+    assert (first, second) == (1, 2)
+    assert "one JSON object" in str(broken)
+    assert "nested" in str(deep)
+
+
+def test_a_line_without_end_is_refused_once_and_skipped(tmp_path):
+    log = tmp_path / "run.jsonl"
+    log.write_bytes(b"9" * (MOST_BYTES + 3_000_000))
+    lines = Lines(log)
+    (refused,) = numbers(lines)
+    assert "at most 8,388,608 bytes" in str(refused)
+    with log.open("ab") as file:
+        file.write(b"9" * 1000)
+        file.flush()
+        assert numbers(lines) == []
+        file.write(b"\n" + said(5).encode())
+    assert numbers(lines) == [5]
+
+
+def cut_short(log):
+    log.write_text(said(1))
+
+
+def replaced(log):
+    fresh = log.with_name("fresh")
+    fresh.write_text("".join(map(said, range(1, 9))))
+    fresh.replace(log)
+
+
+def rewritten(log):
+    log.write_text("".join(said(100 + j) for j in range(20)))  # the same file, longer than before
+
+
+def gone(log):
+    log.unlink()
+
+
+@pytest.mark.parametrize("change", [cut_short, replaced, rewritten, gone])
+def test_another_runs_log_in_the_same_place_is_noticed(tmp_path, change):
+    log = tmp_path / "run.jsonl"
+    log.write_text("".join(map(said, range(1, 5))))
+    lines = Lines(log)
+    assert numbers(lines) == [1, 2, 3, 4]
+    change(log)
+    with pytest.raises(Replaced):
+        numbers(lines)
+
+
+def test_a_log_must_be_a_plain_file():
+    with pytest.raises(ValueError, match="must be a plain file"):
+        numbers(Lines(Path(os.devnull)))
+
+
+def arrays(count, **more):
+    return {"round": np.arange(1, count + 1), "parameters": np.arange(2.0 * count).reshape(count, 2)} | more
+
+
+def test_arrays_are_read_as_the_file_grows(tmp_path):
+    log = tmp_path / "run.npz"
+    source = Arrays(log)
+    assert numbers(source) == []
+    np.savez(log, **arrays(3))
+    assert numbers(source) == [1, 2, 3]
+    assert numbers(source) == []
+    np.savez_compressed(log, **arrays(5))
+    assert numbers(source) == [4, 5]
+    np.savez(log, **arrays(2))
+    with pytest.raises(Replaced):
+        numbers(source)
+
+
+def test_arrays_hold_clients_and_participation(tmp_path):
+    log = tmp_path / "run.npz"
+    here = np.array([[True, True, True], [True, False, True]])
+    sent = np.arange(12.0).reshape(2, 3, 2)
+    np.savez(log, **arrays(2), participation=here, clients=sent, names=np.array(["a", "b", "c"]), step=[20, 60])
+    first, second = Arrays(log).poll()
+    assert (first.participants, second.participants) == (("a", "b", "c"), ("a", "c"))
+    assert (second.step, second.all_clients) == (60, ("a", "b", "c"))
+    np.testing.assert_array_equal(second.clients["c"], [10.0, 11.0])
+    np.savez(log, **arrays(2), participation=here)
+    first, second = Arrays(log).poll()
+    assert (second.participants, second.clients) == (("0", "2"), None)
+
+
+def test_half_an_npz_waits_and_a_broken_one_is_said_once(tmp_path):
+    log, whole = tmp_path / "run.npz", tmp_path / "whole.npz"
+    np.savez(whole, **arrays(3))
+    log.write_bytes(whole.read_bytes()[:200])
+    source = Arrays(log)
+    assert numbers(source) == []
+    log.write_bytes(whole.read_bytes())
+    assert numbers(source) == [1, 2, 3]
+    log.write_bytes(b"PK broken")
+    said_so = [found for _ in range(40) for found in numbers(source)]
+    assert len(said_so) == 1
+    assert "whole .npz file" in str(said_so[0])
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        ({"round": np.arange(3)}, "must hold round and parameters"),
+        (arrays(3, parameters=np.ones(3)), "parameters in the log must not be 1-dimensional"),
+        (arrays(3, parameters=np.ones((2, 2))), r"parameters in the log must have shape \(3, 2\)"),
+        (arrays(3, participation=np.ones((2, 4), dtype=bool)), r"participation in the log must have shape \(3, 4\)"),
+        (arrays(3, participation=np.ones((3, 4))), "participation in the log must not be 2-dimensional with float64"),
+        (arrays(3, clients=np.ones((3, 4, 5))), r"clients in the log must have shape \(3, 4, 2\)"),
+        (arrays(3, parameters=np.array([[object()]] * 3)), "allow_pickle=False"),
+        (arrays(3, clients=np.ones((3, 2, 2)), names=np.array(["a", "a"])), "name each client once"),
+        (arrays(1, round=np.array([0])), "count from 1"),
+        (arrays(1, participation=np.zeros((1, 2), dtype=bool)), "at least one participant"),
+    ],
+)
+def test_wrong_arrays_are_refused(tmp_path, held, message):
+    np.savez(tmp_path / "run.npz", **held)
+    (refused,) = numbers(Arrays(tmp_path / "run.npz"))
+    assert isinstance(refused, ValueError)
+    with pytest.raises(ValueError, match=message):
+        raise refused
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedgauss.integrations.live.arrays._MOST_BYTES", 4_000)
+    np.savez_compressed(tmp_path / "run.npz", **arrays(3, clients=np.zeros((3, 100, 2))))
+    assert (tmp_path / "run.npz").stat().st_size < 3_000
+    (refused,) = numbers(Arrays(tmp_path / "run.npz"))
+    assert "must unpack to at most" in str(refused)

@@ -1,0 +1,95 @@
+"""Sites as real processes behind pipes, each with its own file."""
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import fedgauss as fg
+from fedgauss.cli import app
+from fedgauss.integrations.site_processes import SiteProcesses
+
+runner = CliRunner()
+SITE = [sys.executable, "-c", "from fedgauss.cli import app; app()", "site"]
+NAMES = ("east", "north", "west")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Three files, two of CSV and one of Parquet, and the pooled frame."""
+    folder, rng = tmp_path_factory.mktemp("sites"), np.random.default_rng(8)
+    frames = []
+    for _ in NAMES:
+        x = rng.normal(size=(60, 2))
+        y = rng.random(60) < 1 / (1 + np.exp(-(0.2 + x @ [0.7, -0.5])))
+        frames.append(pd.DataFrame({"age": 50 + 10 * x[:, 0], "dose": x[:, 1], "died": y.astype(int)}))
+    frames[0].to_csv(folder / "east.csv", index=False)
+    frames[1].to_parquet(folder / "north.parquet")
+    frames[2].to_csv(folder / "west.csv", index=False)
+    pooled = pd.concat([frame.assign(site=name) for frame, name in zip(frames, NAMES, strict=True)])
+    return folder, pooled
+
+
+def command(folder, name):
+    (file,) = folder.glob(f"{name}.*")
+    return [*SITE, str(file), "--log", str(folder / f"{name}.jsonl")]
+
+
+@pytest.mark.study
+def test_three_processes_with_three_files_give_the_pooled_fit_and_log_all_they_sent(files):
+    from fedgauss.inference.federated.coordinator import fit_sites
+
+    folder, pooled = files
+    with SiteProcesses({name: command(folder, name) for name in NAMES}) as sites:
+        found = fit_sites(sites.ask, sites.names, "died", "logistic")
+    wanted = fg.fit(pooled, "died", "site", "logistic")
+    assert found.summary().splitlines()[:8] == wanted.summary().splitlines()[:8]
+    np.testing.assert_allclose(found.params, wanted.params, atol=1e-4 * wanted.std_errors.min())
+    np.testing.assert_allclose(found.cov, wanted.cov, rtol=1e-3)
+    for name in NAMES:
+        lines = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+        assert [line["order"] for line in lines[:5]] == ["describe", "design", "squares", "shape", "begin"]
+        assert lines[-1]["order"] == "report"
+        sent = "\n".join(json.dumps(line) for line in lines)
+        own = pooled[pooled.site == name]
+        for value in [*own.age, *own.dose]:
+            assert repr(value) not in sent
+
+
+def test_a_process_that_is_no_site_is_named():
+    talks = [sys.executable, "-c", "print('hello')"]
+    with SiteProcesses({"a": talks}) as sites, pytest.raises(ValueError, match="site 'a' sent something else"):
+        sites.ask("describe", [{}])
+    silent = [sys.executable, "-c", "pass"]
+    with SiteProcesses({"a": silent}) as sites, pytest.raises(ValueError, match=r"site 'a' (ended without|has gone)"):
+        sites.ask("describe", [{"much": "x" * 200_000}])
+    with (
+        pytest.raises(ValueError, match="site 'a' could not be started; no-such-command"),
+        SiteProcesses({"a": "no-such-command now"}),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("sites", "message"),
+    [
+        (["fedgauss site a.csv"], "--site must be NAME=COMMAND"),
+        (["a=x", "a=y"], "sites must have different names"),
+        (["a=no-such-command"], "site 'a' could not be started"),
+    ],
+    ids=["name", "twice", "command"],
+)
+def test_bad_sites_end_with_one_line(sites, message, tmp_path):
+    options = [part for site in sites for part in ("--site", site)]
+    done = runner.invoke(app, ["federate", "--target", "y", *options, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def test_a_site_that_has_no_such_file_says_so(tmp_path):
+    done = runner.invoke(app, ["site", str(tmp_path / "none.csv")])
+    assert done.exit_code == 2
+    assert "there is no" in done.output
