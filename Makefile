@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test study check bench rivals lock clean
+.PHONY: help setup demo test study check docs bench rivals lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -38,11 +38,16 @@ test: setup ## run the tests
 study: setup ## run the long statistical studies
 	$(BIN)/pytest -n 2 -m study
 
-check: setup ## lint, format, types and layers
+check: setup ## lint, format, types, layers and the documentation
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --quiet --strict --site-dir build/docs
+
+docs: setup ## build the documentation: build/docs/index.html
+	$(BIN)/mkdocs build --quiet --strict --site-dir build/docs
+	@echo "The documentation is build/docs/index.html."
 
 bench: setup ## measure speed, growth and memory; JSON in benchmarks/out
 	$(BIN)/python benchmarks/run.py

@@ -85,6 +85,24 @@ def test_other_families_too(target, family, formula):
     np.testing.assert_allclose(found.std_errors, pooled.std_errors, rtol=1e-3)
 
 
+def test_a_site_can_be_put_away_between_two_orders(fitted):
+    """As in frameworks that start a process for each message: the same replies, to the bit."""
+    frame, said = FRAME[FRAME.h == "a"].drop(columns="h"), []
+    others = Channel()
+
+    def ask(order, contents):
+        replies = others.ask(order, contents)
+        state = decoded(encoded(kept[-1])) if kept else None
+        site = Site(frame) if state is None else Site.restored(frame, state)
+        said.append((encoded(site.answer(order, decoded(encoded(contents[0])))), encoded(replies[0])))
+        kept.append(site.state())
+        return replies
+
+    kept: list = []
+    fit_sites(ask, others.names, "died", "logistic", ["age", "dose", "ward"])
+    assert all(ours == theirs for ours, theirs in said)
+
+
 def test_no_row_of_data_leaves_a_site(fitted):
     """Neither a value of a column nor a row of standardised ones is among the numbers said, and no reply has N numbers.
 

@@ -24,7 +24,7 @@ from fedgauss.inference.summaries import ClientSums
 from fedgauss.inference.whitened import warm_hessians
 from fedgauss.problems.arrays import from_arrays
 from fedgauss.problems.families import Family
-from fedgauss.problems.preconditioned import Preconditioned
+from fedgauss.problems.preconditioned import Guard, Preconditioned
 
 SUMS = ("gradient_sum", "square_sum", "hessian_sum", "place_sum")
 
@@ -41,8 +41,11 @@ class Site:
     def __init__(self, frame: Any, least_rows: int = 10) -> None:
         self._table = Frame(frame)
         self._least = _checks.whole("least_rows", least_rows)
+        self._heard: dict[str, Message] = {}
         self._formula: Formula | None = None
         self._columns: dict[str, Column] = {}
+        self._step, self._matrix = 0, np.empty((0, 0))
+        self._guard: Guard = "damped"
         self._sums: dict[str, Any] = {}
         self._path: Any = 0.0
         self._count = 0
@@ -61,11 +64,32 @@ class Site:
         try:
             if order not in self._orders:
                 raise ValueError(f"an order must be one of {', '.join(self._orders)}; got {order!r}.")
-            return self._orders[order](content)
+            reply = self._orders[order](content)
+            if order in ("describe", "design", "begin"):
+                self._heard[order] = content
+            return reply
         except (ValueError, ArithmeticError) as error:
             return {"error": str(error)}
         except (AttributeError, KeyError, TypeError) as error:
             return {"error": f"the order {order!r} came too early, or without something it needs ({error})."}
+
+    def state(self) -> Message:
+        """What another `Site` with the same rows needs to go on from here; it tells more than the replies do."""
+        numbers = {"step": self._step, "sums": self._sums, "path": self._path, "count": self._count}
+        return {"heard": self._heard, **numbers, "matrix": self._matrix, "guard": self._guard}
+
+    @classmethod
+    def restored(cls, frame: Any, state: Message, least_rows: int = 10) -> Site:
+        """The site that `state` was taken of."""
+        site, heard = cls(frame, least_rows), state["heard"]
+        for order, prepare in (("describe", site._describe), ("design", site._design), ("begin", site._prepare)):
+            if order in heard:
+                prepare(heard[order])
+        site._heard = heard
+        site._step, site._count = int(state["step"]), int(state["count"])
+        site._sums, site._path = state["sums"], state["path"]
+        site._matrix, site._guard = state["matrix"], state["guard"]
+        return site
 
     def _describe(self, asked: Message) -> Message:
         """How many rows there are, and which levels each column has."""
@@ -117,7 +141,14 @@ class Site:
         return {"triangle": triangle(self._x, columns), "overlaps": overlaps}
 
     def _begin(self, plan: Message) -> Message:
-        """Take over units, the order of rows and step sizes; the mean Hessian at the start over the first steps."""
+        """The mean Hessian at the start over the first steps."""
+        self._prepare(plan)
+        warm = int(plan["warm"])
+        sums = warm_hessians(self._problem, stage_key(0, "data"), jnp.float32(plan["start"]), 1, np.int32(warm))
+        return {"hessian": np.asarray(sums, dtype=float)[:, :, 0, 0] / warm}
+
+    def _prepare(self, plan: Message) -> None:
+        """Take over units, the order of rows and step sizes."""
         about = plan["about"]
         response = None if about is None else Location(about[:1], about[1:])
         units = Units(Location(plan["means"], plan["scales"]), response, bool(plan["intercept"]))
@@ -131,11 +162,8 @@ class Site:
         self._problem = RowBatches(rows, edges, int(np.diff(edges, axis=0).max()))
         # A step of client k is eta K w_k: alone, its share goes into the step size.
         self._eta: FloatArray = plan["eta"] * float(plan["share"])
-        self._step, self._start = 0, plan["start"]
+        self._step = 0
         self._forget()
-        warm = int(plan["warm"])
-        sums = warm_hessians(self._problem, stage_key(0, "data"), jnp.float32(self._start), 1, np.int32(warm))
-        return {"hessian": np.asarray(sums, dtype=float)[:, :, 0, 0] / warm}
 
     def _advance(self, go: Message) -> Message:
         """Steps up to `until` from the parameters given, along P g."""
