@@ -17,6 +17,7 @@ from rich.text import Text
 from fedgauss import __version__
 
 if TYPE_CHECKING:
+    from fedgauss.experiments.runner import Executor
     from fedgauss.inference.fit import Fit
     from fedgauss.report.demonstration.run import Tick
 
@@ -231,11 +232,13 @@ def reproduce(
     workers: Annotated[
         int | None, typer.Option(help="Processes that compute; one for each core, at most 8, if not given.")
     ] = None,
+    engine: Annotated[str, typer.Option(help="Who computes: local, or dask for a cluster.")] = "local",
+    scheduler: Annotated[str | None, typer.Option(help="The scheduler of Dask, as tcp://host:8786.")] = None,
     list_them: Annotated[bool, typer.Option("--list", help="Print what there is, and stop.")] = False,
 ) -> None:
     """The paper's results, from cells to a page."""
     names = names or []
-    command = _reproduce_command([name.lower() for name in names], scale.lower(), out, workers)
+    command = _reproduce_command([name.lower() for name in names], scale.lower(), out, workers, scheduler)
     with _plain_endings(), _sweep_endings(command):
         from fedgauss.experiments.catalogue import chosen, scale_named
 
@@ -245,13 +248,13 @@ def reproduce(
 
             print_list(chosen(names), Console())
             return
-        results = chosen(names, how_much)
+        results, executor = chosen(names, how_much), _executor(engine, scheduler)
         from fedgauss.report.output import writable_folder
         from fedgauss.report.reproduction.sweep import measure
 
         folder = writable_folder(out, room=_ROOM)
         began = time.monotonic()
-        measured = measure(results, how_much, folder, workers, command)
+        measured = measure(results, how_much, folder, workers, command, executor)
         with _bar() as tick:
             tick("drawing", 0, len(measured.results) + 1)
             from fedgauss.report.reproduction.files import write_reproduction
@@ -327,6 +330,8 @@ def coverage(
     workers: Annotated[
         int | None, typer.Option(help="Processes that compute; one for each core, at most 8, if not given.")
     ] = None,
+    engine: Annotated[str, typer.Option(help="Who computes: local, or dask for a cluster.")] = "local",
+    scheduler: Annotated[str | None, typer.Option(help="The scheduler of Dask, as tcp://host:8786.")] = None,
 ) -> None:
     """The coverage laboratory."""
     command = shlex.join(["fedgauss", *sys.argv[1:]])
@@ -348,20 +353,21 @@ def coverage(
         _checks.whole("runs", runs, at_least=20)
         _checks.whole("bootstrap_runs", bootstrap_runs, at_least=0)
         _checks.whole("seed", seed, at_least=0)
+        executor = _executor(engine, scheduler)
         from fedgauss.report.coverage.sweep import measure
         from fedgauss.report.output import writable_folder
 
         folder = writable_folder(out, room=_ROOM)
         began = time.monotonic()
-        measured = measure(grid, runs, bootstrap_runs, seed, folder, workers, command)
+        measured = measure(grid, runs, bootstrap_runs, seed, folder, workers, command, executor)
         with _bar() as tick:
             tick("drawing", 0, 1)
-            from fedgauss.report.coverage.files import shown_tables, write_coverage
+            from fedgauss.report.coverage.files import write_coverage
             from fedgauss.report.table import print_table
 
             tables, page = write_coverage(measured, folder, tick)
         console = Console()
-        for table in shown_tables(tables):
+        for table in tables:
             print_table(table, console)
             console.print()
         console.print(
@@ -483,12 +489,33 @@ def watch(
             raise typer.Exit(1)
 
 
-def _reproduce_command(names: list[str], scale: str, out: Path, workers: int | None) -> str:
+def _executor(engine: str, scheduler: str | None) -> Executor | None:
+    """Who runs the cells of a sweep: None for local workers."""
+    from fedgauss import _checks
+
+    if _checks.one_of("engine", engine, ["local", "dask"]) == "local":
+        if scheduler is not None:
+            raise ValueError("--scheduler belongs to --engine dask; got --engine local. Add --engine dask?")
+        return None
+    if scheduler is None:
+        raise ValueError("--engine dask needs a scheduler; got none. Use --scheduler tcp://host:8786?")
+    from fedgauss.integrations.dask_cluster import on_dask
+
+    try:
+        return on_dask(scheduler)
+    except ImportError as error:
+        raise ValueError(str(error)) from None
+
+
+def _reproduce_command(
+    names: list[str], scale: str, out: Path, workers: int | None, scheduler: str | None = None
+) -> str:
     """The command that does, or goes on with, the same."""
     parts = ["fedgauss", "reproduce", *names]
     parts += ["--scale", scale] if scale != "paper" else []
     parts += ["--out", str(out)] if out != _REPRODUCTION else []
     parts += ["--workers", str(workers)] if workers is not None else []
+    parts += ["--engine", "dask", "--scheduler", scheduler] if scheduler is not None else []
     return shlex.join(parts)
 
 

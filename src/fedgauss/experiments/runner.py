@@ -1,4 +1,4 @@
-"""Runs the cells of a sweep in worker processes, and writes each to the store as it finishes."""
+"""Runs the cells of a sweep, in worker processes or elsewhere, and writes each to the store as it finishes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from fedgauss.experiments.plan import Plan, cost
 from fedgauss.experiments.store import Store
 from fedgauss.experiments.workers import Finished, run_in_workers
 
+# Runs the cells of a plan and yields each as it finishes; yields None now and then, when it is time to look up.
+Executor = Callable[[Plan, CtrlC], Generator[Finished | None, None, None]]
+
 _MOST_WORKERS = 8  # unless more are asked for: each holds a JAX of its own in memory
 
 
@@ -25,6 +28,7 @@ def run_cells(
     workers: int | None = None,
     progress: bool | None = None,
     on_tick: Callable[[Summary], None] | None = None,
+    executor: Executor | None = None,
 ) -> Summary:
     """Run every cell that is not in the store yet. The rows do not depend on the number of workers.
 
@@ -34,6 +38,7 @@ def run_cells(
     progress   show a bar (None: in a terminal, when the sweep takes long)
     on_tick    called with the summary so far after every cell, and a few times a second while workers compute; what
                it raises ends the sweep
+    executor   runs the cells elsewhere, in place of workers: `fedgauss.integrations.dask_cluster.on_dask(address)`
 
     However it ends (an error, Ctrl-C, kill -9), finished cells are kept and workers end; the same call resumes.
     A program that calls this needs `if __name__ == "__main__":` around its top level, because workers import it.
@@ -50,7 +55,10 @@ def run_cells(
         with CtrlC() as ctrl_c:
             found = store.finished(asked)
             plan = Plan(cell for key, cell in asked.items() if key not in found)
-            stream = _run_here(plan, ctrl_c) if count == 0 else run_in_workers(plan, count, ctrl_c)
+            if executor is not None:
+                stream = executor(plan, ctrl_c)
+            else:
+                stream = _run_here(plan, ctrl_c) if count == 0 else run_in_workers(plan, count, ctrl_c)
             with closing(stream), Bar(progress, plan.cost) as bar:
                 for finished in stream:
                     if finished is not None:
@@ -74,7 +82,7 @@ def _usable_cpus() -> int:
     return min(here, _MOST_WORKERS)
 
 
-def _run_here(plan: Plan, ctrl_c: CtrlC) -> Generator[Finished, None, None]:
+def _run_here(plan: Plan, ctrl_c: CtrlC) -> Generator[Finished | None, None, None]:
     """Run the cells of the plan in this process."""
     while (cell := plan.take(0)) is not None:
         began = time.perf_counter()

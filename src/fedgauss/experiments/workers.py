@@ -26,7 +26,7 @@ Finished = tuple[Cell, list[Row], float]  # a cell, its rows, and the seconds it
 
 _TICK = 0.2  # seconds between two looks at the clock while workers compute
 # One thread a worker. It is also part of the result: BLAS adds in another order when it has more threads.
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -86,8 +86,8 @@ def _inherited() -> Iterator[None]:
     if hasattr(signal, "pthread_sigmask"):
         resource_tracker.ensure_running()  # its first start would undo the mask
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
-    os.environ.update(_ENVIRONMENT)
+    before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    os.environ.update(ENVIRONMENT)
     try:
         yield
     finally:
@@ -164,10 +164,10 @@ def _serve(pipe: Connection) -> None:
     with suppress(EOFError, OSError):
         pipe.send((None, 0.0, None))
         while True:
-            pipe.send_bytes(_answer(pipe.recv_bytes()))
+            pipe.send_bytes(answer(pipe.recv_bytes()))
 
 
-def _answer(message: bytes) -> Any:
+def answer(message: bytes) -> Any:
     """Run the cell in a message; (rows, seconds, failure) as a message."""
     try:
         cell = ForkingPickler.loads(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from fedgauss import __version__
@@ -31,7 +31,10 @@ _METHODS = (
 def write_coverage(
     measured: Measured, folder: Path, tick: Tick = lambda what, done, total: None
 ) -> tuple[list[Table], Path]:
-    """Rows first, then figures, and last the page; gives the tables and the page's place."""
+    """Rows first, then figures, and last the page, of all that is in the folder.
+
+    Gives the tables that a terminal has room for, of what was asked: coverage, and the default in detail.
+    """
     write_whole(folder / ROWS, rows_csv(measured.rows))
     tables, drawings = coverage_tables(measured.lines), coverage_drawings(measured.lines)
     total = len(drawings) + 1
@@ -63,14 +66,10 @@ def write_coverage(
     page.footer(f"fedgauss {__version__}, {len(measured.rows)} rows.")
     write_whole(folder / PAGE, page.html().encode())
     tick("drawing", total, total)
-    return tables, folder / PAGE
+    asked = coverage_tables(measured.asked)
+    return [asked[0], asked[-1]], folder / PAGE
 
 
 def _count(measured: Measured) -> str:
     count = len(measured.lines)
     return "one federation" if count == 1 else f"{count} federations"
-
-
-def shown_tables(tables: Sequence[Table]) -> Sequence[Table]:
-    """Those that a terminal has room for: coverage, and the default in detail."""
-    return [tables[0], tables[-1]]

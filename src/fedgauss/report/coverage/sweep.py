@@ -10,7 +10,7 @@ from fedgauss.experiments.cell import Cell, Row
 from fedgauss.experiments.coverage_cells import BootstrapCell, CoverageCell
 from fedgauss.experiments.coverage_settings import Federation
 from fedgauss.experiments.outcome import Summary
-from fedgauss.experiments.runner import run_cells
+from fedgauss.experiments.runner import Executor, run_cells
 from fedgauss.experiments.store import Store
 from fedgauss.report.coverage.lines import Line, lines_of
 
@@ -23,6 +23,7 @@ class Measured:
 
     rows: list[Row]
     lines: list[Line]
+    asked: list[Line]  # those of them that this command asked for
     command: str
     summary: Summary
 
@@ -35,12 +36,14 @@ def measure(
     folder: Path,
     workers: int | None,
     command: str,
+    executor: Executor | None = None,
 ) -> Measured:
     """Run the cells of these federations. Those that other commands left in the folder are reported as well."""
     cells: list[Cell] = [CoverageCell(federation, runs, seed) for federation in federations]
     if bootstrap_runs:
         cells += [BootstrapCell(federation, bootstrap_runs, seed=seed) for federation in federations]
     with Store(folder / STORE) as store:
-        summary = run_cells(cells, store, workers=workers)
+        summary = run_cells(cells, store, workers=workers, executor=executor)
         rows = store.rows(experiment="coverage")
-    return Measured(rows, lines_of(rows), command, summary)
+    lines, wanted = lines_of(rows), set(federations)
+    return Measured(rows, lines, [line for line in lines if line.federation in wanted], command, summary)

@@ -11,7 +11,7 @@ from fedgauss.experiments.catalogue import catalogue
 from fedgauss.experiments.cell import Row, cell_key
 from fedgauss.experiments.outcome import Summary
 from fedgauss.experiments.paper import Result, Scale
-from fedgauss.experiments.runner import run_cells
+from fedgauss.experiments.runner import Executor, run_cells
 from fedgauss.experiments.store import Store
 
 STORE = "results.sqlite"
@@ -29,7 +29,14 @@ class Measured:
     summary: Summary
 
 
-def measure(results: Sequence[Result], scale: Scale, folder: Path, workers: int | None, command: str) -> Measured:
+def measure(
+    results: Sequence[Result],
+    scale: Scale,
+    folder: Path,
+    workers: int | None,
+    command: str,
+    executor: Executor | None = None,
+) -> Measured:
     """Run the cells of these results and read their rows. Cells that an earlier run finished are not run again.
 
     Other results whose cells are all finished come too, so that results run one by one add up to one report.
@@ -37,7 +44,8 @@ def measure(results: Sequence[Result], scale: Scale, folder: Path, workers: int 
     refuse_other_scale(folder, scale)
     asked = {result.name for result in results}
     with Store(folder / STORE) as store:
-        summary = run_cells([cell for result in results for cell in result.cells(scale)], store, workers=workers)
+        cells = [cell for result in results for cell in result.cells(scale)]
+        summary = run_cells(cells, store, workers=workers, executor=executor)
         rows: dict[str, list[Row]] = {}
         shown = []
         for result in catalogue().values():

@@ -1,0 +1,187 @@
+"""Runs the cells of a sweep on a Dask cluster that is there already; the rows are those of local workers.
+
+    run_cells(cells, store, executor=on_dask("tcp://10.0.0.7:8786"))
+
+Bit for bit, where processors are of one kind: JAX compiles for the one it finds. Dask sends pickles both ways, so a
+cluster must be as trusted as this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import time
+import uuid
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from fedgauss.experiments.cell import Cell
+from fedgauss.experiments.ctrl_c import CtrlC
+from fedgauss.experiments.outcome import SweepError, in_words
+from fedgauss.experiments.plan import Plan
+from fedgauss.experiments.runner import Executor
+from fedgauss.experiments.workers import Finished
+from fedgauss.integrations.dask_worker import end_children, run_cell, settings, versions
+from fedgauss.integrations.extras import needed
+
+_CONNECT = 5.0  # seconds until a scheduler counts as unreachable
+_FIRST_WORKER = 10.0  # seconds until a cluster counts as empty
+_LOOK = 2.0  # seconds between two looks at who works
+_TICK = 0.05  # seconds between two looks at what has come
+_TIDY = 5.0  # seconds that saying goodbye may take
+_TRIES = 3  # times that a process may die on a cell, before the cell is to blame
+
+
+def on_dask(scheduler: str) -> Executor:
+    """The executor for `run_cells` that has the cells run by the cluster of this scheduler, e.g. "tcp://host:8786".
+
+    Each finished cell comes back at once; one whose worker is lost is run again by another. No more cells are out than
+    the cluster has threads. However the sweep ends, cells that are out are cancelled and their processes end.
+    """
+
+    needed("distributed", extra="dask")
+
+    def execute(plan: Plan, ctrl_c: CtrlC) -> Generator[Finished | None, None, None]:
+        if plan:  # a sweep that is finished needs no cluster
+            with _connected(scheduler, ctrl_c) as client:
+                yield from _run(plan, client, ctrl_c)
+
+    return execute
+
+
+def _run(plan: Plan, client: Any, ctrl_c: CtrlC) -> Generator[Finished | None, None, None]:
+    distributed = needed("distributed", extra="dask")
+    sweep, wanted, variables = uuid.uuid4().hex, versions(), settings()
+    coming = distributed.as_completed(with_results=True, raise_errors=False, loop=client.loop)
+    out: dict[Any, tuple[int, Cell]] = {}  # future: which turn it takes, and its cell
+    turns, workers, look_again = 0, list[str](), 0.0
+
+    def submit(turn: int) -> None:
+        """Hand out the next cell of a turn. Turns keep to a worker where they can: it has compiled their programs."""
+        cell = plan.take(turn)
+        if cell is not None:
+            task = (run_cell, _pickled(cell), sweep, wanted, variables)
+            key = f"{type(cell).__name__}-{uuid.uuid4().hex}"
+            nearest = [workers[turn % len(workers)]] if workers else None
+            future = client.submit(
+                *task, key=key, pure=False, workers=nearest, allow_other_workers=nearest is not None, retries=_TRIES - 1
+            )
+            out[future] = turn, cell
+            coming.add(future)
+
+    try:
+        while plan or out:
+            if time.monotonic() > look_again:  # workers come and go
+                workers, look_again = _threads(client), time.monotonic() + _LOOK
+            turns = max(turns, len(workers), 1)  # never fewer: a group may be left to one that has begun it
+            for turn in set(range(turns)) - {turn for turn, _ in out.values()}:
+                submit(turn)
+            with ctrl_c.let_in():
+                if not coming.has_ready():
+                    time.sleep(_TICK)
+            error: SweepError | None = None
+            for future, result in coming.next_batch(block=False):
+                _, cell = out.pop(future)
+                try:
+                    yield _finished(cell, future, result, wanted)
+                except SweepError as failure:
+                    error = failure
+            if error is not None:  # raised last, so that cells that finished at the same time are kept
+                raise error
+            yield None
+    finally:
+        coming.clear()
+        with suppress(Exception):  # the scheduler may be what failed
+            if client.status == "running":
+                client.cancel(list(out), force=True)
+                client.run(end_children, sweep, on_error="ignore")
+
+
+def _finished(cell: Cell, future: Any, result: Any, wanted: dict[str, str]) -> Finished:
+    """The rows that a task has brought, or the error that it stands for."""
+    if future.status != "finished":  # then Dask brings an exception, alone or between its type and its traceback
+        found = result[1] if isinstance(result, tuple) else result
+        raise SweepError(
+            f"a Dask worker must have fedgauss and outlive its cell; {cell} ended with {in_words(found)}. Finished "
+            "cells are kept: mend the cluster and run again.",
+            cell,
+        )
+    if isinstance(result, dict):
+        others = ", ".join(
+            f"{name} {result[name]} for {wanted[name]}" for name in wanted if result[name] != wanted[name]
+        )
+        raise SweepError(
+            f"Dask workers must have the versions of this process, for rows of two never mix; one has {others}. "
+            "Finished cells are kept: install the same there and run again.",
+            cell,
+        )
+    rows, seconds, failure = result
+    if failure is not None:
+        reason, trace = failure
+        failed = SweepError.failed(cell, reason)
+        failed.add_note(f"In the worker:\n{trace}")
+        raise failed
+    return cell, rows, seconds
+
+
+def _pickled(cell: Cell) -> bytes:
+    try:
+        return pickle.dumps(cell)
+    except Exception as error:  # whatever pickling raises
+        raise SweepError.failed(cell, in_words(error)) from error
+
+
+def _threads(client: Any) -> list[str]:
+    """The address of each worker, once for each of its threads."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    return [address for address in sorted(workers) for _ in range(workers[address]["nthreads"])]
+
+
+@contextmanager
+def _connected(scheduler: str, ctrl_c: CtrlC) -> Iterator[Any]:
+    """A client of the cluster, once it has a worker."""
+    distributed = needed("distributed", extra="dask")
+    with ctrl_c.let_in():
+        _refuse_strangers(scheduler)
+        client = distributed.Client(scheduler, timeout=_CONNECT, set_as_default=False)
+    try:
+        with ctrl_c.let_in():
+            try:
+                client.wait_for_workers(1, timeout=_FIRST_WORKER)
+            except TimeoutError as error:
+                raise ValueError(
+                    f"a cluster must have a worker; {scheduler} had none for {_FIRST_WORKER:g} s. Start one with "
+                    f"`dask worker {scheduler}`?"
+                ) from error
+        yield client
+    finally:
+        with suppress(Exception):
+            client.close(timeout=_TIDY)
+
+
+def _refuse_strangers(scheduler: str) -> None:
+    """Ask who is there. A client would wait long for something that listens and is no scheduler."""
+    try:
+        with ThreadPoolExecutor(1) as elsewhere:  # in a notebook this thread has a loop already
+            who = elsewhere.submit(asyncio.run, _identity(scheduler)).result()["type"]
+        reason = f"it is a {who}" if who != "Scheduler" else None
+    except TimeoutError:
+        reason = f"no answer in {_CONNECT:g} s"
+    except Exception as error:  # whatever an odd address or an odd answer raises
+        reason = str(error)
+    if reason is not None:
+        raise ValueError(
+            f"scheduler must be the address of a Dask scheduler that runs, as tcp://host:port; got {scheduler!r}: "
+            f"{reason}. Start one with `dask scheduler`?"
+        )
+
+
+async def _identity(address: str) -> dict[str, Any]:
+    distributed = needed("distributed", extra="dask")
+    async with asyncio.timeout(_CONNECT):
+        security = distributed.Security().get_connection_args("client")
+        async with distributed.rpc(address, connection_args=security) as there:
+            answer: dict[str, Any] = await there.identity()
+    return answer

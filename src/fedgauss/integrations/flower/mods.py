@@ -1,0 +1,125 @@
+"""Client mods: what a client adds to its replies. The application's own train function stays as it is.
+
+    app = ClientApp(mods=[report_moments(moments)])
+
+A mod answers what the server asks for in a message, and only that; it takes the request out before the application sees
+it. In the first round every mod here is asked which partition the client has (`partition-id` of its node's
+configuration, where there is one), so that the server counts clients as its operator does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.clientapp.typing import ClientAppCallable, Mod
+
+from fedgauss import _checks
+from fedgauss._linearization import gradient_moments
+from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.integrations.flower.arrays import RECORD, copied, taken
+
+Moments = Callable[[ArrayRecord, Context], tuple[ArrayLike, ArrayLike]]
+Answer = Callable[[ArrayRecord, ArrayRecord, Context], dict[str, FloatArray]]
+
+
+def report_partition() -> Mod:
+    """A mod that says which partition the client has, and nothing else."""
+    return _answering(lambda request, arrays, context: {})
+
+
+def report_moments(moments: Moments) -> Mod:
+    """A mod that reports a client's Hessian and gradient covariance when the server (`Reported`) asks for them.
+
+    moments(arrays, context) returns, at the parameters `arrays` and from the client's own data,
+        gradients (m, d)  the gradients of m single steps of SGD, of mini-batches as large as those it trains with
+        hessian   (d, d)  of its loss
+    with parameters in the order of the arrays, each flattened.
+
+    What leaves the client: its Hessian, the covariance, the mean and the kurtosis of these gradients, and m. They are
+    second moments of its data. A client that reports too large a covariance makes the monitor less sensitive.
+    """
+
+    def answer(request: ArrayRecord, arrays: ArrayRecord, context: Context) -> dict[str, FloatArray]:
+        if "moments" not in request:
+            return {}
+        gradients, hessian = _computed(moments, arrays, context)
+        covariance, kurtosis = gradient_moments(gradients)
+        return {
+            "hessian": hessian,
+            "covariance": covariance,
+            "kurtosis": np.array(kurtosis),
+            "gradient": gradients.mean(axis=0),
+            "n_warmup": np.array(float(len(gradients))),
+        }
+
+    return _answering(answer)
+
+
+def run_chains(moments: Moments, seed: int | None = None) -> Mod:
+    """A mod that runs the client's part of Client-GA (Theorem 3.2), so that its gradient covariance stays with it.
+
+    When the server (`Chained`) sends A and the step sizes of a round, the client draws Z ~ N(0, Var(W^k)) with the
+    covariance of its own gradients (`moments`, as in `report_moments`) and returns where B chains
+
+        theta_t = (I - eta_t A) theta_{t-1} + eta_t Z_t,    theta_0 = 0
+
+    end. The recursion is linear, so the server's sum over clients of w_k times these is the mean of (3.6).
+
+    What leaves the client: its Hessian, and these B ends. Its covariance does not, but the server sees each client's
+    ends before it adds them up, and B Gaussian vectors show their covariance with an error of sqrt(2 / B). Nothing is
+    hidden from a server that looks. For that the ends must be added up under secure aggregation, which only shows the
+    sum, and the sum is all that `Chained` uses.
+
+    seed  for tests; by default the operating system's, since whoever knows the draws knows the covariance
+    """
+    rng = np.random.default_rng(seed)
+
+    def answer(request: ArrayRecord, arrays: ArrayRecord, context: Context) -> dict[str, FloatArray]:
+        if "hessian only" not in request and "eta" not in request:
+            return {}
+        gradients, hessian = _computed(moments, arrays, context)
+        if "eta" not in request:
+            return {"hessian": hessian}
+        a, eta = (request[name].numpy() for name in ("hessian", "eta"))
+        covariance, _ = gradient_moments(gradients)
+        values, vectors = np.linalg.eigh(covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        ends = np.zeros((int(request["n_chains"].numpy()), len(a)))
+        for rate in eta:
+            ends += rate * (rng.standard_normal(ends.shape) @ root.T - ends @ a)
+        return {"ends": ends}
+
+    return _answering(answer)
+
+
+def _computed(moments: Moments, arrays: ArrayRecord, context: Context) -> tuple[FloatArray, FloatArray]:
+    """What the user's function returns, checked where its author sees the message."""
+    dim = sum(int(np.prod(array.shape)) for array in arrays.values())
+    gradients, hessian = moments(arrays, context)
+    return (
+        _checks.real_array("gradients", gradients, shape=(None, dim)),
+        _checks.covariance("hessian", _checks.real_array("hessian", hessian, shape=(dim, dim))),
+    )
+
+
+def _answering(answer: Answer) -> Mod:
+    """A mod that lets the application train and puts an answer beside its reply."""
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        if not message.metadata.message_type.startswith("train") or not message.has_content():
+            return call_next(message, context)
+        request = taken(message)
+        own: dict[str, FloatArray] = {}
+        if request is not None:
+            (arrays,) = message.content.array_records.values()
+            own = answer(request, copied(arrays), context)
+            if "partition" in request and "partition-id" in context.node_config:
+                own["partition"] = np.array(float(context.node_config["partition-id"]))
+        reply = call_next(message, context)
+        if reply.has_content() and own:
+            reply.content[RECORD] = ArrayRecord({name: Array(np.asarray(value)) for name, value in own.items()})
+        return reply
+
+    return mod

@@ -1,0 +1,123 @@
+"""A federated fit through Flower: each node has a table of its own, and the server prints the summary of all of them.
+
+    app = site_app(lambda context: read_table(context.node_config["data"]))         # the ClientApp of every node
+
+    @server.main()                                                                  # the ServerApp
+    def main(grid, context):
+        print(fit_nodes(grid, "died", "logistic"))
+
+Messages are the orders and replies of `fedgauss.inference.federated`, as text in a ConfigRecord. A node's state between
+two messages lies in its Context and does not leave it, so that it does not matter which process answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+
+from fedgauss.inference.federated.coordinator import fit_sites
+from fedgauss.inference.federated.messages import Message as Content
+from fedgauss.inference.federated.messages import decoded, encoded
+from fedgauss.inference.federated.site import Site
+from fedgauss.inference.fit import Fit
+
+_RECORD = "fedgauss"
+_LOOK = 0.5  # seconds between two looks at who is there
+
+
+def site_app(
+    frame_of: Callable[[Context], Any],
+    least_rows: int = 10,
+    log_of: Callable[[Context], str | Path] | None = None,
+    name_of: Callable[[Context], str] | None = None,
+) -> ClientApp:
+    """A ClientApp that answers for the rows of frame_of(context), if there are at least `least_rows`.
+
+    log_of    the file in which a node writes down every reply, one line each, before it leaves
+    name_of   what a node is called in messages and on the network; its number if not given
+    """
+    app = ClientApp()
+
+    @app.query()
+    def answer(message: Message, context: Context) -> Message:
+        order, content = str(message.content[_RECORD]["order"]), decoded(str(message.content[_RECORD]["content"]))
+        if order == "name":
+            reply: Content = {"name": str(context.node_id) if name_of is None else name_of(context)}
+        else:
+            reply = _answered(frame_of(context), order, content, context, least_rows)
+        text = encoded(reply)
+        if log_of is not None:
+            with Path(log_of(context)).open("a", encoding="utf-8") as log:
+                log.write(encoded({"order": order, "sent": reply}) + "\n")
+        return Message(_record(reply=text), reply_to=message)
+
+    return app
+
+
+def _answered(frame: Any, order: str, content: Content, context: Context, least_rows: int) -> Content:
+    """The reply of the site as it was after its last message."""
+    kept = context.state.config_records.get(_RECORD)
+    if kept is None or order == "describe":
+        site = Site(frame, least_rows)
+    else:
+        site = Site.restored(frame, decoded(str(kept["state"])), least_rows)
+    reply = site.answer(order, content)
+    if "error" not in reply:
+        context.state[_RECORD] = ConfigRecord({"state": encoded(site.state())})
+    return reply
+
+
+def fit_nodes(
+    grid: Grid, target: str, family: str = "linear", *, n_sites: int, timeout: float = 600.0, **options: Any
+) -> Fit:
+    """`fit_sites` between the nodes of a grid, once there are `n_sites` of them; `options` are those of `fit_sites`.
+
+    timeout   seconds to wait for nodes, and for the replies to an order
+    """
+    nodes = _nodes(grid, n_sites, timeout)
+    told = _ask(grid, nodes, timeout, "name", [{}] * len(nodes))
+    named = sorted((str(reply["name"]), node) for reply, node in zip(told, nodes, strict=True))
+    names, ordered = [name for name, _ in named], [node for _, node in named]
+    if len(set(names)) < len(names):
+        raise ValueError(f"sites must have different names; got {names}.")
+
+    def ask(order: str, contents: Sequence[Content]) -> list[Content]:
+        return _ask(grid, ordered, timeout, order, contents)
+
+    return fit_sites(ask, names, target, family, **options)
+
+
+def _nodes(grid: Grid, n_sites: int, timeout: float) -> list[int]:
+    end = time.monotonic() + timeout
+    while len(nodes := sorted(grid.get_node_ids())) < n_sites:
+        if time.monotonic() > end:
+            raise ValueError(f"{n_sites} sites must take part; {len(nodes)} came in {timeout:g} s.")
+        time.sleep(_LOOK)
+    return nodes
+
+
+def _ask(grid: Grid, nodes: Sequence[int], timeout: float, order: str, contents: Sequence[Content]) -> list[Content]:
+    """An order to every node, and their replies in the order of the nodes."""
+    messages = [
+        Message(_record(order=order, content=encoded(content)), node, MessageType.QUERY)
+        for node, content in zip(nodes, contents, strict=True)
+    ]
+    replies = {reply.metadata.src_node_id: reply for reply in grid.send_and_receive(messages, timeout=timeout)}
+    found = []
+    for node in nodes:
+        if node not in replies:
+            raise ValueError(f"node {node} must answer the order {order!r}; it did not in {timeout:g} s.")
+        if replies[node].has_error():
+            raise ValueError(f"node {node} must answer the order {order!r}; it failed: {replies[node].error.reason}")
+        found.append(decoded(str(replies[node].content[_RECORD]["reply"])))
+    return found
+
+
+def _record(**texts: str) -> RecordDict:
+    return RecordDict({_RECORD: ConfigRecord(dict(texts))})

@@ -1,0 +1,13 @@
+"""Server-less local SGD: each peer is a process that talks to its neighbours only.
+
+    with TorchLinks(rank, size, "file:///tmp/ring") as links:
+        run = run_peer(rank, problem, network, steps, n_steps=2000, exchange=links.exchange, lin=lin)
+
+`pip install 'fedgauss[gossip]'` for torch.distributed (gloo). A killed peer is noticed by its neighbours, who go on
+with Metropolis weights on the survivors. Every peer watches its own neighbourhood: see `neighbourhood`.
+"""
+
+from fedgauss.integrations.gossip.peer import PeerRun, Round, run_peer
+from fedgauss.integrations.gossip.torch_links import TorchLinks
+
+__all__ = ["PeerRun", "Round", "TorchLinks", "run_peer"]

@@ -1,0 +1,87 @@
+"""What a peer can watch without a server: the clients of its neighbourhood, itself among them.
+
+A peer does not know the mean of all clients. Of each neighbour it knows where a round began and what came of it. With
+S the neighbourhood in a round, v_j = w_j / sum_S w the weights in it, and c the factor that makes eta'_t = c eta_t the
+step of its mean, these obey a recursion of their own, whatever mixing does in between:
+
+    D = c sum_S (sent_j - began_j) / (K sum_S w_j) = - sum_t eta'_t sum_S v_j grad f_j,    b = sum_S v_j began_j.
+
+So b + D is to b what Y_j is to Y_{j-1} in a federation of these clients alone, with A = sum_S v_j H_j and
+V = sum_S v_j^2 Var(W^j). A monitor wants one path, and is given the one that has the same innovations,
+
+    y_j = P_j y_{j-1} + (b + D - P_j b),    P_j = prod_t (I - eta'_t A):
+
+where this neighbourhood would be, had it never mixed with others.
+
+What it does not see: clients that are no neighbours, except through what they do to neighbours; a neighbour that lies
+about where it began, and steps honestly from there. Each of K peers has an alpha of its own: together they ring falsely
+in up to K alpha of all runs. Disagreement among neighbours with other Hessians is taken for noise, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedgauss._linearization import Linearization
+from fedgauss._types import BoolArray, FloatArray
+from fedgauss.detect.innovations import innovations
+from fedgauss.detect.monitor import Monitor
+from fedgauss.detect.updates import fault
+from fedgauss.detect.verdict import Verdict
+from fedgauss.step_sizes import from_array
+
+
+class Neighbourhood:
+    """A monitor of the clients around a peer, fed with what they tell it.
+
+    members  their numbers, in the order of `lin`
+    lin      their federation: weights that sum to 1, and the point their gradients were taken at
+    eta      eta'_t, as above: c is the mean of K w_j over the members
+    start    where each of them begins, a row each
+    """
+
+    def __init__(
+        self,
+        members: tuple[int, ...],
+        lin: Linearization,
+        eta: FloatArray,
+        sync_every: int,
+        alpha: float,
+        start: FloatArray,
+    ) -> None:
+        self.members, self._lin, self._eta = members, lin, eta
+        self._y = lin.weights @ start
+        self._parts = innovations(lin, from_array(eta))
+        self.monitor = Monitor(lin, from_array(eta), sync_every, alpha, len(eta), self._y)
+
+    def refuses(self, *values: FloatArray) -> bool:
+        """Whether a monitor would refuse any of these parameters: not finite, or absurdly far from where it is."""
+        return any(fault(self._parts, self._y, value, None, None, None) for value in values)
+
+    def update(self, began: Mapping[int, FloatArray], sent: Mapping[int, FloatArray], step: int) -> Verdict:
+        """Judge a round from where members began it and what they sent; who is in neither took no part."""
+        present = np.array([member in sent for member in self.members])
+        gone = np.full(self._lin.dim, np.nan)
+        origin = np.stack([began.get(member, gone) for member in self.members])
+        end = np.stack([sent.get(member, gone) for member in self.members])
+        share = self._lin.weights[present]
+        v = share / share.sum()
+        # c / (K sum_S w) with sum_S w = share.sum() times that of all members: 1 / (members share.sum()).
+        moved = (end - origin)[present].sum(axis=0) / (len(self.members) * share.sum())
+        b = v @ origin[present]
+        contraction = self._contraction(v, present, step)
+        y = b + moved + contraction @ (self._y - b)
+        everybody = bool(present.all())
+        verdict = self.monitor.update(y, end, None if everybody else present, step, origin)
+        if self.monitor.step == step:  # else the update was refused, and changed nothing
+            self._y = y
+        return verdict
+
+    def _contraction(self, v: FloatArray, present: BoolArray, step: int) -> FloatArray:
+        """P_j of the steps since the last update."""
+        values, vectors = np.linalg.eigh(np.einsum("k,kij->ij", v, self._lin.client_hessians[present]))
+        factors = np.prod(1.0 - self._eta[self.monitor.step : step, None] * values, axis=0)
+        product: FloatArray = (vectors * factors) @ vectors.T
+        return product

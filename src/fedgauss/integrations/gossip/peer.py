@@ -1,0 +1,157 @@
+"""One peer of a gossip network: its own steps, what it exchanges with its neighbours, and what it makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedgauss import _checks
+from fedgauss._linearization import Linearization
+from fedgauss._random import Noise, stage_key
+from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.detect.monitor import Monitor
+from fedgauss.detect.verdict import Verdict
+from fedgauss.engine.starts import Start, resolve_start
+from fedgauss.integrations.gossip.local_steps import Column, own_surrogate
+from fedgauss.integrations.gossip.messages import Message, neighbourhood_linearization, summary, unpacked
+from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
+from fedgauss.integrations.gossip.shares import neighbours_of, shares
+from fedgauss.networks import Network
+from fedgauss.problems.base import Problem
+from fedgauss.step_sizes import StepSizes, as_step_sizes
+
+# Sends each neighbour its array and returns theirs, of the same length; a neighbour that is lost is missing.
+Exchange = Callable[[Mapping[int, FloatArray]], dict[int, FloatArray]]
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round as a peer saw it.
+
+    step     the last step of it
+    began    its parameter when the round began, (d,);   sent: before mixing, (d,);   theta: after it, (d,)
+    shares   c_kj of each neighbour that was heard; the rest of 1 is its own
+    lost     neighbours that fell silent in this round, or sent what no honest peer sends
+    verdict  of its monitor
+    """
+
+    step: int
+    began: FloatArray
+    sent: FloatArray
+    theta: FloatArray
+    shares: dict[int, float]
+    lost: tuple[int, ...]
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class PeerRun:
+    """Where a peer ended.
+
+    theta       its parameter, (d,)
+    chains      its column of the Client-GA chains, (R, d): draws of where theta - theta* may be
+    neighbours  those that were left at the end
+    lost        when others were lost: the step, by neighbour
+    members     of the neighbourhood at the start, in the order of the monitor's clients
+    monitor     of the neighbourhood
+    alarm       the first verdict that rang, or None
+    """
+
+    client: int
+    theta: FloatArray
+    chains: FloatArray
+    neighbours: tuple[int, ...]
+    lost: dict[int, int]
+    members: tuple[int, ...]
+    monitor: Monitor
+    alarm: Verdict | None
+
+
+def run_peer(
+    client: int,
+    problem: Problem,
+    network: Network,
+    steps: StepSizes | ArrayLike,
+    n_steps: int,
+    exchange: Exchange,
+    lin: Linearization,
+    *,
+    sync_every: int = 20,
+    seed: int = 0,
+    start: Start = "zeros",
+    chains: int = 0,
+    alpha: float = 0.05,
+    on_round: Callable[[Round], None] | None = None,
+) -> PeerRun:
+    """Column `client` of Theta_t = (Theta_{t-1} - eta_t G_t) C_t, with C made by exchanges with neighbours.
+
+    All peers are started with the same arguments but `client` and `exchange`, and then make the iterates of `simulate`
+    with this seed. Of `lin` a peer uses its own row, which it tells its neighbours at the start; the point at which
+    rows were taken, `lin.optimum`; and for chains the Hessian A that all agree on.
+
+    network   with Metropolis weights; when neighbours are lost, Metropolis weights on what is left
+    n_steps   a multiple of sync_every
+    exchange  `TorchLinks(...).exchange`
+    chains    how many Client-GA chains peers carry along: Theta_t = ((I - eta_t A) Theta_{t-1} + eta_t K w_k Z^k) C_t
+              from zero, with Z^k drawn from this peer's own covariance, which the chains show to nobody
+    alpha     of this peer's monitor, over n_steps
+    """
+    neighbours = neighbours_of(client, network)
+    tau, n_steps = _checks.whole("sync_every", sync_every), _checks.step_number("n_steps", n_steps)
+    if n_steps % tau:
+        raise ValueError(
+            f"n_steps must be a multiple of sync_every = {tau}; got {n_steps}. Use {n_steps // tau * tau}?"
+        )
+    eta = np.asarray(as_step_sizes(steps).eta(n_steps), dtype=np.float64)
+    if eta.ndim != 1:
+        raise ValueError("steps must be the same for all peers, or none could watch another; got one for each.")
+    theta_0 = _starts(problem, start, seed)
+    own = Column(problem, client, eta, seed, theta_0[client][:, None])
+    n_chains = _checks.whole("chains", chains, at_least=0)
+    chain = Column(own_surrogate(lin, client), client, eta, seed, np.zeros((problem.dim, n_chains)))
+
+    summaries = {client: summary(lin, client)}
+    summaries |= exchange(dict.fromkeys(neighbours, summaries[client]))
+    members = tuple(sorted(summaries))
+    around = Neighbourhood(
+        members,
+        neighbourhood_linearization([summaries[member] for member in members], lin),
+        eta * problem.n_clients * np.mean([summaries[member][0] for member in members]),
+        tau,
+        alpha,
+        theta_0[list(members)],
+    )
+    neighbours = tuple(member for member in members if member != client)
+    lost: dict[int, int] = {}
+    alarm: Verdict | None = None
+    for step in range(tau, n_steps + 1, tau):
+        began = own.theta[:, 0]
+        own.advance(step)
+        chain.advance(step)
+        mine = Message(max(len(neighbours), 1), own.theta[:, 0], began, chain.theta)
+        heard = exchange(dict.fromkeys(neighbours, mine.packed()))
+        told = {j: unpacked(values, n_chains, problem.n_clients) for j, values in heard.items()}
+        said = {j: m for j, m in told.items() if m is not None and not around.refuses(m.sent, m.began)}
+        taken = shares(mine.degree, {j: m.degree for j, m in said.items()})
+        own.mix(taken, {j: m.sent[:, None] for j, m in said.items()})
+        chain.mix(taken, {j: m.chains for j, m in said.items()})
+
+        present = {client: mine, **said}
+        began_at, sent_by = {j: m.began for j, m in present.items()}, {j: m.sent for j, m in present.items()}
+        verdict = around.update(began_at, sent_by, step)
+        alarm = verdict if alarm is None and verdict.alarm else alarm
+        silent = tuple(neighbour for neighbour in neighbours if neighbour not in said)
+        neighbours = tuple(neighbour for neighbour in neighbours if neighbour in said)
+        lost |= dict.fromkeys(silent, step)
+        if on_round is not None:
+            on_round(Round(step, began, mine.sent, own.theta[:, 0], taken, silent, verdict))
+    return PeerRun(client, own.theta[:, 0], chain.theta.T, neighbours, lost, members, around.monitor, alarm)
+
+
+def _starts(problem: Problem, start: Start, seed: int) -> FloatArray:
+    """Theta_0 as `simulate` has it, (K, d). Where it is drawn every peer can draw that of its neighbours."""
+    noise = Noise(stage_key(seed, "start"), jnp.uint32(0), problem.n_clients, 1)
+    return np.asarray(resolve_start(start, problem, 1).theta(noise, problem.dim), dtype=np.float64)[:, :, 0].T

@@ -1,0 +1,317 @@
+"""`Monitored` around real strategies, with the example's ClientApp on an in-process grid."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from flower_grid import InProcessGrid, example_config, example_lin
+from flower_watch.client_app import app, train
+from flwr.app import Array, ArrayRecord, MetricRecord
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum
+
+import fedgauss as fg
+from fedgauss.integrations.flower import Alarmed, Monitored, Reported
+from fedgauss.integrations.flower.kept import KeptArrays
+from fedgauss.integrations.flower.rounds import Roster
+from fedgauss.integrations.flower.whole import _as_in_the_paper
+
+CONFIG = example_config(n_rounds=24, attack_after=14, shift=1.0, watch="reports")
+HONEST = CONFIG | {"attack-after": 24}
+N, TAU = CONFIG["n-clients"], CONFIG["local-steps"]
+STEPS = fg.step_sizes.constant(CONFIG["rate"])
+LIN = example_lin(CONFIG)
+
+
+def fedavg(kind=FedAvg, **options):
+    return kind(fraction_evaluate=0.0, min_train_nodes=N, min_available_nodes=N, **options)
+
+
+def monitor(alpha=0.01):
+    return fg.Monitor(LIN, STEPS, TAU, alpha=alpha, horizon=500)
+
+
+def first_arrays():
+    return ArrayRecord({"weight": Array(np.zeros((1, 3)))})
+
+
+PLAIN = ClientApp()  # without mods
+PLAIN.train()(train)
+
+
+def start(strategy, config=CONFIG, tamper=None, n_rounds=None, client=app):
+    """The arrays after each round."""
+    random.seed(0)  # Flower samples its nodes with it, and their order is the order of its sums
+    path = {}
+    strategy.start(
+        InProcessGrid(client, N, config, tamper),
+        first_arrays(),
+        num_rounds=n_rounds or config["n-rounds"],
+        evaluate_fn=lambda server_round, arrays: path.update({server_round: arrays["weight"].numpy().ravel()}),
+    )
+    return path
+
+
+class Recording(FedAvg):
+    """Keeps everything that it is asked and given."""
+
+    def __init__(self):
+        super().__init__(fraction_evaluate=0.0, min_train_nodes=N, min_available_nodes=N)
+        self.sent, self.seen = [], []
+
+    def configure_train(self, server_round, arrays, config, grid):
+        messages = super().configure_train(server_round, arrays, config, grid)
+        self.sent.append((server_round, arrays["weight"].numpy().tolist(), len(messages)))
+        return messages
+
+    def aggregate_train(self, server_round, replies):
+        def readable(record):
+            return {k: v.numpy().tolist() if isinstance(v, Array) else v for k, v in record.items()}
+
+        self.seen.append(
+            [(m.metadata.src_node_id, {name: readable(r) for name, r in m.content.items()}) for m in replies]
+        )
+        return super().aggregate_train(server_round, replies)
+
+
+def test_the_strategy_sees_what_it_would_see_alone():
+    alone, inside = Recording(), Recording()
+    path = start(alone, HONEST, n_rounds=8, client=PLAIN)
+    watcher = Reported(STEPS, TAU, N, after=2, horizon=500)
+    again = start(Monitored(inside, watcher), HONEST, n_rounds=8)
+    assert watcher.monitor is not None  # so there was something to hide
+    assert (inside.sent, inside.seen) == (alone.sent, alone.seen)
+    assert all(np.array_equal(path[r], again[r]) for r in path)
+
+
+def test_an_attack_is_alarmed_on_and_arrays_from_before_it_are_there():
+    path = start(fedavg())
+    strategy = Monitored(fedavg(), monitor())
+    with pytest.raises(Alarmed) as caught:
+        start(strategy)
+    alarm = caught.value
+    assert 14 < alarm.server_round <= 18
+    assert 121 <= alarm.verdict.onset <= 161
+    assert alarm.last.round == alarm.server_round - 1
+    assert alarm.rollback.round == alarm.verdict.rollback <= 15
+    for good in (alarm.last, alarm.rollback):
+        assert np.array_equal(good.arrays["weight"].numpy().ravel(), path[good.round])
+    assert strategy.participation[3] == tuple(range(N))
+    assert "ALARM" in str(alarm)
+
+
+def test_an_honest_run_is_left_alone():
+    strategy = Monitored(fedavg(), monitor())
+    path = start(strategy, HONEST)
+    assert sorted(path) == list(range(25))
+    assert sorted(strategy.verdicts) == list(range(1, 25))
+    assert not any(verdict.alarm or verdict.note for verdict in strategy.verdicts.values())
+    assert not strategy.refused
+
+
+def test_going_on_names_the_clients():
+    strategy = Monitored(fedavg(), monitor(), on_alarm="go on")
+    start(strategy)
+    assert strategy.verdicts[24].alarm
+    assert {2, 7} <= set(strategy.monitor.suspects().malicious)
+    first = min(r for r, verdict in strategy.verdicts.items() if verdict.alarm)
+    assert strategy.kept.last().round == first - 1
+
+
+def test_a_callback_is_called_once_and_may_reset():
+    alarms = []
+    strategy = Monitored(fedavg(), monitor(), on_alarm=alarms.append)
+    start(strategy)
+    assert len(alarms) == 1
+    assert isinstance(alarms[0], Alarmed)
+    assert strategy.verdicts[24].alarm
+
+
+def test_what_to_do_on_alarm_is_checked():
+    with pytest.raises(ValueError, match="on_alarm must be 'stop', 'go on' or a function"):
+        Monitored(fedavg(), monitor(), on_alarm="continue")
+    with pytest.raises(ValueError, match=r"strategy must be a flwr.serverapp.strategy.Strategy; got str"):
+        Monitored("FedAvg", monitor())
+
+
+def test_a_monitor_of_another_model_is_refused():
+    other = fg.Monitor(fg.linearization(np.eye(2)[None], np.eye(2)[None]), STEPS, TAU)
+    with pytest.raises(ValueError, match="must be for all 3 parameters of the model; it is for 2"):
+        start(Monitored(fedavg(), other), HONEST, n_rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [(FedMedian, {}), (Krum, {"num_malicious_nodes": 2}), (FedAdam, {"eta": 0.05})]
+)
+def test_strategies_that_do_not_average_run_as_alone_and_the_verdict_says_what_they_are(kind, options):
+    path = start(fedavg(kind, **options), HONEST, n_rounds=5)
+    strategy = Monitored(fedavg(kind, **options), monitor(), on_alarm="go on")
+    again = start(strategy, HONEST, n_rounds=5)
+    assert all(np.array_equal(path[r], again[r]) for r in path)
+    assert "not the mean of what clients sent" in strategy.verdicts[5].note
+
+
+def replaced(reply, weight):
+    reply.content["arrays"] = ArrayRecord({"weight": weight if isinstance(weight, Array) else Array(weight)})
+    return reply
+
+
+def with_two_records(reply):
+    reply.content["more"] = ArrayRecord({"weight": Array(np.zeros(3))})
+    return reply
+
+
+def without_arrays(reply):
+    del reply.content["arrays"]
+    return reply
+
+
+def with_examples(reply, count):
+    reply.content["metrics"] = MetricRecord({"num-examples": count})
+    return reply
+
+
+def claiming(reply, partition):
+    reply.content["fedgauss"] = ArrayRecord({"partition": Array(np.array(partition))})
+    return reply
+
+
+HOSTILE = {
+    "not finite": (lambda reply: replaced(reply, np.full((1, 3), np.nan)), "finite"),
+    "infinite": (lambda reply: replaced(reply, np.full((1, 3), np.inf)), "finite"),
+    "absurd": (lambda reply: replaced(reply, np.full((1, 3), 1e30)), "not plausible"),
+    "a shape that would broadcast": (lambda reply: replaced(reply, np.zeros((1, 1))), r"shape \(1, 1\)"),
+    "a shape that would not": (lambda reply: replaced(reply, np.zeros((4, 7))), r"shape \(4, 7\)"),
+    "words": (lambda reply: replaced(reply, np.array([["a", "b", "c"]])), "of type <U1"),
+    "no array at all": (lambda reply: replaced(reply, Array("float64", (1, 3), "numpy.ndarray", b"x")), "be read"),
+    "another name": (lambda r: r.content.update({"arrays": ArrayRecord({"w": Array(np.zeros(3))})}) or r, "in place"),
+    "no arrays": (without_arrays, "sent 0 records"),
+    "too many": (with_two_records, "sent 2 records"),
+    "no number of examples": (lambda reply: with_examples(reply, float("nan")), "nan examples"),
+    "negative examples": (lambda reply: with_examples(reply, -5), "-5.0 examples"),
+}
+
+
+def state(watched):
+    words, arrays = watched._state()
+    return words, {name: array.tobytes() for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_reply_is_refused_and_the_monitor_stays_as_it_was(name):
+    """Client 5 sends it in round 4: refused there, and the run goes on as if the monitor had not seen the round."""
+    change, words = HOSTILE[name]
+
+    def tamper(reply, partition, server_round):
+        return change(reply) if (partition, server_round) == (5, 4) else reply
+
+    states, alarms = {}, []
+    strategy = Monitored(fedavg(), monitor(), on_alarm=alarms.append)
+    judge = strategy.watcher.judge
+
+    def judged(seen):
+        states[seen.number, "before"] = state(strategy.monitor)
+        verdict = judge(seen)
+        states[seen.number, "after"] = state(strategy.monitor)
+        return verdict
+
+    strategy.watcher.judge = judged
+    path = start(strategy, HONEST, tamper, n_rounds=6)
+    assert states[4, "after"] == states[4, "before"]
+    assert [(a.verdict.channel, a.server_round) for a in alarms] == [("invalid update", 4)]
+    assert alarms[0].last.round == 3
+    assert np.array_equal(path[4], path[3])
+    assert not strategy.verdicts[6].alarm
+    assert (strategy.monitor.round, strategy.monitor.step) == (5, 50)
+    assert re.search(words, str(alarms[0]))
+
+
+def test_an_invalid_update_stops_a_run_that_stops_on_alarms():
+    def tamper(reply, partition, server_round):
+        return replaced(reply, np.full((1, 3), np.nan)) if (partition, server_round) == (5, 2) else reply
+
+    with pytest.raises(Alarmed, match="invalid update") as caught:
+        start(Monitored(fedavg(), monitor()), HONEST, tamper, n_rounds=4)
+    assert (caught.value.server_round, caught.value.rollback.round) == (2, 1)
+
+
+def test_clients_that_do_not_answer_are_not_counted_as_present():
+    def tamper(reply, partition, server_round):
+        return None if partition in (1, 6) and server_round in (5, 6) else reply
+
+    strategy = Monitored(fedavg(), monitor())
+    start(strategy, HONEST, tamper, n_rounds=8)
+    assert strategy.participation[5] == (0, 2, 3, 4, 5, 7, 8, 9)
+    assert strategy.participation[7] == tuple(range(N))
+    assert strategy.monitor.round == 8
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"), [(3, "Two nodes say that they are client 3"), (99, "There is no client 99")]
+)
+def test_a_client_that_takes_a_place_that_is_not_its_own_is_noticed(claim, words):
+    def tamper(reply, partition, server_round):
+        return claiming(reply, claim) if (partition, server_round) == (5, 1) else reply
+
+    with pytest.raises(Alarmed, match=words):
+        start(Monitored(fedavg(), monitor()), HONEST, tamper, n_rounds=2)
+
+
+@pytest.mark.parametrize("claim", [3, 99, -1, 2.5, np.nan, "a", [1, 2]])
+def test_what_a_known_client_says_of_itself_does_not_matter(claim):
+    def tamper(reply, partition, server_round):
+        return claiming(reply, claim) if (partition, server_round) == (5, 2) else reply
+
+    strategy = Monitored(fedavg(), monitor())
+    start(strategy, HONEST, tamper, n_rounds=2)
+    assert strategy.participation[2] == tuple(range(N))
+
+
+def test_clients_are_numbered_by_what_they_said_first():
+    roster = Roster()
+    assert [roster.number(node) for node in (50, 70)] == [0, 1]
+    assert [roster.number(node, k) for node, k in ((80, 4), (90, 2))] == [4, 2]
+    assert [roster.number(90, 7), roster.number(95), roster.number(50), roster.number(99)] == [2, 3, 0, 5]
+    assert 95 in roster
+    assert 96 not in roster
+
+
+def test_mods_are_not_needed():
+    strategy = Monitored(fedavg(), monitor())
+    start(strategy, HONEST, n_rounds=3, client=PLAIN)
+    assert strategy.participation[3] == tuple(range(N))
+
+
+def test_a_round_without_any_answer_is_left_out():
+    strategy = Monitored(fedavg(), monitor())
+    path = start(strategy, HONEST, lambda reply, k, r: None if r == 3 else reply, n_rounds=5)
+    assert np.array_equal(path[3], path[2])
+    assert sorted(strategy.verdicts) == [1, 2, 4, 5]
+    assert strategy.participation[3] == ()
+
+
+def test_uploads_become_those_of_the_paper_whose_plain_mean_is_the_weighted_one():
+    rng = np.random.default_rng(0)
+    before, each = rng.standard_normal(3), rng.standard_normal((N, 3))
+    table = _as_in_the_paper(LIN, before, list(range(N)), each)
+    np.testing.assert_allclose(table.mean(axis=0), LIN.weights @ each, rtol=1e-12)
+    part = _as_in_the_paper(LIN, before, [1, 4], each[[1, 4]])
+    np.testing.assert_array_equal(part[[1, 4]], table[[1, 4]])
+    assert np.isnan(part[[0, 9]]).all()
+
+
+def test_kept_arrays_are_few_and_dense_near_the_end():
+    kept = KeptArrays()
+    for r in range(2001):
+        kept.add(r, ArrayRecord({"round": Array(np.array(r))}))
+    assert len(kept) <= 32 * 8
+    for wanted in range(2001):
+        good = kept.before(wanted)
+        assert good.round <= wanted
+        assert wanted - good.round <= (2000 - wanted) / 16
+        assert int(good.arrays["round"].numpy()) == good.round
+    assert kept.last().round == 2000

@@ -1,0 +1,57 @@
+"""A federated fit through Flower's own messages, apps and contexts, in one process."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("flwr")
+
+from flower_grid import InProcessGrid
+
+import fedgauss as fg
+from fedgauss.integrations.flower.sites import fit_nodes, site_app
+
+RNG = np.random.default_rng(4)
+X = RNG.normal(size=(180, 2))
+FRAME = pd.DataFrame(
+    {
+        "age": 50 + 10 * X[:, 0],
+        "dose": X[:, 1],
+        "cost": 100 + 20 * X[:, 0] + 10 * RNG.normal(size=180),
+        "site": np.repeat(["a", "b", "c"], 60),
+    }
+)
+
+
+def own(context):
+    return FRAME[FRAME.site == "abc"[context.node_config["partition-id"]]].drop(columns="site")
+
+
+def named(context):
+    return "abc"[context.node_config["partition-id"]]
+
+
+def test_nodes_give_what_the_pooled_frame_gives_and_log_what_they_sent(tmp_path):
+    app = site_app(own, log_of=lambda context: tmp_path / f"{named(context)}.jsonl", name_of=named)
+    found = fit_nodes(InProcessGrid(app, 3), "cost", n_sites=3, sync_every=20)
+    pooled = fg.fit(FRAME, "cost", "site", sync_every=20)
+    np.testing.assert_allclose(found.params, pooled.params, atol=1e-4 * pooled.std_errors.min())
+    np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-3)
+    assert found.facts == pooled.facts
+    orders = [json.loads(line)["order"] for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert orders[:6] == ["name", "describe", "design", "squares", "shape", "begin"]
+    assert orders.count("advance") == 4  # the burn-in of 12 steps, then every 20
+    assert orders[-1] == "report"
+
+
+def test_a_node_that_refuses_or_fails_is_named():
+    few = site_app(own, least_rows=100, name_of=named)
+    with pytest.raises(ValueError, match="site 'a': this site takes part with at least 100 rows; it has 60"):
+        fit_nodes(InProcessGrid(few, 3), "cost", n_sites=3)
+    lost = site_app(lambda context: FRAME["nowhere"])
+    with pytest.raises(ValueError, match="node 1000 must answer the order 'describe'; it failed"):
+        fit_nodes(InProcessGrid(lost, 3), "cost", n_sites=3)
+    with pytest.raises(ValueError, match="4 sites must take part; 3 came in 0 s"):
+        fit_nodes(InProcessGrid(few, 3), "cost", n_sites=4, timeout=0.0)
