@@ -43,10 +43,10 @@ check: setup ## lint, format, types, layers and the documentation
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/mkdocs build --quiet --strict --site-dir build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/docs
 
 docs: setup ## build the documentation: build/docs/index.html
-	$(BIN)/mkdocs build --quiet --strict --site-dir build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/docs
 	@echo "The documentation is build/docs/index.html."
 
 bench: setup ## measure speed, growth and memory; JSON in benchmarks/out

@@ -156,6 +156,47 @@ def test_bad_input_is_refused_by_the_site_or_by_who_asks(change, asked, message)
         fit_sites(channel.ask, channel.names, **options)
 
 
+MODEL = {"target": "died", "family": "logistic", "features": ["age"], "formula": None, "intercept": True}
+PLAN = {
+    "means": np.zeros(1), "scales": np.ones(1), "intercept": True, "about": None, "eta": np.full(60, 0.1),
+    "n_steps": 60, "burn_in": 12, "sync_every": 10, "seed": 0, "start": np.zeros(2), "warm": 10, "number": 0,
+    "share": 1.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("orders", "message"),
+    [
+        ([("begin", PLAN | {"sync_every": 4})], "at least 5 rows must be read between two synchronisations"),
+        ([("begin", PLAN | {"warm": 1})], "the Hessian of the warm-up must be of at least 10 rows"),
+        ([("begin", PLAN), ("advance", {"until": 1})], "a site stops at synchronisations"),
+        ([("begin", PLAN), ("report", {})], "a site reports after the burn-in and at the end"),
+        ([("begin", PLAN), ("begin", PLAN)], "a site takes part in one run"),
+        ([("begin", PLAN), ("describe", MODEL)], "a site takes part in one run"),
+    ],
+    ids=["mixing", "warm-up", "single steps", "early report", "again", "another model"],
+)
+def test_orders_that_would_tell_of_single_rows_are_refused(orders, message):
+    site = Site(FRAME[FRAME.h == "a"].drop(columns="h"))
+    levels = site.answer("describe", MODEL)["levels"]
+    site.answer("design", {"levels": levels, "total": N})
+    replies = [site.answer(order, content) for order, content in orders]
+    assert message in replies[-1]["error"]
+
+
+@pytest.mark.parametrize("formula", ["died ~ C(age)", "died ~ name"])
+def test_columns_whose_levels_are_single_rows_are_refused(formula):
+    own = FRAME[FRAME.h == "a"].drop(columns="h").assign(name=[f"patient {i}" for i in range(60)])
+    reply = Site(own).answer("describe", MODEL | {"features": None, "formula": formula})
+    assert "levels must have at least 5 rows each" in reply["error"]
+    assert "patient" not in reply["error"]
+
+
+def test_a_site_may_keep_columns_to_itself():
+    reply = Site(FRAME, columns=["died", "dose"]).answer("describe", MODEL)
+    assert "features must name a column of the frame; got 'age'" in reply["error"]
+
+
 def test_columns_of_two_kinds_are_refused():
     channel = Channel()
     other = FRAME[FRAME.h == "b"].drop(columns="h").assign(ward=1.0)

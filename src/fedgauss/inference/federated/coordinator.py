@@ -192,28 +192,29 @@ def _run(
     common = {
         "means": units.columns.mean, "scales": units.columns.scale, "intercept": units.intercept,
         "about": None if units.response is None else np.concatenate(units.response),
-        "eta": plan.eta, "n_steps": n_steps, "seed": seed, "start": start, "warm": rows,
+        "eta": plan.eta, "n_steps": n_steps, "burn_in": plan.burn_in, "sync_every": tau, "seed": seed, "start": start,
+        "warm": rows,
     }  # fmt: skip
     plans = [{**common, "number": k, "share": n_sites * w[k]} for k in range(n_sites)]
     first = _inverse(w, [reply["hessian"] for reply in talk.each("begin", plans)])
-    theta = np.tile(start, (n_sites, 1))
-    matrix, begun_hessian, second = {"matrix": first, "guard": "damped"}, np.empty((dim, dim)), first
-    stops = sorted({*range(tau, n_steps + 1, tau), plan.burn_in, n_steps})
-    for until in stops:
+    second, begun_hessian = first, np.empty((dim, dim))
+    contents: list[Message] = [{"matrix": first, "guard": "damped"} for _ in range(n_sites)]
+    for until in sorted({*range(tau, n_steps + 1, tau), plan.burn_in, n_steps}):
         tick("steps", until, n_steps)
-        replies = talk.each("advance", [{"until": until, "theta": own, **matrix} for own in theta])
-        theta, matrix = np.stack([reply["theta"] for reply in replies]), {}
+        replies = talk.each("advance", [{"until": until, **content} for content in contents])
+        contents = [{} for _ in range(n_sites)]
         if until % tau == 0:
-            theta = graph.matrix.T @ theta
+            mixed = graph.matrix.T @ np.stack([reply["theta"] for reply in replies])
+            contents = [{"theta": own} for own in mixed]
         if until == plan.burn_in:
             told = talk.all("report", {})
             begun_hessian = np.einsum("k,kij->ij", w, [reply["hessian_sum"] / reply["count"] for reply in told])
             second = inverse(begun_hessian[None])[0]
-            matrix = {"matrix": second, "guard": "capped"}
+            contents = [{**content, "matrix": second, "guard": "capped"} for content in contents]
     told = talk.all("report", {})
     sums = {name: np.stack([reply[name] for reply in told])[None] for name in SUMS}
     average = np.mean([reply["average"] for reply in told], axis=0)
-    runs = Runs(average[None], theta.mean(axis=0)[None], n_steps, n_sites, seed, {})
+    runs = Runs(average[None], average[None], n_steps, n_sites, seed, {})  # the last iterate is nobody's business
     known = summaries({"summed": np.array([told[0]["count"]]), **sums})
     return Pass(runs, known, first[None], second[None], begun_hessian[None], plan, w, start)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from fedgauss.problems.arrays import from_arrays
 from fedgauss.problems.families import Family
 from fedgauss.problems.preconditioned import Guard, Preconditioned
 
+_FEWEST = 5  # rows that a level, or two sets of parameters, may tell of
 SUMS = ("gradient_sum", "square_sum", "hessian_sum", "place_sum")
 
 
@@ -34,17 +35,21 @@ class Site:
 
     What leaves a site: its number of rows and names of columns and levels; sums and sums of squares of columns; the
     triangle of a QR, which is as much as their covariance matrix; a Hessian; its parameters at each synchronisation;
-    and at the end sums of gradients, their squares and Hessians. A site with fewer than `least_rows` rows, or with a
-    missing value, answers with an error instead.
+    and after the burn-in and at the end sums of gradients, their squares and Hessians.
+
+    What it refuses, by an error in place of a reply: to take part with fewer than `least_rows` rows, or with a missing
+    value; columns other than `columns`, where these are given; levels that fewer than 5 of its rows have; Hessians over
+    fewer than `least_rows` rows; parameters that fewer than 5 rows stand between; reports at other times; and a second
+    run. Whoever asks could still work out something of single rows by starting sites over and over: the log tells.
     """
 
-    def __init__(self, frame: Any, least_rows: int = 10) -> None:
-        self._table = Frame(frame)
+    def __init__(self, frame: Any, least_rows: int = 10, columns: Sequence[str] | None = None) -> None:
+        self._table = Frame(frame) if columns is None else Frame({name: frame[name] for name in columns})
         self._least = _checks.whole("least_rows", least_rows)
         self._heard: dict[str, Message] = {}
         self._formula: Formula | None = None
         self._columns: dict[str, Column] = {}
-        self._step, self._matrix = 0, np.empty((0, 0))
+        self._step, self._theta, self._matrix = 0, np.empty(0), np.empty((0, 0))
         self._guard: Guard = "damped"
         self._sums: dict[str, Any] = {}
         self._path: Any = 0.0
@@ -64,6 +69,8 @@ class Site:
         try:
             if order not in self._orders:
                 raise ValueError(f"an order must be one of {', '.join(self._orders)}; got {order!r}.")
+            if "begin" in self._heard and order not in ("advance", "report"):
+                raise ValueError(f"a site takes part in one run; {order!r} would begin another. Start it anew.")
             reply = self._orders[order](content)
             if order in ("describe", "design", "begin"):
                 self._heard[order] = content
@@ -76,7 +83,7 @@ class Site:
     def state(self) -> Message:
         """What another `Site` with the same rows needs to go on from here; it tells more than the replies do."""
         numbers = {"step": self._step, "sums": self._sums, "path": self._path, "count": self._count}
-        return {"heard": self._heard, **numbers, "matrix": self._matrix, "guard": self._guard}
+        return {"heard": self._heard, "theta": self._theta, **numbers, "matrix": self._matrix, "guard": self._guard}
 
     @classmethod
     def restored(cls, frame: Any, state: Message, least_rows: int = 10) -> Site:
@@ -87,7 +94,7 @@ class Site:
                 prepare(heard[order])
         site._heard = heard
         site._step, site._count = int(state["step"]), int(state["count"])
-        site._sums, site._path = state["sums"], state["path"]
+        site._sums, site._path, site._theta = state["sums"], state["path"], state["theta"]
         site._matrix, site._guard = state["matrix"], state["guard"]
         return site
 
@@ -104,6 +111,12 @@ class Site:
             as_levels.add(self._target)
         for name in as_levels:
             self._columns[name] = self._columns[name].as_levels()
+        for name, column in self._columns.items():
+            if column.levels is not None and np.bincount(column.values.astype(int)).min() < _FEWEST:
+                raise ValueError(
+                    f"levels must have at least {_FEWEST} rows each at this site, or they would tell of single ones; "
+                    f"some of {name!r} have fewer. Join rare levels, or leave the column out."
+                )
         levels = {name: None if c.levels is None else list(c.levels) for name, c in self._columns.items()}
         return {"rows": self._rows, "levels": levels}
 
@@ -159,32 +172,45 @@ class Site:
             n_classes=len(self._classes) or None,
         )  # fmt: skip
         edges = batch_edges(rows.counts, n_steps)
+        self._tau, self._burn_in = int(plan["sync_every"]), int(plan["burn_in"])
+        between = int(np.diff(edges[:: self._tau, 0]).min(initial=self._rows))
+        if between < _FEWEST:
+            raise ValueError(
+                f"at least {_FEWEST} rows must be read between two synchronisations, or parameters would tell of "
+                f"single ones; here it would be {between}. Ask for a larger sync_every."
+            )
+        if edges[min(int(plan["warm"]), n_steps), 0] < self._least:
+            raise ValueError(f"the Hessian of the warm-up must be of at least {self._least} rows here.")
         self._problem = RowBatches(rows, edges, int(np.diff(edges, axis=0).max()))
         # A step of client k is eta K w_k: alone, its share goes into the step size.
         self._eta: FloatArray = plan["eta"] * float(plan["share"])
-        self._step = 0
+        self._step, self._theta = 0, plan["start"]
         self._forget()
 
     def _advance(self, go: Message) -> Message:
-        """Steps up to `until` from the parameters given, along P g."""
-        until = int(go["until"])
+        """Steps up to `until` along P g, from the parameters given or from its own. These are told only where mixed."""
+        until, end = int(go["until"]), len(self._eta)
+        if not self._step < until <= end or (until % self._tau and until not in (self._burn_in, end)):
+            raise ValueError(f"a site stops at synchronisations, after the burn-in and at the end; got step {until}.")
         if "matrix" in go:
             self._matrix, self._guard = go["matrix"], go["guard"]
             self._forget()
         runs = simulate(
             Preconditioned(self._problem, self._matrix, self._eta, self._guard), networks.complete(1),
-            self._eta[:until], until, sync_every=None, after=self._step, start=go["theta"],
+            self._eta[:until], until, sync_every=None, after=self._step, start=go.get("theta", self._theta),
             observe=[ClientSums(1), LastClients()], progress=False,
         )  # fmt: skip
         for name in SUMS:
             self._sums[name] = self._sums[name] + np.asarray(getattr(runs, name)[0, 0], dtype=float)
         self._path = self._path + np.asarray(runs.average[0], dtype=float) * (until - self._step)
         self._count += until - self._step
-        self._step = until
-        return {"theta": np.asarray(runs.last[0], dtype=float)}
+        self._step, self._theta = until, np.asarray(runs.last[0], dtype=float)
+        return {} if until % self._tau else {"theta": self._theta}
 
     def _report(self, content: Message) -> Message:
         """The sums since the matrix last changed, and the mean of the iterates."""
+        if self._step not in (self._burn_in, len(self._eta)):
+            raise ValueError(f"a site reports after the burn-in and at the end; this is step {self._step}.")
         return {**self._sums, "count": self._count, "average": self._path / self._count}
 
     def _forget(self) -> None:

@@ -4,7 +4,7 @@
 
     @server.main()                                                                  # the ServerApp
     def main(grid, context):
-        print(fit_nodes(grid, "died", "logistic"))
+        print(fit_nodes(grid, "died", "logistic", n_sites=3))
 
 Messages are the orders and replies of `fedgauss.inference.federated`, as text in a ConfigRecord. A node's state between
 two messages lies in its Context and does not leave it, so that it does not matter which process answers.

@@ -1,0 +1,6 @@
+"""The command `fedgauss`. What computes or draws is imported inside the verbs, so that help comes at once."""
+
+from fedgauss.cli import demo, reproduce, fit, coverage, federate, watch  # noqa: F401, I001 - in the order of the help
+from fedgauss.cli.app import app
+
+__all__ = ["app"]

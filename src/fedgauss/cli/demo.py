@@ -1,0 +1,80 @@
+"""The verbs `demo` and `advise`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fedgauss.cli.app import app
+from fedgauss.cli.bars import progress
+from fedgauss.cli.endings import plain_endings
+
+_DEMO_HELP = """\
+Simulate ten clients on a ring, put exact theory beside them, watch an attack, and leave a page with figures.
+
+This is the paper's random-effects regression, started at the optimum and at zero. It prints a table of simulated, \
+exact and approximate values. Then half of the clients turn malicious, and a monitor says when and who. index.html has \
+all of it; every figure is there as PNG and SVG too.
+"""
+_ADVISE_HELP = """\
+Say which step sizes to use for n steps and K clients, and which theorems then hold.
+
+Clients are taken to average completely whenever they mix.
+
+[bold]Example[/bold]
+  fedgauss advise --steps 5000 --clients 40 --sync-every 20
+"""
+
+
+@app.command(help=_DEMO_HELP)
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the page and its figures.")] = Path("demo"),
+    replicates: Annotated[int, typer.Option(help="Simulated runs from each start, at least 200.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Fixes every random number.")] = 0,
+) -> None:
+    """The main job, end to end."""
+    with plain_endings():
+        from fedgauss.report.output import writable_folder
+
+        folder = writable_folder(out)
+        began = time.monotonic()
+        with progress() as tick:
+            tick("starting JAX", 0, 1)
+            from fedgauss.report.demonstration.run import run_demo
+            from fedgauss.report.demonstration.setup import demo_setup
+
+            setup = demo_setup(replicates, seed)
+            tick("starting JAX", 1, 1)
+            result = run_demo(setup, tick)
+            from fedgauss.report.demonstration.story import write_demo
+            from fedgauss.report.demonstration.terminal import print_demo
+
+            page = write_demo(result, folder, tick)
+        console = Console()
+        print_demo(result, console)
+        console.print()
+        console.print(
+            Text(f"The page is {page}, its figures beside it; {time.monotonic() - began:.0f} s."), soft_wrap=True
+        )
+
+
+@app.command(help=_ADVISE_HELP)
+def advise(
+    steps: Annotated[int, typer.Option(help="Steps n that every client takes.")],
+    clients: Annotated[int, typer.Option(help="Clients K.")],
+    beta: Annotated[
+        float | None, typer.Option(help="Decay of the step sizes, eta_t = eta0 t^-beta; the best one if not given.")
+    ] = None,
+    sync_every: Annotated[int, typer.Option(help="Steps between two mixings, tau.")] = 1,
+) -> None:
+    """Print `fedgauss.advise`."""
+    with plain_endings():
+        from fedgauss.theory.advise import advise as advise_on
+
+        advice = advise_on(steps, clients, beta=beta, sync_every=sync_every)
+        Console().print(Text(str(advice)))

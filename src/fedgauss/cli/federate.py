@@ -1,0 +1,98 @@
+"""The verbs `site` and `federate`: a fit to files that stay where they are."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedgauss.cli.app import app
+from fedgauss.cli.bars import bar
+from fedgauss.cli.endings import plain_endings
+from fedgauss.cli.fit import listed_names, show_fit
+
+_SITE_HELP = """\
+Take part in a federated fit with rows that stay here.
+
+Answers, line by line, what `fedgauss federate` asks: names of columns and levels, sums, a Hessian, parameters at each \
+synchronisation. No row leaves. Every line that left is in the log. It is started by `fedgauss federate`, on this \
+machine or through ssh, and ends with it.
+
+[bold]Example[/bold]
+  fedgauss site data.csv --least-rows 50 --log sent.jsonl
+"""
+_FEDERATE_HELP = """\
+Fit a regression to files that stay where they are, and print what `fedgauss fit` would print of all rows together.
+
+Each --site has a name and the command that starts it; that command must run `fedgauss site`. Orders and replies go \
+through its pipes: nothing is bound to a port, and ssh brings its own secrecy. Sites average on a ring.
+
+[bold]Example[/bold]
+  fedgauss federate --target died --family logistic \
+--site north="fedgauss site north.csv" --site south="ssh south fedgauss site south.parquet"
+"""
+
+
+@app.command(help=_SITE_HELP)
+def site(
+    data: Annotated[Path, typer.Argument(help="A .csv or .parquet file, a row for each observation.")],
+    least_rows: Annotated[int, typer.Option(help="Take part only with at least so many rows.")] = 10,
+    columns: Annotated[
+        str | None, typer.Option(help="Columns that may be asked about, separated by commas; all if not given.")
+    ] = None,
+    log: Annotated[Path | None, typer.Option(help="Where to write down every line that leaves.")] = None,
+) -> None:
+    """`fedgauss.inference.federated.lines` on standard input and output."""
+    with plain_endings():
+        from fedgauss.inference.federated.lines import serve_lines
+        from fedgauss.inference.federated.site import Site
+        from fedgauss.inference.tables import read_table
+
+        here = Site(read_table(data), least_rows, listed_names(columns))
+        with ExitStack() as stack:
+            written = None if log is None else stack.enter_context(log.open("a", encoding="utf-8"))
+            serve_lines(here, sys.stdin, sys.stdout, written)
+
+
+@app.command(help=_FEDERATE_HELP)
+def federate(
+    target: Annotated[str, typer.Option(help="The column to explain.")],
+    sites: Annotated[list[str], typer.Option("--site", help="NAME=COMMAND, once for each site.")],
+    family: Annotated[str, typer.Option(help="linear, logistic, poisson, huber or one_versus_rest.")] = "linear",
+    features: Annotated[
+        str | None, typer.Option(help="Covariates, separated by commas; all other columns if not given.")
+    ] = None,
+    formula: Annotated[str | None, typer.Option(help='In place of --features: "y ~ a + C(b)".')] = None,
+    intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
+    sync_every: Annotated[int, typer.Option(help="Steps between two mixings, tau.")] = 10,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Fixes the order in which rows are read.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("fit"),
+) -> None:
+    """`fedgauss.inference.federated.coordinator` with sites behind pipes."""
+    with plain_endings():
+        from fedgauss.inference.federated.coordinator import fit_sites
+        from fedgauss.integrations.site_processes import SiteProcesses
+        from fedgauss.report.coefficients import write_fit
+        from fedgauss.report.output import writable_folder
+
+        commands = dict(_named(text) for text in sites)
+        if len(commands) < len(sites):
+            raise ValueError("sites must have different names; one occurs more than once.")
+        folder = writable_folder(out)
+        with SiteProcesses(commands) as reached, bar() as tick:
+            found = fit_sites(
+                reached.ask, reached.names, target, family, listed_names(features), formula, intercept=intercept,
+                sync_every=sync_every, level=level, seed=seed, tick=tick,
+            )  # fmt: skip
+        show_fit(found, write_fit(found, folder))
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, equals, command = text.partition("=")
+    if not (name.strip() and equals and command.strip()):
+        raise ValueError(f'--site must be NAME=COMMAND; got {text!r}. Use a="fedgauss site a.csv"?')
+    return name.strip(), command

@@ -1,0 +1,86 @@
+"""The verb `fit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fedgauss.cli.app import app
+from fedgauss.cli.bars import progress
+from fedgauss.cli.endings import plain_endings
+
+if TYPE_CHECKING:
+    from fedgauss.inference.fit import Fit
+
+_FIT_HELP = """\
+Fit a regression to a table whose rows belong to clients, without bringing the rows together.
+
+Clients take gradient steps on their own rows and average with their neighbours on a ring. Prints estimates, standard \
+errors and intervals like those of a pooled fit. Writes fit.json, and coefficients.png and .svg, into the output \
+folder. Text columns are taken as categories; missing values, collinear columns and separable classes are refused.
+
+[bold]Families[/bold]
+  linear, logistic (target 0 or 1), poisson (counts), huber, one_versus_rest (classes)
+
+[bold]Examples[/bold]
+  fedgauss fit data.csv --target y --client hospital
+  fedgauss fit data.parquet --target died --client hospital --family logistic --features age,sex,dose
+  fedgauss fit data.csv --target y --client hospital --formula "y ~ age + C(ward)" --passes 10
+"""
+
+
+@app.command(help=_FIT_HELP)
+def fit(
+    data: Annotated[Path, typer.Argument(help="A .csv or .parquet file, a row for each observation.")],
+    target: Annotated[str, typer.Option(help="The column to explain.")],
+    client: Annotated[str, typer.Option(help="The column that says to whom a row belongs.")],
+    family: Annotated[str, typer.Option(help="linear, logistic, poisson, huber or one_versus_rest.")] = "linear",
+    features: Annotated[
+        str | None, typer.Option(help="Covariates, separated by commas; all other columns if not given.")
+    ] = None,
+    formula: Annotated[str | None, typer.Option(help='In place of --features: "y ~ a + C(b)".')] = None,
+    intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
+    passes: Annotated[int, typer.Option(help="How often rows are read; more than once for small data.")] = 1,
+    sync_every: Annotated[int, typer.Option(help="Steps between two mixings, tau.")] = 10,
+    method: Annotated[str, typer.Option(help="plugin, bootstrap, random_scaling or batch_means.")] = "plugin",
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Fixes the order in which rows are read.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("fit"),
+) -> None:
+    """`fedgauss.fit` on a file."""
+    with plain_endings():
+        from fedgauss.inference.tables import read_table
+        from fedgauss.report.output import writable_folder
+
+        frame = read_table(data)
+        folder = writable_folder(out)
+        with progress() as tick:
+            tick("starting JAX", 0, 1)
+            from fedgauss.inference.fit import fit as fit_frame
+            from fedgauss.report.coefficients import write_fit
+
+            tick("starting JAX", 1, 1)
+        found = fit_frame(
+            frame, target, client, family, listed_names(features), formula, intercept=intercept, passes=passes,
+            sync_every=sync_every,
+            method=method,  # type: ignore[arg-type]
+            level=level, seed=seed,
+        )  # fmt: skip
+        show_fit(found, write_fit(found, folder))
+
+
+def listed_names(features: str | None) -> list[str] | None:
+    """Names that commas separate; None where none are given."""
+    return None if features is None else [name.strip() for name in features.split(",") if name.strip()]
+
+
+def show_fit(found: Fit, written: list[Path]) -> None:
+    """The summary, and where its files are."""
+    console = Console()
+    console.print(Text(found.summary()), soft_wrap=True)
+    console.print()
+    console.print(Text(f"The numbers are {written[0]}, the figure {written[1]}, and as SVG."), soft_wrap=True)

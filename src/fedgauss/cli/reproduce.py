@@ -1,0 +1,100 @@
+"""The verb `reproduce`."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fedgauss.cli.app import app
+from fedgauss.cli.bars import bar
+from fedgauss.cli.endings import plain_endings, sweep_endings
+from fedgauss.cli.engines import ROOM
+from fedgauss.cli.engines import executor as executor_of
+
+_REPRODUCE_HELP = """\
+Compute the paper's numbers again, under every reading of its settings, and say which come out.
+
+Prints for each result the paper's number, ours with its Monte-Carlo error, and a verdict with its reason. Writes \
+report.html, every figure as PNG and SVG, rows as CSV and verdicts as JSON. NAMES picks results; without any, all run.
+
+[bold]Scales[/bold]
+  quick  fewer runs and points, one draw of the clients, attacks and what is beyond the paper only when named; \
+half a minute
+  paper  the runs and points of the paper, four draws of the clients; three minutes on two cores
+  large  100 times the runs, over eight draws of the clients; an hour, or minutes on a GPU
+
+Finished parts are kept in results.sqlite in the output folder. After Ctrl-C, a crash or a reboot the same command \
+goes on where it stopped; once all is there it only draws again. A folder holds one scale, and its report has every \
+result that is finished there.
+
+[bold]Examples[/bold]
+  fedgauss reproduce --list                   what there is to reproduce
+  fedgauss reproduce --scale quick            everything, thinned out
+  fedgauss reproduce figure1_left connection  two results
+  fedgauss reproduce --out study --workers 8  everything, by 8 processes
+"""
+_REPRODUCTION = Path("reproduction")
+
+
+@app.command(help=_REPRODUCE_HELP)
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="Results by name; all of them if none is given.")] = None,
+    scale: Annotated[str, typer.Option(help="How much to compute: quick, paper or large.")] = "paper",
+    out: Annotated[Path, typer.Option(help="Folder for the report, and for what is finished so far.")] = _REPRODUCTION,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that compute; one for each core, at most 8, if not given.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="Who computes: local, or dask for a cluster.")] = "local",
+    scheduler: Annotated[str | None, typer.Option(help="The scheduler of Dask, as tcp://host:8786.")] = None,
+    list_them: Annotated[bool, typer.Option("--list", help="Print what there is, and stop.")] = False,
+) -> None:
+    """The paper's results, from cells to a page."""
+    names = names or []
+    command = _reproduce_command([name.lower() for name in names], scale.lower(), out, workers, scheduler)
+    with plain_endings(), sweep_endings(command):
+        from fedgauss.experiments.catalogue import chosen, scale_named
+
+        how_much = scale_named(scale)
+        if list_them:
+            from fedgauss.report.reproduction.terminal import print_list
+
+            print_list(chosen(names), Console())
+            return
+        results, executor = chosen(names, how_much), executor_of(engine, scheduler)
+        from fedgauss.report.output import writable_folder
+        from fedgauss.report.reproduction.sweep import measure
+
+        folder = writable_folder(out, room=ROOM)
+        began = time.monotonic()
+        measured = measure(results, how_much, folder, workers, command, executor)
+        with bar() as tick:
+            tick("drawing", 0, len(measured.results) + 1)
+            from fedgauss.report.reproduction.files import write_reproduction
+            from fedgauss.report.reproduction.terminal import print_reproduction
+
+            sections, page = write_reproduction(measured, folder, tick)
+        console = Console()
+        print_reproduction(sections, console)
+        console.print()
+        console.print(
+            Text(f"The page is {page}, its figures and rows beside it; {time.monotonic() - began:.0f} s."),
+            soft_wrap=True,
+        )
+
+
+def _reproduce_command(
+    names: list[str], scale: str, out: Path, workers: int | None, scheduler: str | None = None
+) -> str:
+    """The command that does, or goes on with, the same."""
+    parts = ["fedgauss", "reproduce", *names]
+    parts += ["--scale", scale] if scale != "paper" else []
+    parts += ["--out", str(out)] if out != _REPRODUCTION else []
+    parts += ["--workers", str(workers)] if workers is not None else []
+    parts += ["--engine", "dask", "--scheduler", scheduler] if scheduler is not None else []
+    return shlex.join(parts)

@@ -1,0 +1,85 @@
+"""The verb `watch`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fedgauss.cli.app import app
+from fedgauss.cli.endings import plain_endings
+
+_WATCH_HELP = """\
+Follow a federated run as it goes, from any framework: print alarms, and serve a live page.
+
+The page shows statistic against threshold, alarm and onset, the clients behind an alarm, participation, and intervals \
+for the average of the iterates. It needs no internet. Only this machine can see it, unless --host says otherwise.
+
+[bold]The log[/bold]
+JSON lines, one a round; only round and parameters are needed:
+  {"round": 7, "parameters": [0.1, -0.3], "participants": ["a", "b"],
+   "clients": {"a": [0.2, -0.1], "b": [0.0, -0.5]}, "all_clients": ["a", "b", "c"], "step": 140}
+parameters is the clients' mean after the round, clients what they uploaded before averaging. all_clients has the \
+names in the monitor's order, needed once; without it, the first clients with every name do. step is round times \
+--sync-every if not given. A file that ends in .npz holds the same as arrays with a row a round: round, parameters, \
+step, participation (booleans), clients, names.
+With --listen each round is POSTed to /rounds instead, as the same JSON. What is malformed is refused and changes \
+nothing.
+
+[bold]The monitor[/bold]
+  --monitor FILE         from Monitor.save: knows A, the noise and the clients, and can name attackers
+  --hessian, --eta0 ...  only the server's view: A is known, the noise is estimated from the first --warm-up rounds, \
+which must be honest and close to the optimum
+
+[bold]Examples[/bold]
+  fedgauss watch run.jsonl --monitor monitor.npz
+  fedgauss watch run.npz --hessian A.npy --eta0 0.3 --beta 0.75 --sync-every 20
+  fedgauss watch --listen --monitor monitor.npz --save monitor.npz    goes on where it stopped
+"""
+_NO_MONITOR = "Without --monitor"
+
+
+@app.command(help=_WATCH_HELP)
+def watch(
+    log: Annotated[Path | None, typer.Argument(help="The run's log: JSON lines, or arrays in a .npz file.")] = None,
+    listen: Annotated[bool, typer.Option("--listen", help="Take rounds by POST in place of a log.")] = False,
+    monitor: Annotated[Path | None, typer.Option(help="A monitor that Monitor.save wrote.")] = None,
+    hessian: Annotated[
+        str | None, typer.Option(help="A as a .npy file, or c for c times the identity.", rich_help_panel=_NO_MONITOR)
+    ] = None,
+    warm_up: Annotated[
+        int, typer.Option(help="Honest rounds that the noise is estimated from.", rich_help_panel=_NO_MONITOR)
+    ] = 25,
+    sync_every: Annotated[int, typer.Option(help="Steps between two rounds, tau.", rich_help_panel=_NO_MONITOR)] = 20,
+    eta0: Annotated[
+        float | None, typer.Option(help="Step sizes eta_t = eta0 (t + shift)^-beta.", rich_help_panel=_NO_MONITOR)
+    ] = None,
+    beta: Annotated[float, typer.Option(help="Their decay; 0 for constant ones.", rich_help_panel=_NO_MONITOR)] = 0.75,
+    shift: Annotated[float, typer.Option(help="Their shift.", rich_help_panel=_NO_MONITOR)] = 0.0,
+    alpha: Annotated[float, typer.Option(help="Chance of any false alarm.", rich_help_panel=_NO_MONITOR)] = 0.05,
+    horizon: Annotated[
+        int | None,
+        typer.Option(help="Steps that alpha holds for; no end if not given.", rich_help_panel=_NO_MONITOR),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address of the page; others than loopback need a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port of the page; 0 takes a free one.")] = 8765,
+    token: Annotated[
+        str | None, typer.Option(envvar="FEDGAUSS_TOKEN", help="Secret that every request must carry, 16 characters.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Where to save the monitor at the end.")] = None,
+) -> None:
+    """`fedgauss.integrations.live`."""
+    with plain_endings():
+        from fedgauss.integrations.live.command import Asked
+        from fedgauss.integrations.live.command import watch as watch_run
+
+        console = Console()
+        asked = Asked(
+            log, listen, monitor, hessian, warm_up, sync_every, eta0, beta, shift, alpha, horizon,
+            host, port, token, save,
+        )  # fmt: skip
+        if not watch_run(asked, lambda words: console.print(Text(words), soft_wrap=True)):
+            raise typer.Exit(1)

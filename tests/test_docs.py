@@ -1,0 +1,69 @@
+"""The documentation: its pages are there, and what they show runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SLOW = {"index.md", "tutorials/fit_federated.md", "tutorials/reproduce.md"}  # JAX compiles in them
+
+
+def blocks(page):
+    """The Python of a page, in order, with empty lines before each block, so that errors name the page's lines."""
+    text = (DOCS / page).read_text()
+    return ["\n" * text.count("\n", 0, found.start(1)) + found[1] for found in BLOCK.finditer(text)]
+
+
+def run(page, folder, monkeypatch):
+    """What a page's Python defines, run in an empty folder."""
+    if any("import" in block and "flwr" in block for block in blocks(page)):
+        pytest.importorskip("flwr", reason="the page needs the extra flower")
+    monkeypatch.chdir(folder)
+    names = {"__name__": "page"}
+    for block in blocks(page):
+        exec(compile(block, str(DOCS / page), "exec"), names)
+    return names
+
+
+WITH_PYTHON = [page for page in PAGES if blocks(page)]
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_PYTHON if page not in SLOW])
+def test_python_on_a_page_runs(page, tmp_path, monkeypatch):
+    run(page, tmp_path, monkeypatch)
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("page", sorted(SLOW))
+def test_python_on_a_page_that_compiles_runs(page, tmp_path, monkeypatch):
+    run(page, tmp_path, monkeypatch)
+
+
+@pytest.mark.study
+def test_the_flower_run_alarms_as_its_page_says(tmp_path, monkeypatch, capsys):
+    page = "tutorials/watch_flower.md"
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "integrations"))
+    names = run(page, tmp_path, monkeypatch)
+    from flower_grid import InProcessGrid
+
+    names["main"](InProcessGrid(names["client_app"], 10), None)
+    said = " ".join(capsys.readouterr().out.split())
+    first_words = said[: said.index("(statistic")]
+    assert first_words.startswith("ALARM at round 32")
+    assert first_words in " ".join((DOCS / page).read_text().split())
+
+
+def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r": (\S+\.md)$", nav, re.MULTILINE)) == PAGES
+
+
+def test_pages_bring_nothing_from_elsewhere():
+    config = (ROOT / "mkdocs.yml").read_text()
+    assert "font: false" in config
+    for file in [*DOCS.rglob("*.md"), *DOCS.rglob("*.css"), ROOT / "mkdocs.yml"]:
+        assert not re.search(r"<script|<link|<img|<iframe|@import|url\(|extra_javascript", file.read_text()), file
