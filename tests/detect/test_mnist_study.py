@@ -37,6 +37,7 @@ def test_flipped_labels_after_a_warm_up(warm_up, least, longest):
     assert delay <= longest
 
 
+@pytest.mark.study
 def test_flipped_labels_in_short():
     """40 runs. With rates of .02 and .99 these bounds fail wrongly with chances of 1e-9 and 1e-4; seeds are fixed.
 

@@ -79,6 +79,7 @@ def test_the_judge_counts_what_covers():
     assert row["error"] == pytest.approx(np.std([1.0, 0.5, 1.0, 0.0], ddof=1) / 2)
 
 
+@pytest.mark.study
 def test_a_cell_judges_the_runs_that_infer_would_make():
     problem = SMALL.problem()
     whole = _pass(SMALL, problem, 3, 5, [])

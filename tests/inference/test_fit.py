@@ -87,7 +87,7 @@ def test_rows_count_the_same_however_many_a_client_has(family):
     [
         ("cost", "linear", sm.families.Gaussian()),
         ("died", "logistic", sm.families.Binomial()),
-        ("visits", "poisson", sm.families.Poisson()),
+        pytest.param("visits", "poisson", sm.families.Poisson(), marks=pytest.mark.study),
     ],
     ids=["linear", "logistic", "poisson"],
 )
@@ -199,6 +199,7 @@ def test_huber_keeps_its_threshold_in_the_units_of_the_target():
     assert found.facts["Family"] == "huber (threshold 700)"
 
 
+@pytest.mark.study
 def test_one_versus_rest_is_a_logistic_model_for_each_class():
     found = fg.fit(FRAME, "ward", "hospital", "one_versus_rest", ["year", "cost"], passes=15)
     assert found.names[:4] == ("east: const", "east: year", "east: cost", "north: const")
@@ -240,6 +241,7 @@ def test_a_client_where_a_column_is_constant_takes_part():
     assert found.heterogeneity is None
 
 
+@pytest.mark.study
 def test_clients_that_are_alike_are_not_told_apart_when_they_are_small():
     """Twelve clients of 50 rows, five parameters, random: p-values are not small. Ten splits, none below .001."""
     values = []
@@ -424,6 +426,7 @@ def test_few_rows_are_enough_when_read_often_and_too_few_are_refused():
     assert np.abs(found.std_errors / pooled.bse - 1.0).max() < 0.15
 
 
+@pytest.mark.study
 def test_one_pass_that_is_too_short_is_seen_by_its_gradient():
     """Poisson, 240 rows in one pass: the start is mostly forgotten by D_1's reckoning, but the gradient is not zero."""
     told = 0

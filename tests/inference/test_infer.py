@@ -61,9 +61,8 @@ def test_steps_never_exceed_one_over_d_plus_two():
     assert (plan.burn_in, plan.window) == (200, 800)
 
 
-@pytest.mark.parametrize(
-    "problem", [pytest.param(LINEAR, marks=pytest.mark.study), LOGISTIC], ids=["linear", "logistic"]
-)
+@pytest.mark.study
+@pytest.mark.parametrize("problem", [LINEAR, LOGISTIC], ids=["linear", "logistic"])
 def test_intervals_cover(problem):
     """300 runs of three coordinates: 900 intervals, of which 95 % +- 3.7 % is five standard errors if they were one."""
     optimum = fg.linearize(problem).optimum
@@ -165,6 +164,7 @@ def test_results_follow_from_estimate_and_covariance():
     assert text.count("\n") > 10
 
 
+@pytest.mark.study
 def test_clients_that_differ_are_told_from_clients_that_do_not():
     """Equal clients: a p-value below 1e-4 would come once in 10,000. Unequal ones: far below."""
     alike = fg.problems.linear(np.tile(BETA[0], (K, 1)))

@@ -17,6 +17,7 @@ STEPS = fg.step_sizes.polynomial(0.3, beta=0.75)
 PROBLEM, RING = fg.problems.random_effects(6, seed=1), fg.networks.ring(6)
 
 
+@pytest.mark.study
 def test_a_copy_differs_from_the_changed_step_on_and_not_before():
     pair = fg.theory.lindeberg(PROBLEM, RING, STEPS, 20, resampled=8, record=range(1, 21), sync_every=4, replicates=3)
     # Both halves are compiled apart, and may round the last bit apart.
@@ -95,6 +96,7 @@ def slopes_of(*setting, **options):
     return {slope.proposition: slope for slope in fg.theory.measure_propositions(*setting, **options)}
 
 
+@pytest.mark.study
 def test_slopes():
     # Bands are 0.35 wide against Monte-Carlo errors of at most 0.07: false failure below 1e-6.
     slopes = slopes_of(PROBLEM, RING, STEPS, 600, sync_every=5, replicates=2000)
