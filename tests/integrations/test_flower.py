@@ -234,8 +234,15 @@ def test_an_invalid_update_stops_a_run_that_stops_on_alarms():
     def tamper(reply, partition, server_round):
         return replaced(reply, np.full((1, 3), np.nan)) if (partition, server_round) == (5, 2) else reply
 
+    told = []
     with pytest.raises(Alarmed, match="invalid update") as caught:
-        start(Monitored(fedavg(), monitor()), HONEST, tamper, n_rounds=4)
+        start(
+            Monitored(fedavg(), monitor(), sink=lambda r, verdict: told.append((r, verdict.alarm))),
+            HONEST,
+            tamper,
+            n_rounds=4,
+        )
+    assert told == [(1, False), (2, True)]  # a sink hears of the alarm that ends a run
     assert (caught.value.server_round, caught.value.rollback.round) == (2, 1)
 
 

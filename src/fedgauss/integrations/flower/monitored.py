@@ -32,6 +32,7 @@ class Monitored(Strategy):
     on_alarm  "stop" raises `Alarmed` out of `start`, to be caught in the ServerApp's main; "go on" writes it to the
               log; a function is given the `Alarmed`, once when an alarm begins and for every invalid update. It may
               raise it, or call `monitor.reset`
+    sink      told of every verdict, sink(round, verdict), before an alarm is acted on (`fedgauss.integrations.sinks`)
 
     What it knows afterwards:
 
@@ -50,14 +51,20 @@ class Monitored(Strategy):
     min_available_nodes = the number of clients.
     """
 
-    def __init__(self, strategy: Strategy, monitor: Monitor | Watcher, on_alarm: OnAlarm = "stop") -> None:
+    def __init__(
+        self,
+        strategy: Strategy,
+        monitor: Monitor | Watcher,
+        on_alarm: OnAlarm = "stop",
+        sink: Callable[[int, Verdict], None] | None = None,
+    ) -> None:
         if not callable(on_alarm) and on_alarm not in ("stop", "go on"):
             raise ValueError(f"on_alarm must be 'stop', 'go on' or a function of the alarm; got {on_alarm!r}.")
         if not isinstance(strategy, Strategy):
             raise ValueError(f"strategy must be a flwr.serverapp.strategy.Strategy; got {type(strategy).__name__}.")
         self.strategy = strategy
         self.watcher: Watcher = Whole(monitor) if isinstance(monitor, Monitor) else monitor
-        self.on_alarm = on_alarm
+        self.on_alarm, self.sink = on_alarm, sink
         self.verdicts: dict[int, Verdict] = {}
         self.participation: dict[int, tuple[int, ...]] = {}
         self.refused: dict[int, tuple[str, ...]] = {}
@@ -113,6 +120,8 @@ class Monitored(Strategy):
         verdict = self.watcher.judge(seen)
         if verdict is not None:
             self.verdicts[server_round] = verdict
+            if self.sink is not None:
+                self.sink(server_round, verdict)
             self._act(server_round, verdict)
         if faults or seen.after is None or (verdict is not None and verdict.channel == "invalid update"):
             return None, metrics  # Flower then goes on with the arrays that it sent

@@ -1,0 +1,75 @@
+"""A federated fit without a server: every peer asks itself, hears all replies, and comes to the same summary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from fedgauss.inference.federated.coordinator import fit_sites
+from fedgauss.inference.federated.messages import LONGEST, Message, decoded, encoded
+from fedgauss.inference.federated.site import Site
+from fedgauss.inference.fit import Fit
+from fedgauss.integrations.gossip.peer import Exchange
+from fedgauss.networks import Network
+
+
+def fit_peers(
+    site: Site, rank: int, network: Network, exchange: Exchange, names: Sequence[str], target: str, **options: Any
+) -> Fit:
+    """`fit_sites` between peers that talk to their neighbours only; `options` are those of `fit_sites`.
+
+    rank       which peer this is;   names: of all sites, peer by peer
+    exchange   `TorchLinks(...).exchange`
+    Replies go from neighbour to neighbour until everybody has them, so every peer sees what a coordinator would see.
+    With names in alphabetical order it is what `fit` gives on the pooled frame with this network.
+    """
+
+    def ask(order: str, contents: Sequence[Message]) -> list[Message]:
+        own = site.answer(order, decoded(encoded(contents[rank])))
+        return [decoded(text) for text in told_to_all(encoded(own), rank, network, exchange)]
+
+    return fit_sites(ask, names, target, network=network, **options)
+
+
+def told_to_all(text: str, rank: int, network: Network, exchange: Exchange) -> list[str]:
+    """What every peer says, peer by peer. After as many exchanges as the network is wide all have heard all."""
+    size = network.n_clients
+    graph = nx.from_scipy_sparse_array(network.sparse) if network.uniform == 0.0 else nx.complete_graph(size)
+    graph.remove_edges_from(nx.selfloop_edges(graph))
+    neighbours = sorted(graph[rank])
+    known = {rank: text}
+    for _ in range(nx.diameter(graph)):
+        known |= _heard(json.dumps({str(peer): said for peer, said in known.items()}).encode(), neighbours, exchange)
+    return [known[peer] for peer in range(size)]
+
+
+def _heard(own: bytes, neighbours: Sequence[int], exchange: Exchange) -> dict[int, str]:
+    """What neighbours know. An exchange is of arrays of one length: first they tell how long theirs will be."""
+    lengths = exchange({j: np.array([float(len(own))]) for j in neighbours})
+    _refuse_losses(neighbours, lengths)
+    sizes = {j: int(length[0]) for j, length in lengths.items()}
+    if not all(0 < size <= LONGEST for size in sizes.values()):
+        raise ValueError(f"a message between peers must have 1 to {LONGEST:,} bytes; got {sizes}.")
+    padded = {j: np.zeros(max(len(own), sizes[j])) for j in neighbours}
+    for message in padded.values():
+        message[: len(own)] = np.frombuffer(own, dtype=np.uint8)
+    found: dict[int, str] = {}
+    replies = exchange(padded)
+    _refuse_losses(neighbours, replies)
+    for j, reply in replies.items():
+        try:
+            told = json.loads(reply[: sizes[j]].astype(np.uint8).tobytes())
+            found |= {int(peer): str(said) for peer, said in told.items()}
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise ValueError(f"peer {j} must send replies as JSON; it sent something else.") from error
+    return found
+
+
+def _refuse_losses(neighbours: Sequence[int], heard: Any) -> None:
+    lost = [j for j in neighbours if j not in heard]
+    if lost:
+        raise ValueError(f"a fit needs every site to the end; peer {lost[0]} is lost. Start again without it.")

@@ -1,0 +1,54 @@
+"""A fit between peers without a server, each a thread with a table of its own."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from gossip_threads import Hung, Threads
+
+import fedgauss as fg
+from fedgauss.inference.federated.site import Site
+from fedgauss.integrations.gossip.sites import fit_peers, told_to_all
+
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(240, 2))
+NAMES = ["a", "b", "c", "d"]
+FRAME = pd.DataFrame(
+    {
+        "dose": X[:, 0],
+        "age": 50 + 10 * X[:, 1],
+        "died": (RNG.random(240) < 1 / (1 + np.exp(-X[:, 0]))).astype(int),
+        "site": np.repeat(NAMES, 60),
+    }
+)
+
+
+@pytest.mark.parametrize("network", [fg.networks.ring(5), fg.networks.path(4), fg.networks.complete(3)], ids=str)
+def test_everybody_hears_what_everybody_says(network):
+    said = [f"peer {k} says é{'x' * 100 * k}" for k in range(network.n_clients)]
+    heard = Threads(network.n_clients).run(lambda k, exchange: told_to_all(said[k], k, network, exchange))
+    assert all(texts == said for texts in heard)
+
+
+def test_a_lost_peer_ends_the_fit_with_its_name():
+    def program(peer, exchange):
+        if peer == 1:
+            raise Hung
+        return told_to_all("here", peer, fg.networks.path(3), exchange)
+
+    with pytest.raises(ValueError, match="a fit needs every site to the end; peer 1 is lost"):
+        Threads(3).run(program)
+
+
+@pytest.mark.study
+def test_every_peer_comes_to_the_pooled_fit():
+    network = fg.networks.ring(4)
+
+    def program(peer, exchange):
+        site = Site(FRAME[FRAME.site == NAMES[peer]].drop(columns="site"))
+        return fit_peers(site, peer, network, exchange, NAMES, "died", family="logistic")
+
+    pooled = fg.fit(FRAME, "died", "site", "logistic")
+    for found in Threads(4).run(program):
+        np.testing.assert_allclose(found.params, pooled.params, atol=1e-4 * pooled.std_errors.min())
+        np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-3, atol=1e-9)
+        assert found.facts == pooled.facts
