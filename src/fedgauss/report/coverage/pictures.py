@@ -30,7 +30,8 @@ _CLOSE = 0.02  # of the level: what counts as covering in a title
 def coverage_drawings(lines: Sequence[Line]) -> list[Drawing]:
     """Those that these federations can show."""
     families = [list(group) for _, group in groupby(lines, key=lambda line: line.without_n)]
-    panels = [group for group in families if len(group) > 1][:_MOST_PANELS]
+    # Where there are many, those with the most points.
+    panels = sorted((group for group in families if len(group) > 1), key=len, reverse=True)[:_MOST_PANELS]
     drawings = [_against_n(panels)] if panels else []
     judged = [line for line in lines if "plugin" in line.methods]
     return [*drawings, _predicted(judged)] if len(judged) > 2 else drawings
