@@ -1,5 +1,12 @@
 """A fit between peers without a server, each a thread with a table of its own."""
 
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,3 +59,39 @@ def test_every_peer_comes_to_the_pooled_fit():
         np.testing.assert_allclose(found.params, pooled.params, atol=1e-4 * pooled.std_errors.min())
         np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-3, atol=1e-9)
         assert found.facts == pooled.facts
+
+
+PROCESS = """
+import json, sys
+import fedgauss as fg
+from fedgauss.inference.federated.site import Site
+from fedgauss.integrations.gossip.sites import fit_peers
+from fedgauss.integrations.gossip.torch_links import TorchLinks
+
+rank, rows = int(sys.argv[1]), json.load(open(sys.argv[3]))
+with TorchLinks(rank, 4, sys.argv[2]) as links:
+    found = fit_peers(Site(rows), rank, fg.networks.ring(4), links.exchange, list("abcd"), "died", family="logistic")
+print(json.dumps({"params": found.params.tolist(), "errors": found.std_errors.tolist()}))
+"""
+
+
+@pytest.mark.study
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed: fedgauss[gossip]")
+def test_processes_come_to_the_pooled_fit(tmp_path):
+    peers, meeting = [], (tmp_path / "meeting").as_uri()
+    environment = os.environ | {"PYTHONPATH": str(Path(fg.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    try:
+        for rank, name in enumerate(NAMES):
+            own = FRAME[FRAME.site == name].drop(columns="site")
+            (tmp_path / f"{name}.json").write_text(json.dumps(own.to_dict("list")))
+            command = [sys.executable, "-c", PROCESS, str(rank), meeting, str(tmp_path / f"{name}.json")]
+            peers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
+        found = [json.loads(peer.communicate(timeout=300)[0].splitlines()[-1]) for peer in peers]
+    finally:
+        for peer in peers:
+            peer.kill()
+            peer.wait()
+    pooled = fg.fit(FRAME, "died", "site", "logistic")
+    for peer in found:
+        np.testing.assert_allclose(peer["params"], pooled.params, atol=1e-4 * pooled.std_errors.min())
+        np.testing.assert_allclose(peer["errors"], pooled.std_errors, rtol=1e-3)
