@@ -261,3 +261,21 @@ def test_killed_in_the_middle_it_gives_the_same_rows_and_runs_no_cell_twice(tmp_
     assert all(after[key] == entry for key, entry in before.items())
     for name in ("figure2_phase.csv", "figure4.csv"):
         assert (killed / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.parametrize("verb", ["reproduce", "coverage"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--engine", "ray"], "engine must be one of 'local', 'dask'; got 'ray'"),
+        (["--engine", "dask"], "--engine dask needs a scheduler; got none. Use --scheduler tcp://host:8786?"),
+        (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler belongs to --engine dask"),
+        (["--engine", "dask", "--scheduler", "tcp://127.0.0.1:1"], "scheduler must be the address of a Dask scheduler"),
+    ],
+    ids=["engine", "no scheduler", "no engine", "nobody there"],
+)
+def test_where_to_compute_is_checked(verb, options, message, tmp_path, log):
+    pytest.importorskip("distributed")
+    done = runner.invoke(app, [verb, *options, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert message in done.output

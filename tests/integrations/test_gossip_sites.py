@@ -1,6 +1,7 @@
 """A fit between peers without a server, each a thread with a table of its own."""
 
 import importlib.util
+import io
 import json
 import os
 import subprocess
@@ -48,17 +49,20 @@ def test_a_lost_peer_ends_the_fit_with_its_name():
 
 @pytest.mark.study
 def test_every_peer_comes_to_the_pooled_fit():
-    network = fg.networks.ring(4)
+    network, logs = fg.networks.ring(4), [io.StringIO() for _ in NAMES]
 
     def program(peer, exchange):
         site = Site(FRAME[FRAME.site == NAMES[peer]].drop(columns="site"))
-        return fit_peers(site, peer, network, exchange, NAMES, "died", family="logistic")
+        return fit_peers(site, peer, network, exchange, NAMES, "died", logs[peer], family="logistic")
 
     pooled = fg.fit(FRAME, "died", "site", "logistic")
     for found in Threads(4).run(program):
         np.testing.assert_allclose(found.params, pooled.params, atol=1e-4 * pooled.std_errors.min())
         np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-3, atol=1e-9)
         assert found.facts == pooled.facts
+    orders = [json.loads(line)["order"] for line in logs[2].getvalue().splitlines()]
+    assert orders[:5] == ["describe", "design", "squares", "shape", "begin"]
+    assert orders.count("report") == 2
 
 
 PROCESS = """

@@ -15,10 +15,15 @@ def serve_lines(site: Site, orders: Iterable[str], replies: IO[str], log: IO[str
         order, reply = _answered(site, line)
         text = encoded(reply)
         if log is not None:
-            log.write(encoded({"order": order, "sent": reply}) + "\n")
-            log.flush()  # before it leaves: whoever reads the log later knows at least as much as was sent
+            write_down(log, order, reply)
         replies.write(text + "\n")
         replies.flush()
+
+
+def write_down(log: IO[str], order: str, reply: Message) -> None:
+    """A line of the log, before the reply leaves: whoever reads it later knows at least as much as was sent."""
+    log.write(encoded({"order": order, "sent": reply}) + "\n")
+    log.flush()
 
 
 def _answered(site: Site, line: str) -> tuple[str, Message]:

@@ -22,6 +22,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedgauss.inference.federated.coordinator import fit_sites
+from fedgauss.inference.federated.lines import write_down
 from fedgauss.inference.federated.messages import Message as Content
 from fedgauss.inference.federated.messages import decoded, encoded
 from fedgauss.inference.federated.site import Site
@@ -54,7 +55,7 @@ def site_app(
         text = encoded(reply)
         if log_of is not None:
             with Path(log_of(context)).open("a", encoding="utf-8") as log:
-                log.write(encoded({"order": order, "sent": reply}) + "\n")
+                write_down(log, order, reply)
         return Message(_record(reply=text), reply_to=message)
 
     return app

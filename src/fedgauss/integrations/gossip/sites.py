@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 import networkx as nx
 import numpy as np
 
 from fedgauss.inference.federated.coordinator import fit_sites
+from fedgauss.inference.federated.lines import write_down
 from fedgauss.inference.federated.messages import LONGEST, Message, decoded, encoded
 from fedgauss.inference.federated.site import Site
 from fedgauss.inference.fit import Fit
@@ -18,18 +19,28 @@ from fedgauss.networks import Network
 
 
 def fit_peers(
-    site: Site, rank: int, network: Network, exchange: Exchange, names: Sequence[str], target: str, **options: Any
+    site: Site,
+    rank: int,
+    network: Network,
+    exchange: Exchange,
+    names: Sequence[str],
+    target: str,
+    log: IO[str] | None = None,
+    **options: Any,
 ) -> Fit:
     """`fit_sites` between peers that talk to their neighbours only; `options` are those of `fit_sites`.
 
     rank       which peer this is;   names: of all sites, peer by peer
     exchange   `TorchLinks(...).exchange`
+    log        where every reply of this site is written down before it leaves
     Replies go from neighbour to neighbour until everybody has them, so every peer sees what a coordinator would see.
     With names in alphabetical order it is what `fit` gives on the pooled frame with this network.
     """
 
     def ask(order: str, contents: Sequence[Message]) -> list[Message]:
         own = site.answer(order, decoded(encoded(contents[rank])))
+        if log is not None:
+            write_down(log, order, own)
         return [decoded(text) for text in told_to_all(encoded(own), rank, network, exchange)]
 
     return fit_sites(ask, names, target, network=network, **options)
