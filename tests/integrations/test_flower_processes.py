@@ -177,7 +177,7 @@ def hooks(config, rounds):
 @pytest.mark.study
 def test_flwr_run_gives_the_verdicts_of_the_grid_and_the_hooks_take_at_most_5_per_cent_of_a_round(tmp_path):
     """The median round of `flwr run` is a poll, of a tenth of a second or two of them, so that two medians differ by
-    nothing or by half. What is asserted is the time of the hooks alone, against that median; the two medians are printed.
+    nothing or by half. What is asserted is the time of the hooks alone, against that median; both medians are printed.
     They have differed by 3.4 to 5.8 % where no poll came between: that a round grows by 5 % at most is not shown."""
     pytest.importorskip("ray")
     size = ("--federation-config", "num-supernodes=10 client-resources-num-cpus=1")
