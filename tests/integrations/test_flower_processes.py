@@ -7,7 +7,6 @@ its process id.
 import contextlib
 import json
 import os
-import random
 import shutil
 import socket
 import statistics
@@ -23,8 +22,7 @@ pytest.importorskip("flwr")
 
 from flower_grid import EXAMPLE, InProcessGrid, example_config
 from flower_watch.client_app import app
-from flower_watch.server_app import run, watched
-from flwr.app import Array, ArrayRecord
+from flower_watch.server_app import run
 
 BIN = Path(sys.executable).parent
 SRC = Path(__file__).parents[2] / "src"
@@ -151,44 +149,36 @@ def same(found, expected):
     assert found["participation"] == {str(r): list(who) for r, who in expected["participation"].items()}
 
 
-def hooks(config, rounds):
-    """Seconds that the strategy's hooks take in each round, on the in-process grid."""
-    random.seed(0)
-    strategy, spent = watched(config), {}
-
-    def timed(name):
-        method = getattr(strategy, name)
-
-        def call(server_round, *rest):
-            begin = time.thread_time()  # other processes on the machine do not count
-            result = method(server_round, *rest)
-            spent[server_round] = spent.get(server_round, 0.0) + time.thread_time() - begin
-            return result
-
-        setattr(strategy, name, call)
-
-    for name in ("configure_train", "aggregate_train"):
-        timed(name)
-    start = ArrayRecord({"weight": Array(np.zeros((1, 3)))})
-    strategy.start(InProcessGrid(app, config["n-clients"], config), start, num_rounds=rounds)
-    return statistics.median(spent.values())
+SIMULATION = ("--simulation", "--isolation", "subprocess")
+TEN_NODES = ("--federation-config", "num-supernodes=10 client-resources-num-cpus=1")
 
 
 @pytest.mark.study
-def test_flwr_run_gives_the_verdicts_of_the_grid_and_the_hooks_take_at_most_5_per_cent_of_a_round(tmp_path):
-    """The median round of `flwr run` is a poll, of a tenth of a second or two of them, so that two medians differ by
-    nothing or by half. What is asserted is the time of the hooks alone, against that median; both medians are printed.
-    They have differed by 3.4 to 5.8 % where no poll came between: that a round grows by 5 % at most is not shown."""
+def test_flwr_run_gives_the_verdicts_of_the_grid(tmp_path):
     pytest.importorskip("ray")
-    size = ("--federation-config", "num-supernodes=10 client-resources-num-cpus=1")
-    attacked, honest = example_config(), example_config(n_rounds=60, attack_after=60)
-    unwatched = honest | {"watch": "nothing"}
-    with flower(tmp_path, "--simulation", "--isolation", "subprocess") as link:
-        same(link.run(attacked, *size), twin(attacked))
-        medians = {c["watch"]: statistics.median(link.run(c, *size)["seconds"]) for c in (unwatched, honest)}
-    cost = hooks(honest, 60) - hooks(unwatched, 60)
-    print(f"median rounds {medians}, monitoring {1e3 * cost:.2f} ms")
-    assert cost <= 0.05 * medians["nothing"]
+    attacked = example_config()
+    with flower(tmp_path, *SIMULATION) as link:
+        same(link.run(attacked, *TEN_NODES), twin(attacked))
+
+
+@pytest.mark.study
+def test_monitoring_adds_at_most_5_per_cent_to_the_median_round_of_flwr_run(tmp_path):
+    """A round is one poll, a tenth of a second, and what the server does before and after it. Eight runs of 100 rounds,
+    watched or not in turn, on two quiet cores: 104.9 and 106.5 ms, pairs between -0.2 and +2.9 %. On busy cores a
+    round may take a second poll, in runs of either kind, and the test says nothing about monitoring."""
+    pytest.importorskip("ray")
+    honest = example_config(n_rounds=100, attack_after=100)
+    plain = honest | {"watch": "nothing"}
+    seconds = {"nothing": [], honest["watch"]: []}
+    with flower(tmp_path, *SIMULATION) as link:
+        for config in (plain, honest, honest, plain, plain, honest):
+            found = link.run(config, *TEN_NODES)["seconds"]
+            print(f"watch {config['watch']}: median round {1e3 * statistics.median(found):.1f} ms of {len(found)}")
+            assert len(found) == 100
+            seconds[config["watch"]] += found
+    plain_round, watched_round = (statistics.median(found) for found in seconds.values())
+    print(f"monitoring adds {100 * (watched_round / plain_round - 1):.1f} %")
+    assert watched_round <= 1.05 * plain_round
 
 
 @pytest.mark.study

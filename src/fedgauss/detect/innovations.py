@@ -94,11 +94,11 @@ class Innovations:
         """u = M A (y - theta*), (d,) or (d, R): where a run is, in the units of its innovations."""
         return self.whitening.matrix @ (self.lin.hessian @ (y - self._optimum(y)))
 
-    def distance(self, y: FloatArray, other: FloatArray) -> float:
-        """|M A (y - other)|: how the mean gradient differs, in standard deviations of one step's gradient."""
+    def distances(self, rows: FloatArray, other: FloatArray) -> FloatArray:
+        """|M A (y - other)| for each row y: how mean gradients differ, in standard deviations of one step's."""
         with np.errstate(over="ignore", invalid="ignore"):
-            gap = self.whitening.matrix @ (self.lin.hessian @ (y - other))
-            return float(np.sqrt(gap @ gap))
+            gaps = self.whitening.matrix @ (self.lin.hessian @ (rows - other).T)
+            return np.asarray(np.sqrt((gaps * gaps).sum(axis=0)))
 
     def _optimum(self, like: FloatArray) -> FloatArray:
         """The point that Y is taken from. With one A for all rounds no statistic depends on it.

@@ -42,20 +42,27 @@ def fault(
     Plausible is what lies near the last mean, in the units of the noise; before there is one, any finite number below
     1e100.
     """
-    tables = [("client", clients), ("the beginning of client", began)]
-    here = range(parts.lin.n_clients) if present is None else np.flatnonzero(present)
-    rows = [(f"{name} {k}", table[k]) for name, table in tables if table is not None for k in here]
-    for name, row in [("y", y), *rows]:
-        if not np.all(np.isfinite(row)):
-            return f"The value of {name} is not finite."
+    here = np.arange(parts.lin.n_clients) if present is None else np.flatnonzero(present)
+    for name, table in (("y", y[None]), ("client", clients), ("the beginning of client", began)):
+        if table is None:
+            continue
+        rows = table if name == "y" else table[here]
+        wrong = ~np.isfinite(rows).all(axis=1)
+        with np.errstate(invalid="ignore"):
+            far = np.abs(rows).max(axis=1) if last is None else parts.distances(rows, last)
+            wrong |= ~(far <= (_HUGE if last is None else _PLAUSIBLE))
+        if not wrong.any():
+            continue
+        i = int(np.argmax(wrong))
+        whose = name if name == "y" else f"{name} {here[i]}"
+        if not np.isfinite(rows[i]).all():
+            return f"The value of {whose} is not finite."
         if last is None:
-            if not np.abs(row).max() < _HUGE:
-                return f"The value of {name} is not plausible: more than {_HUGE:.0e} is refused."
-        elif not (far := parts.distance(row, last)) <= _PLAUSIBLE:
-            return (
-                f"The value of {name} is not plausible: the mean gradient there would be {far:.2g} standard "
-                f"deviations of one step's noise from the last, and more than {_PLAUSIBLE:.0e} is refused."
-            )
+            return f"The value of {whose} is not plausible: more than {_HUGE:.0e} is refused."
+        return (
+            f"The value of {whose} is not plausible: the mean gradient there would be {far[i]:.2g} standard "
+            f"deviations of one step's noise from the last, and more than {_PLAUSIBLE:.0e} is refused."
+        )
     return ""
 
 
