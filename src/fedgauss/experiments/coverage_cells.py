@@ -108,6 +108,7 @@ class BootstrapCell:
     def run(self) -> list[Row]:
         """One row."""
         from fedgauss.inference.bootstrap import bootstrap_deviations
+        from fedgauss.inference.estimate import hotelling_radius2
 
         problem, graph = self.federation.problem(), self.federation.graph()
         whole = _pass(self.federation, problem, self.runs, self.seed, [])
@@ -122,7 +123,9 @@ class BootstrapCell:
             half.append(np.quantile(np.abs(draws), LEVEL, axis=0))
             cov.append(draws.T @ draws / len(draws))
         judge = _Judge(self.federation, problem, self.runs)
-        return [judge.row("bootstrap", np.asarray(whole.runs.average, dtype=float), np.stack(half), np.stack(cov))]
+        estimates = np.asarray(whole.runs.average, dtype=float)
+        radius2 = hotelling_radius2(LEVEL, problem.dim, self.chains)
+        return [judge.row("bootstrap", estimates, np.stack(half), np.stack(cov), radius2)]
 
 
 class _Judge:

@@ -23,6 +23,7 @@ _ADVICE = (
     "subtracts what is estimated",
     "the gradient does not vanish there: use more steps",
 )
+_FEW = 30  # gradients a parameter: with 28 a 95 % ellipsoid of 20 parameters covers .91, with 8 it covers .5
 IntArray = npt.NDArray[np.int64]
 
 _VANISHED = 1e-3  # of the Hessian at the start: a logistic optimum keeps a tenth of it, or a hundredth
@@ -53,6 +54,7 @@ def conclude(
     """
     found = _estimate(whole, asked, draws)
     found = _with_bias(found, whole, asked)
+    found = _with_length(found, whole)
     found = replace(found, heterogeneity=heterogeneity(whole, busy), facts=_facts(found, whole, network, tau))
     return population(found, whole, asked.readout) if asked.target == "population" else found
 
@@ -100,6 +102,19 @@ def _with_bias(found: Estimate, whole: Pass, asked: Question) -> Estimate:
     return replace(found, bias=ratio, predicted_coverage=covered, notes=notes)
 
 
+def _with_length(found: Estimate, whole: Pass) -> Estimate:
+    """A note where the covariance is of too few gradients: joint sets suffer first."""
+    known = whole.summaries
+    seen, dim = known.count * known.places.shape[1], known.places.shape[2]
+    if seen >= _FEW * dim:
+        return found
+    note = (
+        f"The covariance of {dim} parameters comes from {seen} gradients: intervals are somewhat short, and joint sets "
+        f"much too small. Use more steps, or sum up more often (every=1), until there are {_FEW * dim}."
+    )
+    return replace(found, notes=(*found.notes, note))
+
+
 def _pulls(whole: Pass, place: FloatArray) -> FloatArray:
     """The mean gradients of the clients' losses at one place, (K, d), from those where each client was."""
     known = whole.summaries
@@ -134,21 +149,33 @@ def heterogeneity(whole: Pass, busy: IntArray) -> ChiSquared | None:
 
 
 def population(found: Estimate, whole: Pass, shown: Readout) -> Estimate:
-    """Clients are a sample: the variance between their pulls, over K, takes the place of the noise within them.
+    """Clients are a sample: the variance between their pulls takes the place of the noise within them.
 
-    A^-1 sum_k w_k^2 p_k p_k' A^-1 K / (K - 1) with p_k client k's mean gradient at theta, as of clustered data, and
-    Student's t with K - 1 degrees of freedom. The noise of each client is part of p_k.
+    The estimate is off by A^-1 sum_k w_k p_k, with p_k client k's mean gradient there: as of clustered data, with the
+    noise of each client part of its p_k. Of clients that are alike in law, r_k = p_k - sum_l w_l p_l has covariance
+    (1 - 2 w_k + S) Var(p), S = sum_l w_l^2, so that
+
+        A^-1 sum_k v_k r_k r_k' A^-1,    v_k = w_k^2 / (1 - 2 w_k + S)
+
+    is unbiased. Student's t has the degrees of freedom of Satterthwaite, (tr Q)^2 / tr Q^2 with Q = C' diag(v) C and
+    C = I - 1 w': K - 1 with equal weights, and fewer with others.
     """
-    n_clients = len(whole.weights)
+    w = whole.weights
+    n_clients = len(w)
     if n_clients < 3:
         raise ValueError(f"target='population' needs at least 3 clients to see how they vary; got {n_clients}.")
     pulls = _pulls(whole, np.asarray(whole.runs.average[0], dtype=float))
-    pulls = pulls - whole.weights @ pulls
+    v = w**2 / (1.0 - 2.0 * w + w @ w)
+    r = pulls - w @ pulls
     inverse = np.linalg.inv(whole.hessian[0])
-    middle = np.einsum("k,ki,kj->ij", whole.weights**2, pulls, pulls) * n_clients / (n_clients - 1)
+    centring = np.eye(n_clients) - w
+    q = centring.T @ (v[:, None] * centring)
+    freedom = float(np.trace(q) ** 2 / np.sum(q * q))
     note = f"The population of clients is the target: intervals hold over other clients like these {n_clients}."
-    cov = shown.cov(inverse @ middle @ inverse)
-    return replace(found, cov=cov, freedom=n_clients - 1.0, notes=(*found.notes, note))
+    if freedom < n_clients - 1.5:
+        note += f" By their weights they count like {freedom + 1:.1f} equal ones."
+    cov = shown.cov(inverse @ np.einsum("k,ki,kj->ij", v, r, r) @ inverse)
+    return replace(found, cov=cov, freedom=freedom, notes=(*found.notes, note))
 
 
 def _facts(found: Estimate, whole: Pass, network: Network, tau: int) -> dict[str, str]:

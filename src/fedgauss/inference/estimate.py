@@ -33,11 +33,11 @@ class FisherF(NamedTuple):
 
     statistic: float
     freedom: int
-    freedom_below: int
+    freedom_below: float
     p_value: float
 
     def __str__(self) -> str:
-        return f"F({self.freedom}, {self.freedom_below}) = {self.statistic:.2f}, p = {self.p_value:.3g}"
+        return f"F({self.freedom}, {self.freedom_below:.4g}) = {self.statistic:.2f}, p = {self.p_value:.3g}"
 
 
 class RandomScaled(NamedTuple):
@@ -105,11 +105,21 @@ class Estimate:
     @property
     def p_values(self) -> FloatArray:
         """Of the hypotheses that single parameters are zero, two-sided."""
-        return self._p_value(np.abs(self.z_values))
+        if self.deviations is not None:
+            return np.array([_share_beyond(*pair) for pair in zip(np.abs(self.params), self.deviations.T, strict=True)])
+        if self.method == "random_scaling":
+            return random_scaling_p_value(self.z_values**2)
+        return 2.0 * stats.t.sf(np.abs(self.z_values), self.freedom)
 
     def conf_int(self, level: float | None = None) -> FloatArray:
         """Intervals for single parameters, (d, 2)."""
-        half = self._critical(self._level(level), np.eye(len(self.params))) * self.std_errors
+        how_sure = self._level(level)
+        if self.deviations is not None:
+            half = np.quantile(np.abs(self.deviations), how_sure, axis=0)
+        elif self.method == "random_scaling":
+            half = random_scaling_critical(how_sure) ** 0.5 * self.std_errors
+        else:
+            half = stats.t.ppf(0.5 + how_sure / 2, self.freedom) * self.std_errors
         return np.column_stack([self.params - half, self.params + half])
 
     def contrast(self, matrix: ArrayLike, level: float | None = None) -> Estimate:
@@ -125,7 +135,8 @@ class Estimate:
     def wald(self, matrix: ArrayLike | None = None, value: ArrayLike | float = 0.0) -> JointTest:
         """The joint test of matrix @ theta = value; without a matrix, of all parameters at once.
 
-        Chi-squared; Hotelling's for a population of clients; a law of its own for random scaling.
+        Chi-squared; Hotelling's for a population of clients and for the bootstrap, whose covariance is of B chains; a
+        law of its own for random scaling.
         """
         c = np.eye(len(self.params)) if matrix is None else self._rows_of(matrix)
         want = _checks.real_array("value", value)
@@ -133,22 +144,22 @@ class Estimate:
             raise ValueError(f"value must be a number, or {len(c)}, one for each row; got shape {want.shape}.")
         gap = c @ self.params - want
         statistic = float(gap @ np.linalg.solve(self._regular(c), gap))
-        q, f = len(c), self.freedom
+        q, f = len(c), self._joint_freedom
         if self.method == "random_scaling":
             return RandomScaled(statistic, q, float(random_scaling_p_value(statistic, q)))
         if np.isfinite(f):
             scaled = statistic * (f - q + 1) / (f * q)
-            return FisherF(scaled, q, int(f) - q + 1, float(stats.f.sf(scaled, q, f - q + 1)))
+            return FisherF(scaled, q, f - q + 1, float(stats.f.sf(scaled, q, f - q + 1)))
         return ChiSquared(statistic, q, float(stats.chi2.sf(statistic, q)))
 
     def ellipsoid(self, level: float | None = None) -> Ellipsoid:
         """The joint confidence set of all parameters."""
-        how_sure, q, f = self._level(level), len(self.params), self.freedom
+        how_sure, q, f = self._level(level), len(self.params), self._joint_freedom
         cov = self._regular(np.eye(q))
         if self.method == "random_scaling":
             radius2 = random_scaling_critical(how_sure, q)
         elif np.isfinite(f):
-            radius2 = float(stats.f.ppf(how_sure, q, f - q + 1) * f * q / (f - q + 1))
+            radius2 = hotelling_radius2(how_sure, q, f)
         else:
             radius2 = float(stats.chi2.ppf(how_sure, q))
         return Ellipsoid(self.params, cov, radius2)
@@ -202,10 +213,13 @@ class Estimate:
 
     def _regular(self, c: FloatArray) -> FloatArray:
         """The covariance of c @ theta, where a joint statement can be made about it."""
-        if len(c) > self.freedom:
+        most = self._joint_freedom
+        if len(c) > most:
+            who, fix = ("clients", "") if self.deviations is None else ("chains", ", or more bootstraps")
+            count = most if self.deviations is not None else most + 1
             raise ValueError(
-                f"{int(self.freedom) + 1} clients say something about at most {int(self.freedom)} parameters at once; "
-                f"{len(c)} were asked for. Use fewer rows in matrix."
+                f"{count:.3g} {who} say something about at most {int(most)} parameters at once; {len(c)} were asked "
+                f"for. Use fewer rows in matrix{fix}."
             )
         cov = c @ self.cov @ c.T
         scale = np.sqrt(np.diag(cov))
@@ -216,22 +230,26 @@ class Estimate:
             )
         return cov
 
+    @property
+    def _joint_freedom(self) -> float:
+        """Behind `cov` as a whole: draws of the bootstrap are about a known centre, so that each counts."""
+        return self.freedom if self.deviations is None else float(len(self.deviations))
+
     def _level(self, level: float | None) -> float:
         return self.level if level is None else _checks.probability("level", level, fix="Use 0.95?")
 
-    def _critical(self, level: float, directions: FloatArray) -> FloatArray:
-        """By how many standard errors an interval reaches out, one for each direction."""
-        if self.method == "random_scaling":
-            return np.full(len(directions), random_scaling_critical(level) ** 0.5)
-        if self.deviations is not None:
-            spread = np.sqrt(np.einsum("ci,ij,cj->c", directions, self.cov, directions))
-            return np.quantile(np.abs(self.deviations @ directions.T), level, axis=0) / spread
-        return np.full(len(directions), stats.t.ppf(0.5 + level / 2, self.freedom))
 
-    def _p_value(self, z: FloatArray) -> FloatArray:
-        if self.method == "random_scaling":
-            return random_scaling_p_value(z**2)
-        return 2.0 * stats.t.sf(z, self.freedom)
+def hotelling_radius2(level: float, dim: int, freedom: float) -> float:
+    """The quantile of z' S^-1 z, z ~ N(0, Sigma), where S estimates Sigma with so many degrees of freedom."""
+    below = freedom - dim + 1
+    return float(stats.f.ppf(level, dim, below) * freedom * dim / below)
+
+
+def _share_beyond(size: float, draws: FloatArray) -> float:
+    """The level at which an interval by quantiles of |draws| just reaches out to `size`; 1 / (B + 1) at the least."""
+    order = np.sort(np.abs(draws))
+    below = np.interp(size, order, np.linspace(0.0, 1.0, len(order)))
+    return max(1.0 - float(below), 1.0 / (len(order) + 1))
 
 
 def checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:

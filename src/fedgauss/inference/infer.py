@@ -60,7 +60,8 @@ def infer(
     burn_in        share of the run before the window; a fifth with whitened steps, else none
     correct_drift  subtract the estimated bias of clients that drift apart between mixings
     readout        report this of theta, on another scale say, in place of theta itself
-    every          clients sum up every so many steps
+    every          clients sum up every so many steps, or the next number that has no factor in common with sync_every:
+                   every place in a round must be seen, since clients are furthest apart at its end
     """
     _checks.one_of("method", method, _METHODS)
     _checks.one_of("iterate", iterate, ["average", "last"])

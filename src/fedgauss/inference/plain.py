@@ -10,7 +10,7 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.engine.folds import Observer
 from fedgauss.engine.simulate import simulate
 from fedgauss.inference.passes import LastClients, Pass, Schedule
-from fedgauss.inference.summaries import THINNED, ClientSums, summaries
+from fedgauss.inference.summaries import THINNED, ClientSums, summaries, unaligned
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
 from fedgauss.step_sizes import StepSizes, as_step_sizes
@@ -41,7 +41,7 @@ def run_plain(
     if burn_in:
         first = simulate(problem, network, eta[:burn_in], burn_in, start=place, observe=[LastClients()], **options)  # type: ignore[arg-type]
         begun = first.last_clients
-    watch = [ClientSums(every), *observe]
+    watch = [ClientSums(unaligned(every, sync_every)), *observe]
     runs = simulate(problem, network, eta, n_steps, after=burn_in, start=begun, observe=watch, **options)  # type: ignore[arg-type]
     known = summaries(runs.observed)
     identity = np.broadcast_to(np.eye(problem.dim), (replicates, problem.dim, problem.dim))

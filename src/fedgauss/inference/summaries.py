@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import jax
@@ -16,6 +18,15 @@ from fedgauss.problems.base import Problem, pytree
 from fedgauss.problems.preconditioned import Preconditioned
 
 THINNED = 7  # clients sum up every seventh step, and intervals cover as well as with every one
+
+
+def unaligned(every: int, sync_every: int) -> int:
+    """The next number from `every` on that has no factor in common with `sync_every`.
+
+    Sums must see every place in a round alike: clients are furthest apart at its end, and drift would look twice as
+    large if that were all they saw.
+    """
+    return next(step for step in count(every) if math.gcd(step, sync_every) == 1)
 
 
 @pytree
@@ -104,10 +115,10 @@ class Summaries:
 
 def summaries(sums: dict[str, FloatArray]) -> Summaries:
     """Means and covariances from what `ClientSums` saw."""
-    count = int(sums["summed"][0])
+    n_summed = int(sums["summed"][0])
     gradients, squares, hessians, places = (
-        np.asarray(sums[name], dtype=np.float64) / count
+        np.asarray(sums[name], dtype=np.float64) / n_summed
         for name in ("gradient_sum", "square_sum", "hessian_sum", "place_sum")
     )
-    noise = (squares - gradients[..., :, None] * gradients[..., None, :]) * (count / max(count - 1, 1))
-    return Summaries((hessians + np.swapaxes(hessians, -1, -2)) / 2, noise, places, gradients, count)
+    noise = (squares - gradients[..., :, None] * gradients[..., None, :]) * (n_summed / max(n_summed - 1, 1))
+    return Summaries((hessians + np.swapaxes(hessians, -1, -2)) / 2, noise, places, gradients, n_summed)

@@ -28,7 +28,7 @@ from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.folds import Observer
 from fedgauss.engine.simulate import simulate
 from fedgauss.inference.passes import LastClients, Pass, Schedule, inverse
-from fedgauss.inference.summaries import THINNED, ClientSums, second_derivative, summaries
+from fedgauss.inference.summaries import THINNED, ClientSums, second_derivative, summaries, unaligned
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
 from fedgauss.problems.preconditioned import Preconditioned
@@ -76,7 +76,7 @@ def run_whitened(
 ) -> Pass:
     """Warm-up, burn-in and window, `replicates` times; `observe` watches the window.
 
-    Clients sum up every so many steps, `every`.
+    Clients sum up every so many steps, `every`, or a few more: see `unaligned`.
     """
     plan = schedule(n_steps, problem.dim, beta)
     place, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
@@ -85,7 +85,7 @@ def run_whitened(
         warm_hessians(problem, stage_key(seed, "data"), jnp.float32(place), replicates, np.int32(rows)), dtype=float
     )
     first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
-    sums = ClientSums(every)
+    sums = ClientSums(unaligned(every, sync_every))
     go: Any = partial(
         simulate, network=network, steps=plan.eta, sync_every=sync_every, replicates=replicates, seed=seed,
         progress=progress,
