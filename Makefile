@@ -64,6 +64,6 @@ lock: ## choose versions afresh and write requirements.lock
 		--no-emit-find-links --quiet --output-file requirements.lock
 
 clean: ## remove everything that the other targets made
-	rm -rf $(VENV) build dist demo reproduction benchmarks/out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf $(VENV) build dist demo benchmarks/out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

@@ -1,5 +1,6 @@
 """The command: what it prints, how it fails, and that help is quick."""
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -25,11 +26,26 @@ def test_help_teaches():
     assert "fedgauss reproduce" in shown.output
     for verb in ("demo", "advise", "reproduce"):
         assert runner.invoke(app, [verb, "--help"]).exit_code == 0
+    assert "A .csv or .parquet file" in words(runner.invoke(app, ["fit", "--help"]).output)  # arguments too
 
 
 def test_version():
     shown = runner.invoke(app, ["--version"])
     assert (shown.exit_code, shown.output) == (0, f"fedgauss {fedgauss.__version__}\n")
+
+
+def test_python_runs_the_package(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["fedgauss", "--version"])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_module("fedgauss", run_name="__main__")
+    assert capsys.readouterr().out == f"fedgauss {fedgauss.__version__}\n"
+
+
+def test_a_terminal_that_lacks_a_letter_shows_a_question_mark():
+    """Claims have letters, such as the square root sign, that Latin-1 has not."""
+    shown = CliRunner(charset="latin-1").invoke(app, ["reproduce", "--list"])
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert "grows like ?K" in shown.stdout
 
 
 def test_advise_prints_the_advice():
@@ -41,9 +57,11 @@ def test_advise_prints_the_advice():
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        (["advise", "--steps", "500", "--clients", "10", "--beta", "1.5"], "beta must lie in (1/2, 1)"),
-        (["advise", "--steps", "500", "--clients", "0"], "n_clients must be at least 1; got 0"),
-        (["advise", "--steps", "500", "--clients", "10", "--beta", "nan"], "beta must be finite"),
+        (["advise", "--steps", "500", "--clients", "10", "--beta", "1.5"], "--beta must lie in (1/2, 1)"),
+        (["advise", "--steps", "500", "--clients", "0"], "--clients must be at least 1; got 0"),
+        (["advise", "--steps", "-5", "--clients", "9"], "--steps must be at least 2; got -5"),
+        (["advise", "--steps", "9", "--clients", "9", "--sync-every", "0"], "--sync-every must be at least 1; got 0"),
+        (["advise", "--steps", "500", "--clients", "10", "--beta", "nan"], "--beta must lie in (1/2, 1)"),
     ],
 )
 def test_bad_input_is_one_line(arguments, rule):
@@ -56,8 +74,9 @@ def test_bad_input_is_one_line(arguments, rule):
 @pytest.mark.parametrize(
     ("option", "value", "rule"),
     [
-        ("--replicates", "3", "replicates must be at least 200; got 3"),
-        ("--seed", "-1", "seed must be at least 0; got -1"),
+        ("--replicates", "3", "--replicates must be at least 200; got 3"),
+        ("--replicates", "100000000000000", "--replicates must be at most 1000000"),
+        ("--seed", "-1", "--seed must be at least 0; got -1"),
     ],
 )
 def test_demo_checks_its_numbers(tmp_path, option, value, rule):
@@ -84,7 +103,7 @@ def test_an_unwritable_folder_is_reported_before_any_computation(tmp_path, monke
         (
             OSError(28, "No space left on device"),
             1,
-            "a file could not be written; [Errno 28] No space left on device.\n",
+            "a file could not be read or written; [Errno 28] No space left on device.\n",
         ),
     ],
 )

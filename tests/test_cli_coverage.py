@@ -85,9 +85,9 @@ def test_another_command_adds_to_a_folder_and_runs_nothing_twice(folder):
     [
         (["--network", "mesh"], "network must be one of ring, path, star, complete"),
         (["--steps", "many"], "--steps must be whole numbers with commas between them; got 'many'."),
-        (["--runs", "5"], "runs must be at least 20; got 5"),
+        (["--runs", "5"], "--runs must be at least 20; got 5"),
         (["--beta", "0.4"], "beta must lie in (0.5, 1)"),
-        (["--clients", "0"], "n_clients"),
+        (["--clients", "0"], "--clients must be at least 1; got 0"),
     ],
     ids=["network", "steps", "runs", "beta", "clients"],
 )

@@ -37,6 +37,14 @@ def fit(*arguments):
     return runner.invoke(app, ["fit", *map(str, arguments)])
 
 
+def test_a_terminal_is_shown_that_work_goes_on(table, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedgauss.inference.fit.fit", lambda *more, **how: 1 / 0)
+    asked = ["fit", str(table), "--target", "died", "--client", "hospital", "--out", str(tmp_path / "out")]
+    shown = runner.invoke(app, asked, env={"FORCE_COLOR": "1"}).stderr
+    assert shown.index("reading") < shown.index("starting JAX") < shown.index("fitting")
+    assert "fitting" not in runner.invoke(app, asked).stderr
+
+
 def test_help_teaches():
     shown = fit("--help").output
     for word in ("--target", "--client", "one_versus_rest", "fedgauss fit data.csv --target y --client hospital"):
@@ -76,7 +84,11 @@ def test_parquet_and_a_formula_say_the_same(table, tmp_path):
     [
         (["--target", "dead", "--client", "hospital"], "got 'dead'. Did you mean 'died'?"),
         (["--target", "died", "--client", "hospital", "--features", "age,doze"], "Did you mean 'dose'?"),
-        (["--target", "died", "--client", "hospital", "--family", "binomial"], "family must be one of"),
+        (["--target", "died", "--client", "hospital", "--family", "binomial"], "--family must be one of"),
+        (
+            ["--target", "died", "--client", "hospital", "--features", ""],
+            "columns must be names with commas between them; got ''",
+        ),
         (["--target", "died", "--client", "hospital", "--level", "95"], "level must lie strictly between 0 and 1"),
         (["--target", "died", "--client", "hospital", "--passes", "0"], "passes must be at least 1; got 0"),
         (["--target", "died", "--client", "hospital", "--method", "magic"], "method must be one of"),

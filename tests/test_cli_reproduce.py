@@ -92,8 +92,9 @@ def test_a_folder_holds_one_scale(tmp_path, log):
     ("arguments", "rule"),
     [
         (["figure2"], "got 'figure2'. Did you mean figure2_phase?"),
-        (["--scale", "huge"], "scale must be one of quick, paper, large; got 'huge'"),
-        (["heterogeneity", "--workers", "-1"], "workers must be at least 0; got -1"),
+        (["--scale", "huge"], "--scale must be one of 'quick', 'paper', 'large'; got 'huge'"),
+        (["--scale", "quik"], "got 'quik'. Did you mean 'quick'?"),
+        (["heterogeneity", "--workers", "-1"], "--workers must be at least 0; got -1"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, log, arguments, rule):

@@ -12,17 +12,17 @@ Importing this package is light: JAX loads with the first name that computes wit
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedgauss import networks, step_sizes
 from fedgauss._checks import FedgaussWarning
+from fedgauss._lazy import lazy
 from fedgauss._linearization import Linearization, gradient_moments, linearization
 
 if TYPE_CHECKING:
     from fedgauss import approx, detect, problems, theory
+    from fedgauss.detect.mean_updates import server_only
     from fedgauss.detect.monitor import Monitor
-    from fedgauss.detect.server_only import server_only
     from fedgauss.engine import observers, projections
     from fedgauss.engine.runs import DivergedError, Runs
     from fedgauss.engine.simulate import simulate
@@ -67,39 +67,28 @@ __all__ = [
     "warm_up",
 ]
 
-# Where to find the names that need JAX, loaded on first use (PEP 562). A name of None is the module itself.
-_LAZY: dict[str, tuple[str, str | None]] = {
-    "DivergedError": ("fedgauss.engine.runs", "DivergedError"),
-    "Monitor": ("fedgauss.detect.monitor", "Monitor"),
-    "Runs": ("fedgauss.engine.runs", "Runs"),
-    "Setting": ("fedgauss.engine.together", "Setting"),
-    "advise": ("fedgauss.theory.advise", "advise"),
-    "approx": ("fedgauss.approx", None),
-    "ball_distance": ("fedgauss.theory.distances", "ball_distance"),
-    "detect": ("fedgauss.detect", None),
-    "max_relative_quantile_gap": ("fedgauss.theory.distances", "max_relative_quantile_gap"),
-    "fit": ("fedgauss.inference.fit", "fit"),
-    "infer": ("fedgauss.inference.infer", "infer"),
-    "linearize": ("fedgauss.problems.linearize", "linearize"),
-    "near_optimum": ("fedgauss.engine.starts", "near_optimum"),
-    "observers": ("fedgauss.engine.observers", None),
-    "problems": ("fedgauss.problems", None),
-    "projections": ("fedgauss.engine.projections", None),
-    "server_only": ("fedgauss.detect.server_only", "server_only"),
-    "simulate": ("fedgauss.engine.simulate", "simulate"),
-    "simulate_together": ("fedgauss.engine.together", "simulate_together"),
-    "theory": ("fedgauss.theory", None),
-    "warm_up": ("fedgauss.problems.warm_up", "warm_up"),
+_MODULES = {
+    "DivergedError": "engine.runs",
+    "Monitor": "detect.monitor",
+    "Runs": "engine.runs",
+    "Setting": "engine.together",
+    "advise": "theory.advise",
+    "approx": "",
+    "ball_distance": "theory.distances",
+    "detect": "",
+    "fit": "inference.fit",
+    "infer": "inference.infer",
+    "linearize": "problems.linearize",
+    "max_relative_quantile_gap": "theory.distances",
+    "near_optimum": "engine.starts",
+    "observers": "engine.",
+    "problems": "",
+    "projections": "engine.",
+    "server_only": "detect.mean_updates",
+    "simulate": "engine.simulate",
+    "simulate_together": "engine.together",
+    "theory": "",
+    "warm_up": "problems.warm_up",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'fedgauss' has no attribute {name!r}")
-    module, attribute = _LAZY[name]
-    loaded = importlib.import_module(module)
-    return loaded if attribute is None else getattr(loaded, attribute)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:  # for which all names are above
+    __getattr__, __dir__ = lazy(__name__, _MODULES, __all__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
+import reprlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,10 +19,14 @@ class FedgaussWarning(UserWarning):
 
 def real_array(name: str, value: ArrayLike, shape: Sequence[int | None] | None = None, fix: str = "") -> FloatArray:
     """`value` as a finite float64 array of the given shape (None stands for any length)."""
+    kind = "a real number" if shape == () else "an array of real numbers"
     try:
-        array = np.array(value, dtype=np.float64)  # a copy: what the caller does to theirs later is no matter
+        given = np.asarray(value)
+        if not _numeric(given):
+            raise TypeError("NumPy would make nan of None, numbers of text, and drop imaginary parts")
+        array = np.array(given, dtype=np.float64)  # a copy: what the caller does to theirs later is no matter
     except (TypeError, ValueError) as error:
-        raise ValueError(_sentence(f"{name} must be an array of real numbers; got {value!r}", fix)) from error
+        raise ValueError(_sentence(f"{name} must be {kind}; got {reprlib.repr(value)}", fix)) from error
     if shape is not None and not _fits(array.shape, shape):
         wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
         raise ValueError(_sentence(f"{name} must have shape {wanted}; got {array.shape}", fix))
@@ -51,6 +56,8 @@ def probability(name: str, value: Any, fix: str = "") -> float:
 def whole(name: str, value: Any, at_least: int = 1, fix: str = "", at_most: int | None = None) -> int:
     """`value` as an integer from `at_least` to `at_most`."""
     try:
+        if isinstance(value, bool):
+            raise TypeError("to Python True is 1")
         number = operator.index(value)
     except TypeError:
         raise ValueError(_sentence(f"{name} must be a whole number; got {value!r}", fix)) from None
@@ -107,6 +114,12 @@ def covariance(name: str, value: ArrayLike, definite: bool = False) -> FloatArra
         fix = "Add a small multiple of the identity, or drop redundant columns?"
         raise ValueError(f"{name} must be {rule}; its smallest eigenvalue is {smallest.min():.3g}. {fix}")
     return array
+
+
+def _numeric(array: np.ndarray[Any, Any]) -> bool:
+    if array.dtype.kind == "O":
+        return not any(isinstance(entry, str | bytes | None) for entry in array.flat)
+    return array.dtype.kind not in "cmMSU"
 
 
 def _fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:

@@ -8,11 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
 
 
-@dataclass(frozen=True)
-class Linearization:
+@dataclass(frozen=True, repr=False)
+class Linearization(Shown):
     """Local SGD near its optimum, as Sections 2 and 3 of the paper see it.
 
     optimum           theta*_K, the minimiser of sum_k w_k F_k                       (d,)

@@ -11,7 +11,7 @@ from scipy import stats
 
 import fedgauss as fg
 from fedgauss.detect.attribution import attribute
-from fedgauss.detect.client_innovations import client_innovations
+from fedgauss.detect.client_rounds import client_innovations
 from fedgauss.detect.discoveries import power_weights, q_values
 
 STEPS = fg.step_sizes.polynomial(0.3, beta=0.75)
@@ -148,7 +148,7 @@ def test_without_pandas_the_table_says_what_to_install(monkeypatch):
 
 
 def test_attribution_needs_no_jax():
-    code = "import sys, fedgauss.detect.attribution, fedgauss.detect.client_innovations; print('jax' in sys.modules)"
+    code = "import sys, fedgauss.detect.attribution, fedgauss.detect.client_rounds; print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -5,7 +5,7 @@ import pytest
 
 import fedgauss as fg
 from fedgauss.detect.attribution import attribute
-from fedgauss.detect.client_innovations import client_innovations
+from fedgauss.detect.client_rounds import client_innovations
 from fedgauss.detect.watch import rounds_to_drop
 
 TAU, ONSET, STEPS = 20, 400, fg.step_sizes.polynomial(0.3, 0.75)

@@ -18,12 +18,15 @@ RING = fg.networks.ring(4)
     [
         ({"n_steps": 0}, "n_steps must be at least 1; got 0"),
         ({"n_steps": 2.5}, "n_steps must be a whole number; got 2.5"),
+        ({"n_steps": True}, "n_steps must be a whole number; got True"),
         ({"replicates": 0}, "replicates must be at least 1"),
         ({"network": fg.networks.ring(3)}, r"Use networks.ring\(4\)"),
         ({"network": np.eye(4)}, "connect all clients"),
         ({"network": None}, "network"),
         ({"steps": [0.1, np.nan, 0.1, 0.1, 0.1]}, "finite"),
         ({"steps": [0.1, 0.1]}, "2"),
+        ({"steps": None}, "step sizes must be an array of real numbers; got None"),
+        ({"start": None}, "start must be an array of real numbers; got None"),
         ({"steps": np.full((5, 3), 0.1)}, "per-client steps must have 4 columns"),
         ({"start": "middle"}, "start must be one of 'zeros', 'optimum'; got 'middle'"),
         ({"start": "optimun"}, "Did you mean 'optimum'"),
@@ -42,6 +45,16 @@ def test_refused_before_compilation(changes, message):
     with pytest.raises(ValueError, match=message):
         fg.simulate(PROBLEM, **arguments)
     assert loop.advance._cache_size() == before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [fg.linearize, lambda none: fg.warm_up(none, 10, np.zeros(2)), lambda none: fg.simulate(none, RING, STEPS, 5)],
+    ids=["linearize", "warm_up", "simulate"],
+)
+def test_what_is_no_problem_is_refused(call):
+    with pytest.raises(ValueError, match=r"problem must be made by fedgauss.problems; got NoneType"):
+        call(None)
 
 
 def test_unstable_first_steps_warn():

@@ -34,6 +34,6 @@ def test_letters_may_be_large():
 
 
 def test_an_unknown_scale_gets_the_list():
-    with pytest.raises(ValueError, match="scale must be one of quick, paper, large; got 'huge'"):
+    with pytest.raises(ValueError, match="scale must be one of 'quick', 'paper', 'large'; got 'huge'"):
         scale_named("huge")
     assert scale_named("quick") is SCALES["quick"]

@@ -40,15 +40,16 @@ def test_a_power_of_a_network_is_mixing_as_often():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"family": "gamma"}, "family must be one of linear, logistic, poisson; got 'gamma'"),
+        ({"family": "gamma"}, "family must be one of 'linear', 'logistic', 'poisson'; got 'gamma'"),
         ({"network": "ring^x"}, r"network must be one of .*; got 'ring\^x'. Use ring\^4 or 0.9"),
         ({"network": "1.5"}, "network must be one of"),
         ({"beta": 0.5}, r"beta must lie in \(0.5, 1\)"),
         ({"offsets": -1.0}, "offsets must be at least 0; got -1"),
-        ({"condition": float("nan")}, "condition must be at least 1; got nan"),
+        ({"condition": float("nan")}, "condition must be finite; got nan"),
+        ({"offsets": float("inf")}, "offsets must be finite; got inf"),
         ({"n_steps": 10}, "n_steps must be at least 50; got 10"),
     ],
-    ids=["family", "power", "rho", "beta", "offsets", "condition", "steps"],
+    ids=["family", "power", "rho", "beta", "offsets", "condition", "infinite", "steps"],
 )
 def test_settings_that_make_no_sense_are_refused(change, message):
     with pytest.raises(ValueError, match=message):

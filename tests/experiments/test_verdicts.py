@@ -93,6 +93,26 @@ def test_nine_tenths_of_the_points_must_agree(wrong, reproduces):
     assert outcome.verdict == ("reproduced as coded" if reproduces else "not reproduced")
 
 
+@pytest.mark.parametrize(
+    ("part", "draws", "wrong", "verdict", "reading"),
+    [
+        ("figure2_phase", 1, 0.05, "reproduced as coded", CODED),
+        ("figure2_phase", 1, 0.2, "left open", CODED),
+        ("figure2_phase", 1, 0.6, "not reproduced", None),  # half of the points or fewer: no draw excuses that
+        ("figure2_phase", 2, 0.2, "not reproduced", None),  # the clients were drawn more than once
+        ("figure1_left", 1, 0.2, "not reproduced", None),  # all points share their clients
+    ],
+)
+def test_what_one_draw_of_each_points_clients_leaves_open(part, draws, wrong, verdict, reading):
+    rows = distance_rows(part, lambda reading, x, value: value if reading == CODED else value + 0.5, draws)
+    places = sorted({(row["curve"], row["x"]) for row in rows})
+    off = set(places[: round(wrong * len(places))])
+    for row in rows:
+        row["estimate"] += 0.5 * ((row["curve"], row["x"]) in off)
+    (outcome,) = outcomes(part, rows)
+    assert (outcome.verdict, outcome.reading) == (verdict, reading)
+
+
 def test_a_thinned_grid_is_compared_where_it_was_computed():
     rows = [row for row in distance_rows("figure1_right") if row["x"] in (10, 60, 100)]
     (outcome,) = outcomes("figure1_right", rows)

@@ -66,14 +66,16 @@ def fits(tab, width):
 
 
 def test_an_alarm_is_shown_in_time_at_both_widths_and_a_script_in_a_name_is_text(served, tab):
+    """And a refused round does not stretch the axis, the status is rewritten only to say more, and an end is seen."""
     run, server = served
     tab.size(1280)
     tab.open(server.address)
     tab.wait_for(CONNECTED)
     assert tab.value("document.getElementById('status').textContent") == "Waiting for the first round."
+    run.take(Round(40_000, np.array([np.nan, 1.0])))
     for j, (y, theta) in enumerate(rounds(40, onset=400), start=1):
         told = run.take(Round(j, y, clients=dict(zip(SHADY, theta, strict=True))))
-        if told.kind == "alarm" and run.first_alarm.round == j:
+        if told.kind == "alarm" and run.alarm.round == j:
             assert tab.wait_for(ALARMED, seconds=2.0) <= 2.0
     tab.wait_for("document.querySelectorAll('#suspects tr.malicious').length === 2")
     names = json.loads(
@@ -85,8 +87,19 @@ def test_an_alarm_is_shown_in_time_at_both_widths_and_a_script_in_a_name_is_text
     assert tab.value("document.querySelectorAll('#intervals tbody tr').length") == 2
     assert tab.value("document.querySelectorAll('#participation tbody tr').length") == 6
     assert tab.value("document.getElementById('marks').textContent").startswith("It rang first after round")
+    assert tab.value("document.getElementById('suspects-count').textContent") == "2 of 6 clients called malicious."
+    assert tab.value("[...document.querySelectorAll('table')].every((e) => e.getAttribute('aria-label'))")
+    assert tab.value("layout(document.getElementById('chart'), seen).to") == 800
+    tab.value("void (window.words = document.getElementById('status').firstChild, window.last = answered)")
     fits(tab, 1280)
     fits(tab, 390)
+    tab.wait_for("answered > window.last")
+    assert tab.value("document.getElementById('status').firstChild === window.words")
+    server.shutdown()
+    server.server_close()
+    tab.wait_for("document.getElementById('status').className === 'status lost'")
+    assert tab.value("document.getElementById('status').textContent").startswith("NOT WATCHING since ")
+    assert tab.value("document.title") == "NOT WATCHING, ALARM – Watching run.jsonl"
 
 
 @pytest.mark.study

@@ -1,5 +1,6 @@
 """Rounds from JSON and arrays: what is malformed, hostile or half written is refused or waited for."""
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -144,9 +145,34 @@ def test_another_runs_log_in_the_same_place_is_noticed(tmp_path, change):
         numbers(lines)
 
 
-def test_a_log_must_be_a_plain_file():
-    with pytest.raises(ValueError, match="must be a plain file"):
-        numbers(Lines(Path(os.devnull)))
+@pytest.mark.parametrize("reader", [Lines, Arrays])
+def test_a_log_must_be_a_plain_file(tmp_path, reader):
+    """Opening a pipe would wait for a writer, and no Ctrl-C would end it."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (Path(os.devnull), tmp_path / "pipe", tmp_path):
+        with pytest.raises(ValueError, match="must be a plain file"):
+            numbers(reader(path))
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (gzip.compress(b'{"round": 1}'), r"is compressed\. Unpack it first"),
+        (b"PK\x03\x04 and so on", "is compressed"),
+        (said(1).encode("utf-16"), "is in UTF-16"),
+        (said(1).encode("utf-16-le"), "is in UTF-16"),
+    ],
+    ids=["gzip", "zip", "UTF-16", "UTF-16 without a mark"],
+)
+def test_a_log_that_is_no_text_is_said_once_and_not_for_every_line(tmp_path, written, message):
+    (tmp_path / "run.jsonl").write_bytes(written)
+    with pytest.raises(ValueError, match=message):
+        numbers(Lines(tmp_path / "run.jsonl"))
+
+
+def test_a_byte_order_mark_costs_no_line(tmp_path):
+    (tmp_path / "run.jsonl").write_text(said(1) + said(2), encoding="utf-8-sig")
+    assert numbers(Lines(tmp_path / "run.jsonl")) == [1, 2]
 
 
 def arrays(count, **more):
@@ -199,10 +225,13 @@ def test_half_an_npz_waits_and_a_broken_one_is_said_once(tmp_path):
     ("held", "message"),
     [
         ({"round": np.arange(3)}, "must hold round and parameters"),
-        (arrays(3, parameters=np.ones(3)), "parameters in the log must not be 1-dimensional"),
+        (arrays(3, parameters=np.ones(3)), "parameters in the log must be numbers with 2 axes; got float64 with 1"),
         (arrays(3, parameters=np.ones((2, 2))), r"parameters in the log must have shape \(3, 2\)"),
         (arrays(3, participation=np.ones((2, 4), dtype=bool)), r"participation in the log must have shape \(3, 4\)"),
-        (arrays(3, participation=np.ones((3, 4))), "participation in the log must not be 2-dimensional with float64"),
+        (
+            arrays(3, participation=np.ones((3, 4))),
+            "participation in the log must be booleans with 2 axes; got float64 with 2",
+        ),
         (arrays(3, clients=np.ones((3, 4, 5))), r"clients in the log must have shape \(3, 4, 2\)"),
         (arrays(3, parameters=np.array([[object()]] * 3)), "allow_pickle=False"),
         (arrays(3, clients=np.ones((3, 2, 2)), names=np.array(["a", "a"])), "name each client once"),

@@ -1,6 +1,7 @@
 """A watched run: the monitor's verdicts in the log's own numbers, refusals that change nothing, and resuming."""
 
 import json
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,9 @@ from scipy import stats
 
 import fedgauss as fg
 from fedgauss.integrations.live.average import RunningAverage
+from fedgauss.integrations.live.history import OutOfOrder
 from fedgauss.integrations.live.rounds import Round, round_from_json
-from fedgauss.integrations.live.run import LiveRun, OutOfOrder
+from fedgauss.integrations.live.run import Ended, LiveRun
 from fedgauss.integrations.live.state import state_of
 from fedgauss.integrations.live.warm_up import WarmUp
 
@@ -30,7 +32,9 @@ def test_verdicts_are_the_monitors_and_suspects_have_their_names():
     run, alone = LiveRun(monitor(horizon=2000)), monitor(horizon=2000)
     seen = list(rounds(60, onset=600))
     told = feed(run, seen)
-    assert [t.words for t in told] == [str(alone.update(y, clients=theta)) for y, theta in seen]
+    verdicts = [alone.update(y, clients=theta) for y, theta in seen]
+    since = {"onset": alone.alarm.onset, "rollback": alone.alarm.rollback}  # an alarm says the same as long as it is on
+    assert [t.words for t in told] == [str(replace(v, **since) if v.alarm else v) for v in verdicts]
     state = json.loads(json.dumps(state_of(run), allow_nan=False))
     first = next(j for j, t in enumerate(told, start=1) if t.kind == "alarm")
     assert 31 <= first <= 35
@@ -67,8 +71,8 @@ def refused(run, given, error=ValueError, match=""):
         ({"number": 3}, "in order, each once; got round 3"),
         ({"number": 2}, "in order"),
         ({"step": 60}, "in order"),
-        ({"step": 61}, "sync_every = 20 to"),
-        ({"step": 10**9}, "1,000,000 steps after the last"),
+        ({"step": 61}, "at least sync_every = 20 steps"),
+        ({"step": 10**9}, "at most 1,000,000 apart"),
         ({"parameters": np.ones(3)}, r"y must have shape \(2,\)"),
         ({"participants": ("north", "nobody")}, "among the 6 known ones; 'nobody' is not"),
         ({"clients": {"north": np.ones(2), "<script>": np.ones(2)}}, "'<script>' is not"),
@@ -101,8 +105,11 @@ def test_values_that_are_not_finite_are_the_monitors_alarm_and_change_nothing(ba
     assert told.words.startswith(
         "ALARM after round 4 (step 80): invalid update, not taken in; the last good round is 3."
     )
+    assert ("The value of client 'east' is not" in told.words) == (where == "clients")
     assert state_bytes(run.monitor) == before
-    assert json.loads(json.dumps(state_of(run), allow_nan=False))["rows"][-1] == [4, 80, None, "invalid update"]
+    state = json.loads(json.dumps(state_of(run), allow_nan=False))
+    assert state["rows"][-1] == [4, 80, None, "invalid update"]
+    assert state["suspects"]["note"].startswith("The update that was not taken in is told of above. No attack")
     assert run.take(Round(4, seen[3][0])).kind == "quiet"  # sent again, as it should have been
     assert np.isfinite(run.average.intervals().average).all()
 
@@ -111,6 +118,7 @@ def test_who_is_who_must_be_known_before_some_are_missing():
     run = LiveRun(monitor())
     y = next(rounds(1))[0]
     refused(run, Round(1, y, participants=NAMES[:2]), match="names 2 of 6. Give all_clients")
+    refused(run, Round(1, y, participants=(*NAMES, "x")), match="at most the monitor's 6 clients; got 7")
     run.take(Round(1, y, participants=NAMES[:2], all_clients=NAMES))
     assert run.roster.names == NAMES
     state = state_of(run)["participation"]
@@ -168,7 +176,10 @@ def test_a_warm_up_takes_as_many_rounds_as_the_dimension_needs_and_begins_anew_a
     seen = list(rounds(30))
     assert "round 0 of 9" in run.take(Round(1, seen[0][0])).words
     run.take(Round(2, seen[1][0]))
-    assert "round 0 of 9, taken to be honest. Rounds were missed" in run.take(Round(4, seen[3][0])).words
+    told = run.take(Round(4, seen[3][0]))
+    assert told.kind == "begun anew"  # another kind, so that the terminal says it
+    assert "round 0 of 9, taken to be honest. It began anew" in told.words
+    assert "these are 40. Log every round, or use --sync-every 40 if all are." in told.words
     for bad in (np.ones(3), np.array([np.nan, 1.0])):
         with pytest.raises(ValueError, match="parameters must be"):
             run.take(Round(5, bad))
@@ -179,7 +190,7 @@ def test_a_warm_up_takes_as_many_rounds_as_the_dimension_needs_and_begins_anew_a
 def test_a_run_that_stands_still_gives_no_monitor_and_says_why():
     run = LiveRun(warm_up(count=9))
     told = [run.take(Round(j, OPTIMUM)) for j in range(1, 11)][-1]
-    assert told.kind == "warming up"
+    assert told.kind == "begun anew"
     assert "begins anew: noise covariance" in told.words
 
 
@@ -202,6 +213,105 @@ def test_a_resumed_run_skips_what_was_seen_and_goes_on_with_the_same_verdicts(tm
     posted = LiveRun(fg.Monitor.load(tmp_path / "monitor.npz"))
     later = [posted.take(Round(j, *seen[j - 1][:1])) for j in range(41, 61)]
     assert {t.kind for t in later} == {"alarm"}
+
+
+def test_an_alarm_is_still_on_after_a_resume(tmp_path):
+    seen = list(rounds(60, onset=600))
+    whole = LiveRun(monitor(horizon=2000))
+    feed(whole, seen)
+    whole.monitor.save(tmp_path / "monitor.npz")
+    again = LiveRun(fg.Monitor.load(tmp_path / "monitor.npz"))
+    told = state_of(whole)["alarm"]
+    assert state_of(again)["alarm"] == told  # before any round came
+    assert state_of(again)["suspects"] == state_of(whole)["suspects"] | {
+        "rows": [(str(NAMES.index(row[0])), *row[1:]) for row in state_of(whole)["suspects"]["rows"]]
+    }
+    assert f"It alarmed at round {told['round']}: roll back to round {told['rollback']}." in again.told.words
+    feed(again, seen)
+    assert state_of(again)["alarm"] == told
+    assert state_of(again)["suspects"] == state_of(whole)["suspects"]
+    assert again.told.kind == "seen before"
+    assert "roll back" in again.told.words
+
+
+def test_a_rollback_never_drifts_onto_a_poisoned_round():
+    """As rounds age the monitor forgets every second one; its later estimates must not move past the first."""
+    run = LiveRun(monitor())
+    told = [run.take(Round(j, y)) for j, (y, _) in enumerate(rounds(140, onset=56 * TAU, seed=56), start=1)]
+    said = [int(t.words.split("roll back to round ")[1].rstrip(".")) for t in told if t.kind == "alarm"]
+    assert len(said) > 50
+    assert set(said) == {56}
+    assert said[0] == state_of(run)["alarm"]["rollback"] == 56
+
+
+def test_another_run_is_not_taken_for_the_one_that_was_judged(tmp_path):
+    first = LiveRun(monitor())
+    feed(first, rounds(6))
+    first.monitor.save(tmp_path / "monitor.npz")
+    again = LiveRun(fg.Monitor.load(tmp_path / "monitor.npz"))
+    others = [y for y, _ in rounds(8, seed=9)]
+    assert "rounds up to step 120 are not judged again" in again.take(Round(1, others[0])).words
+    for j in range(2, 6):
+        again.take(Round(j, others[j - 1]))
+    before = state_bytes(again.monitor)
+    for j in (6, 7, 8):
+        with pytest.raises(ValueError, match="round 6 has other parameters there, and so this is another run"):
+            again.take(Round(j, others[j - 1]))
+    assert state_bytes(again.monitor) == before
+
+
+@pytest.mark.parametrize("watcher", [lambda: fg.Monitor(lin(), STEPS, TAU), warm_up], ids=["monitor", "warm-up"])
+def test_a_huge_first_step_is_refused_before_anything_is_computed(watcher):
+    run = LiveRun(watcher())
+    for number in (10**5, 10**8, 10**12):
+        with pytest.raises(ValueError, match=r"at most 1,000,000 apart.* Is it a time stamp"):
+            run.take(Round(number, OPTIMUM))
+    assert run.history.count == 0
+    assert run.take(Round(1, OPTIMUM)).kind in ("quiet", "warming up")
+
+
+def test_a_monitor_far_into_a_run_goes_on_at_once():
+    far = fg.Monitor(lin(), STEPS, TAU)
+    far.reset(step=10**12, y=OPTIMUM)
+    run = LiveRun(far)
+    assert run.take(Round(1, OPTIMUM, step=10**12 + TAU)).kind == "quiet"
+    low, high = state_of(run)["intervals"]["rows"][0][1:]
+    assert 0 < high - low < 1e-3
+
+
+def test_far_from_the_start_the_average_has_the_variance_of_every_step_before(monkeypatch):
+    """Within 1 %; were nothing known of the steps that are not followed, it would be 6 % too small."""
+    general = fg.linearization([[[2.0, 0.5], [0.5, 1.0]]], [[[1.0, 0.3], [0.3, 2.0]]])
+    whole, cut = RunningAverage(general, STEPS), RunningAverage(general, STEPS)
+    whole.add(np.zeros(2), 30_000, None)
+    monkeypatch.setattr("fedgauss.integrations.live.average.LONGEST_GAP", 10_000)
+    cut.add(np.zeros(2), 30_000, None)
+    np.testing.assert_allclose(cut.intervals().high, whole.intervals().high, rtol=0.01)
+
+
+def test_a_page_is_answered_while_thresholds_are_simulated_and_nothing_is_taken_after_the_end(monkeypatch):
+    run, seen, begun, go_on = LiveRun(warm_up(count=9)), list(rounds(12)), threading.Event(), threading.Event()
+    build = WarmUp.monitor
+
+    def slow(warm):
+        if warm.done >= 9:
+            begun.set()
+            assert go_on.wait(20)
+        return build(warm)
+
+    monkeypatch.setattr(WarmUp, "monitor", slow)
+    thread = threading.Thread(target=feed, args=(run, seen[:10]))
+    thread.start()
+    assert begun.wait(20)
+    assert state_of(run)["round"] == 9  # without waiting for the tenth
+    ending = threading.Thread(target=run.end)
+    ending.start()
+    go_on.set()
+    thread.join(20)
+    ending.join(20)
+    assert run.history.count == 10  # the round that was being taken is
+    with pytest.raises(Ended, match="takes no more rounds"):
+        run.take(Round(11, seen[10][0]))
 
 
 def test_a_page_asks_for_new_rounds_only_and_old_ones_are_dropped(monkeypatch):

@@ -1,10 +1,12 @@
 """The watcher's web server: what it answers, what it refuses, and that refusals leave the monitor alone."""
 
+import contextlib
 import http.client
 import json
 import socket
 import threading
 import time
+from email.message import Message
 
 import numpy as np
 import pytest
@@ -210,6 +212,9 @@ def test_a_token_is_asked_of_every_request():
         assert it.ask("GET", f"/?token={TOKEN}")[0] == 200
         assert it.ask("GET", "/state", headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200
         assert it.post(line(1, np.array([2.0, -3.0])), Authorization=f"Bearer {TOKEN}")[0] == 200
+    with Served("base64+has/these==") as it:
+        assert it.ask("GET", "/state?token=base64+has/these==")[0] == 200
+        assert it.ask("GET", "/state?token=base64%2Bhas%2Fthese%3D%3D")[0] == 200
 
 
 def test_beyond_loopback_a_token_is_needed():
@@ -249,6 +254,42 @@ def test_many_senders_at_once_leave_each_round_taken_once(served):
     assert taken == sorted(set(taken))
     assert sum(counts) == len(taken) <= 12
     assert taken[-1] == 12
+
+
+def test_names_are_compared_as_browsers_send_them():
+    """In small letters, and without the port where it is 80."""
+    for host, named, port in (("MyBox", "mybox:8765", 8765), ("127.0.0.1", "127.0.0.1", 80), ("::1", "[::1]", 80)):
+        headers = Message()
+        headers["Host"], headers["Origin"] = named, f"http://{named}"
+        assert Guard(host, TOKEN).refusal({"token": TOKEN}, headers, port) is None
+        headers.replace_header("Host", "evil.example")
+        assert Guard(host, TOKEN).refusal({"token": TOKEN}, headers, port)[0] == 403
+
+
+def test_a_round_that_comes_too_late_is_not_acknowledged(served):
+    before = state_bytes(served.run.monitor)
+    served.run.end()
+    status, answer = served.post(line(1, np.array([2.0, -3.0])))
+    assert status == 503
+    assert "about to stop" in answer["error"]
+    assert state_bytes(served.run.monitor) == before
+
+
+def test_visitors_beyond_the_limit_are_sent_away_and_leave_room_when_they_go(monkeypatch):
+    """Each holds an open file: without a limit they would take the last, and the log could not be read."""
+    monkeypatch.setattr("fedgauss.integrations.live.server._VISITORS", 2)
+    with Served() as it, contextlib.ExitStack() as silent:
+        for _ in range(2):
+            silent.enter_context(socket.create_connection(("127.0.0.1", it.server.port)))
+        with pytest.raises((ConnectionError, http.client.RemoteDisconnected)):
+            it.ask("GET", "/state")
+        silent.close()
+        until = time.monotonic() + 10
+        while True:
+            with contextlib.suppress(ConnectionError, http.client.RemoteDisconnected):
+                assert it.ask("GET", "/state")[0] == 200
+                break
+            assert time.monotonic() < until
 
 
 def test_a_silent_visitor_does_not_hold_up_the_others(served):

@@ -241,7 +241,7 @@ def test_the_attacker_knows_the_honest_spread():
         (lambda p: p.little_is_enough(HONEST, range(4), 1.0, 5), "at least one of 4 clients must stay honest"),
         (lambda p: p.little_is_enough(HONEST, [1], np.nan, 5), "z must be finite"),
         (lambda p: p.inner_product_manipulation(HONEST, range(4), 1.0, 5), "must stay honest"),
-        (lambda p: p.inner_product_manipulation(HONEST, [0], "much", 5), "epsilon must be an array of real numbers"),
+        (lambda p: p.inner_product_manipulation(HONEST, [0], "much", 5), "epsilon must be a real number; got .much."),
         (lambda p: p.label_flip(HONEST, [0], 5), "label_flip needs responses that are classes; got <Regression"),
         (lambda p: p.label_flip(ROWS, [0], 5), "pairs must say which of 3 classes are swapped"),
         (lambda p: p.label_flip(ROWS, [0], 5, pairs=[(0, 3)]), "a class of pairs must be at most 2; got 3"),

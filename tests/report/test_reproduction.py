@@ -19,6 +19,7 @@ from fedgauss.report.formula import plain
 from fedgauss.report.output import rows_csv
 from fedgauss.report.reproduction.files import write_reproduction
 from fedgauss.report.reproduction.findings import against_gamma_1
+from fedgauss.report.reproduction.pictures import Level, level_figure
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.reproduction.sections import section
 from fedgauss.report.reproduction.start import distance_outcomes, start_sentences
@@ -227,6 +228,13 @@ def test_the_mean_distance_leaves_out_what_is_scaled_otherwise():
     assert "without Figure 2" not in start_sentences(found[:1])[0]
 
 
+def test_a_mark_at_the_end_of_the_axis_is_drawn_whole():
+    axes = level_figure("Title", [Level("Figure 4, right", 0.1, {ZERO: 1.0})]).axes[0]
+    marks = [line for line in axes.lines if line.get_marker() != "None"]
+    assert len(marks) == 2
+    assert not any(mark.get_clip_on() for mark in marks)
+
+
 def test_verdicts_are_counted_for_the_papers_results_only():
     def made_up(name, verdict):
         return Section(name, f"Title of {name}", "", "", verdict, "", (), (), ())
@@ -234,6 +242,29 @@ def test_verdicts_are_counted_for_the_papers_results_only():
     listed = [made_up("figure1_left", "reproduced"), made_up("phase_map", "no transition")]
     page = reproduction_page(measured({}), listed, None, {}).html()
     assert "Of 1 result of the paper: 1 reproduced. Beyond the paper: Title of phase_map (no transition)." in page
+
+
+@pytest.mark.parametrize(
+    ("verdict", "counted", "role"),
+    [
+        ("left open", "1 left open", "muted"),
+        ("left: reproduced as coded; right: left open", "1 reproduced in part", "muted"),
+        ("left: left open; right: not reproduced", "1 not reproduced", "limit"),
+        ("left: reproduced; right: reproduced as coded", "1 reproduced in part", "exact"),
+    ],
+)
+def test_every_verdict_is_counted_and_coloured(verdict, counted, role):
+    found = Section("figure4", "Title", "", "", verdict, "", (), (), ())
+    assert found.role == role
+    assert f"Of 1 result of the paper: {counted}." in reproduction_page(measured({}), [found], None, {}).html()
+
+
+def test_a_result_that_one_draw_leaves_open_says_what_decides():
+    rows = distance_rows("figure2_phase", lambda reading, x, value: value + 0.5 * (reading != ZERO or x < 300))
+    found = section(PAPER["figure2_phase"], rows, {})
+    assert (found.verdict, found.role) == ("left open", "muted")
+    assert found.summary.startswith("From zero 48 of 60 points agree, over 1 draw of the clients")
+    assert "drawn once here: more draws, at a larger scale, decide." in found.summary
 
 
 def test_a_verdict_gives_its_reason():

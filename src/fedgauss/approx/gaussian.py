@@ -6,15 +6,13 @@ Each comes twice: as runs, and as a `Setting` for `simulate_together`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, BoolArray
-from fedgauss.engine.observers import Observer, path
+from fedgauss.engine.observers import Observer
 from fedgauss.engine.runs import Runs
 from fedgauss.engine.together import Setting, simulate_together
 from fedgauss.networks import Network
@@ -104,10 +102,7 @@ def brownian(
 
 
 def _run(setting: Setting, n_steps: int, replicates: int, seed: int, keep: Literal["path"] | None) -> Runs:
-    if keep is not None:
-        _checks.one_of("keep", keep, ["path"])
-        setting = replace(setting, observe=[*setting.observe, path()])
-    (runs,) = simulate_together([setting], n_steps, replicates=replicates, seed=seed)
+    (runs,) = simulate_together([setting.keeping(keep)], n_steps, replicates=replicates, seed=seed)
     return runs
 
 

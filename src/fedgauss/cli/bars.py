@@ -27,6 +27,18 @@ def progress() -> Iterator[Tick]:
 
 
 @contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """In a terminal, a bar that moves and the time, for work that does not say how far it is."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        bar.add_task(what, total=None)
+        yield
+
+
+@contextmanager
 def bar() -> Iterator[Tick]:
     """A bar for each kind of work, in a terminal; elsewhere nothing."""
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn

@@ -55,7 +55,8 @@ def coverage(
     seed: Annotated[int, typer.Option(help="Fixes every random number.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the report, and for what is finished so far.")] = _COVERAGE,
     workers: Annotated[
-        int | None, typer.Option(help="Processes that compute; one for each core, at most 8, if not given.")
+        int | None,
+        typer.Option(help="Processes that compute, 0 for this one alone; one for each core, at most 8, if not given."),
     ] = None,
     engine: Annotated[str, typer.Option(help="Who computes: local, or dask for a cluster.")] = "local",
     scheduler: Annotated[str | None, typer.Option(help="The scheduler of Dask, as tcp://host:8786.")] = None,

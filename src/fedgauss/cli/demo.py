@@ -34,7 +34,7 @@ Clients are taken to average completely whenever they mix.
 @app.command(help=_DEMO_HELP)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the page and its figures.")] = Path("demo"),
-    replicates: Annotated[int, typer.Option(help="Simulated runs from each start, at least 200.")] = 2000,
+    replicates: Annotated[int, typer.Option(help="Simulated runs from each start, 200 to 1,000,000.")] = 2000,
     seed: Annotated[int, typer.Option(help="Fixes every random number.")] = 0,
 ) -> None:
     """The main job, end to end."""
@@ -76,5 +76,7 @@ def advise(
     with plain_endings():
         from fedgauss.theory.advise import advise as advise_on
 
+        if beta is not None and not 0.5 < beta < 1.0:
+            raise ValueError(f"beta must lie in (1/2, 1) (Theorem 2.1); got {beta:g}. Leave it out for the best one.")
         advice = advise_on(steps, clients, beta=beta, sync_every=sync_every)
         Console().print(Text(str(advice)))

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedgauss.cli.app import app
-from fedgauss.cli.bars import progress
+from fedgauss.cli.bars import progress, waiting
 from fedgauss.cli.endings import plain_endings
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def fit(
         from fedgauss.inference.tables import read_table
         from fedgauss.report.output import writable_folder
 
-        frame = read_table(data)
+        names = listed_names(features)
+        with waiting("reading"):
+            frame = read_table(data)
         folder = writable_folder(out)
         with progress() as tick:
             tick("starting JAX", 0, 1)
@@ -64,18 +66,24 @@ def fit(
             from fedgauss.report.coefficients import write_fit
 
             tick("starting JAX", 1, 1)
-        found = fit_frame(
-            frame, target, client, family, listed_names(features), formula, intercept=intercept, passes=passes,
-            sync_every=sync_every,
-            method=method,  # type: ignore[arg-type]
-            level=level, seed=seed,
-        )  # fmt: skip
+        with waiting("fitting"):  # in place of the engine's bars, which come and go with each part of a fit
+            found = fit_frame(
+                frame, target, client, family, names, formula, intercept=intercept, passes=passes,
+                sync_every=sync_every,
+                method=method,  # type: ignore[arg-type]
+                level=level, seed=seed, progress=False,
+            )  # fmt: skip
         show_fit(found, write_fit(found, folder))
 
 
 def listed_names(features: str | None) -> list[str] | None:
     """Names that commas separate; None where none are given."""
-    return None if features is None else [name.strip() for name in features.split(",") if name.strip()]
+    if features is None:
+        return None
+    names = [name.strip() for name in features.split(",") if name.strip()]
+    if not names:
+        raise ValueError(f"columns must be names with commas between them; got {features!r}. Leave them out for all.")
+    return names
 
 
 def show_fit(found: Fit, written: list[Path]) -> None:

@@ -48,7 +48,8 @@ def reproduce(
     scale: Annotated[str, typer.Option(help="How much to compute: quick, paper or large.")] = "paper",
     out: Annotated[Path, typer.Option(help="Folder for the report, and for what is finished so far.")] = _REPRODUCTION,
     workers: Annotated[
-        int | None, typer.Option(help="Processes that compute; one for each core, at most 8, if not given.")
+        int | None,
+        typer.Option(help="Processes that compute, 0 for this one alone; one for each core, at most 8, if not given."),
     ] = None,
     engine: Annotated[str, typer.Option(help="Who computes: local, or dask for a cluster.")] = "local",
     scheduler: Annotated[str | None, typer.Option(help="The scheduler of Dask, as tcp://host:8786.")] = None,

@@ -7,32 +7,28 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
-# Loaded on first use: the bootstrap needs JAX, which nothing else here does.
-_LAZY = {
-    "Attribution": "attribution",
-    "Bootstrap": "paper_rule",
-    "Boundary": "thresholds",
-    "Cusum": "cusum",
-    "CusumRule": "paper_rule",
-    "EProcess": "eprocess",
-    "Monitor": "monitor",
-    "Verdict": "verdict",
-    "WatchedRuns": "runs",
-    "attribute": "attribution",
-    "boundary": "thresholds",
-    "client_innovations": "client_innovations",
-    "cusum_paths": "cusum",
-    "e_process_paths": "eprocess",
-    "family_wise_rate": "paper_rule",
-    "first_alarms": "paper_rule",
-    "paper_boundary": "paper_rule",
-    "server_only": "server_only",
-    "studentised_boundary": "paper_rule",
-    "watch_runs": "runs",
-}
+from fedgauss._lazy import lazy
+
+if TYPE_CHECKING:
+    from fedgauss.detect.attribution import Attribution, attribute
+    from fedgauss.detect.client_rounds import client_innovations
+    from fedgauss.detect.cusum import Cusum, cusum_paths
+    from fedgauss.detect.eprocess import EProcess, e_process_paths
+    from fedgauss.detect.mean_updates import server_only
+    from fedgauss.detect.monitor import Monitor
+    from fedgauss.detect.paper_rule import (
+        Bootstrap,
+        CusumRule,
+        family_wise_rate,
+        first_alarms,
+        paper_boundary,
+        studentised_boundary,
+    )
+    from fedgauss.detect.runs import WatchedRuns, watch_runs
+    from fedgauss.detect.thresholds import Boundary, boundary
+    from fedgauss.detect.verdict import Verdict
 
 __all__ = [
     "Attribution",
@@ -57,12 +53,28 @@ __all__ = [
     "watch_runs",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'fedgauss.detect' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"fedgauss.detect.{_LAZY[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# The bootstrap needs JAX, which nothing else here does.
+_MODULES = {
+    "Attribution": "attribution",
+    "Bootstrap": "paper_rule",
+    "Boundary": "thresholds",
+    "Cusum": "cusum",
+    "CusumRule": "paper_rule",
+    "EProcess": "eprocess",
+    "Monitor": "monitor",
+    "Verdict": "verdict",
+    "WatchedRuns": "runs",
+    "attribute": "attribution",
+    "boundary": "thresholds",
+    "client_innovations": "client_rounds",
+    "cusum_paths": "cusum",
+    "e_process_paths": "eprocess",
+    "family_wise_rate": "paper_rule",
+    "first_alarms": "paper_rule",
+    "paper_boundary": "paper_rule",
+    "server_only": "mean_updates",
+    "studentised_boundary": "paper_rule",
+    "watch_runs": "runs",
+}
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(__name__, _MODULES, __all__)

@@ -22,6 +22,7 @@ from scipy.special import chdtri, fdtrc, stdtr
 
 from fedgauss import _checks
 from fedgauss._linearization import Linearization, client_freedom
+from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.discoveries import power_weights, q_values
 from fedgauss.detect.segments import Segment, empty, first_seen, noise_inverses
@@ -50,7 +51,7 @@ class Suspect(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Attribution:
+class Attribution(Shown):
     """Clients, the most suspect first, and the rounds that the verdict rests on."""
 
     table: tuple[Suspect, ...]
@@ -80,7 +81,9 @@ class Attribution:
         try:
             import pandas  # type: ignore[import-untyped,unused-ignore]
         except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install pandas. `table` holds the same rows.") from error
+            raise ImportError(
+                "to_frame needs pandas: pip install 'fedgauss[frames]'. `table` has the rows too."
+            ) from error
         return pandas.DataFrame(self.table, columns=Suspect._fields)
 
 

@@ -24,7 +24,7 @@ from fedgauss.detect.verdict import Channel, Verdict
 from fedgauss.detect.watch import Watch, rounds_to_drop
 from fedgauss.step_sizes import StepSizes
 
-_LONGEST = 1_000_000  # steps between two updates: their product is computed at once
+LONGEST_GAP = 1_000_000  # steps between two updates: their product is computed at once
 
 
 class Monitor:
@@ -47,7 +47,8 @@ class Monitor:
     A run with a non-linear loss that is still far from its optimum looks like a change. An alarm that the journey
     may explain is withheld: the verdict says "still travelling", and `reset` starts the watch once it has arrived.
 
-    After an alarm `suspects` names the clients, where `update` was given what they uploaded.
+    After an alarm `suspects` names the clients, where `update` was given what they uploaded. `alarm` is the first
+    verdict of it: later ones never ask for a rollback to a later round, and `reset` ends it.
 
     State and time per round grow like log t: prefix sums of the innovations are kept at O(log t) rounds.
     """
@@ -62,10 +63,7 @@ class Monitor:
         start: ArrayLike | None = None,
         seed: int = 0,
     ) -> None:
-        tau = _checks.whole("sync_every", sync_every, fix="Use the number of steps between two updates.")
-        level = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
-        if horizon is not None:
-            horizon = _checks.whole("horizon", horizon, fix="It counts steps; use None for no end.")
+        tau, level, horizon = _settings(sync_every, alpha, horizon)
         parts = innovations(lin, steps)
         first = None if start is None else _checks.real_array("start", start, shape=(lin.dim,))
         seed = _checks.whole("seed", seed, at_least=0)
@@ -110,6 +108,15 @@ class Monitor:
         """The step of SGD at the last of them."""
         return self._step
 
+    @property
+    def alarm(self) -> Verdict | None:
+        """The first verdict of the alarm that is on, None when there is none; `reset` ends it."""
+        return self._alarm
+
+    def __repr__(self) -> str:
+        lin, state = self.lin, "no alarm" if self.alarm is None else "ALARM"
+        return f"<Monitor of {lin.n_clients} clients in {lin.dim} dimensions, round {self.round}: {state}>"
+
     def reset(self, step: int | None = None, y: ArrayLike | None = None, round: int | None = None) -> None:
         """Forget what was seen and watch anew from here, with a fresh alpha; after a false alarm, or a rollback.
 
@@ -129,7 +136,7 @@ class Monitor:
 
     def _forget(self) -> None:
         self._origin_step, self._origin_round = self._step, self._round
-        self._alarmed = False
+        self._alarm: Verdict | None = None
         if self._clients is not None:
             self._clients.reset()
         tempering = self._innovations.whitening.tempering
@@ -241,7 +248,7 @@ class Monitor:
         those before the onset. More of them make it surer; a hundred steps are a good number.
         """
         level = _checks.probability("rate", rate, fix="It is a share of false discoveries, such as .10.")
-        if not self._alarmed:
+        if self._alarm is None:
             raise ValueError("suspects needs an alarm, and the rounds after it; there was none. Go on watching.")
         if self._clients is None:
             raise ValueError("suspects needs what clients uploaded; there is nothing. Use update(y, clients=...).")
@@ -263,14 +270,18 @@ class Monitor:
         position = int(found.position[0])
         rounds = position if i == 0 else (position + 1) * self._watch.spread.group
         # A shift that has once been called an attack is not taken back as the journey to where the attack leads.
-        if i == 0 and not self._alarmed and self._travelling(peaks[0]):
+        if i == 0 and self._alarm is None and self._travelling(peaks[0]):
             return self._verdict(channel, tops[i], limits[i], self._step, onset, travelling=True, note=note)
-        if not self._alarmed:
-            self._alarmed = True
+        rollback = self._origin_round + rounds_to_drop(self.sync_every) + rounds
+        if self._alarm is not None and self._alarm.rollback is not None:
+            # Rounds are forgotten as they age, and a later estimate may lie on the next that is left: a poisoned one.
+            rollback = min(rollback, self._alarm.rollback)
+        verdict = self._verdict(channel, tops[i], limits[i], self._step, onset, rollback, note=note)
+        if self._alarm is None:
+            self._alarm = verdict
             if self._clients is not None:
                 self._clients.freeze(rounds)
-        rollback = self._origin_round + rounds_to_drop(self.sync_every) + rounds
-        return self._verdict(channel, tops[i], limits[i], self._step, onset, rollback, note=note)
+        return verdict
 
     def _travelling(self, peak: Peak) -> bool:
         last = int(peak.step[0])
@@ -303,10 +314,15 @@ class Monitor:
                 f"Use {self._step + self.sync_every}, or reset(step=..., y=...) after a rollback?"
             )
         gap = now - self._step
-        if self._mean is not None and not self.sync_every <= gap <= _LONGEST:
+        if self._mean is not None and gap < self.sync_every:
             raise ValueError(
-                f"step must lie sync_every = {self.sync_every} to {_LONGEST:,} steps after the last; got {gap}. "
+                f"step must lie at least sync_every = {self.sync_every} steps after the last; got {gap}. "
                 "Thresholds are for rounds of that length or longer."
+            )
+        if gap > LONGEST_GAP:
+            raise ValueError(
+                f"step must lie at most {LONGEST_GAP:,} steps after the last, {self._step}; got {now}. "
+                "Use reset(step=...) first, to begin in the middle of a run?"
             )
         return now
 
@@ -327,7 +343,7 @@ class Monitor:
             "freedom": lin.freedom,
             "steps": steps,
             "counters": counters,
-            "alarmed": self._alarmed,
+            "alarm": storage.verdict_to_words(self._alarm),
         }
         arrays |= storage.lin_to_arrays(lin)
         arrays |= {"ends": self.boundary.ends, "above.mean": self.boundary.mean, "above.spread": self.boundary.spread}
@@ -343,23 +359,39 @@ class Monitor:
         words, arrays = storage.read(path)
         try:
             return cls._restored(words, arrays)
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise ValueError(f"{path} must be a file that Monitor.save wrote; a part is missing ({error}).") from error
+        except Exception as error:  # a damaged file may break anything
+            raise ValueError(
+                f"{os.fspath(path)} must be a file that Monitor.save wrote; a part is missing or wrong ({error})."
+            ) from error
 
     @classmethod
     def _restored(cls, words: dict[str, Any], arrays: storage.Arrays) -> Monitor:
         monitor = cls.__new__(cls)
         lin = storage.lin_from_arrays(arrays, words["n_warmup"], words["freedom"])
         steps = storage.steps_from_words(words["steps"], arrays)
-        limits = Boundary(arrays["ends"], arrays["above.mean"], arrays["above.spread"])
-        tau, alpha, horizon = words["sync_every"], words["alpha"], words["horizon"]
-        monitor._begin(lin, steps, tau, alpha, horizon, None, limits)
-        monitor._round, monitor._step, monitor._origin_round, monitor._origin_step = words["counters"]
-        monitor._mean, monitor._weights = arrays.get("last"), arrays.get("weights")
-        monitor._alarmed = words["alarmed"]
+        settings = _settings(words["sync_every"], words["alpha"], words["horizon"])
+        monitor._begin(lin, steps, *settings, None, storage.boundary_from_arrays(arrays))
+        # The origin may lie before step 0: it is sync_every steps before a first update that came early.
+        least = (0, 0, 0, -settings[0])
+        counters = (_checks.whole("counters", n, at_least=m) for n, m in zip(words["counters"], least, strict=True))
+        monitor._round, monitor._step, monitor._origin_round, monitor._origin_step = counters
+        if (last := arrays.get("last")) is not None:
+            monitor._mean = _checks.real_array("last", last, shape=(lin.dim,))
+        monitor._weights = storage.weights_from(arrays, "weights", lin.n_clients)
+        monitor._alarm = storage.verdict_from_words(words.get("alarm"))
         monitor._watch.restore(storage.part(arrays, "watch."))
         if stored := storage.part(arrays, "clients."):
             monitor._clients = ClientRecord(monitor._innovations.lin, monitor._innovations.steps)
             monitor._clients.reweight(monitor._weights)
             monitor._clients.restore(stored)
         return monitor
+
+
+def _settings(sync_every: Any, alpha: Any, horizon: Any) -> tuple[int, float, int | None]:
+    """What a monitor is told, or finds in a file."""
+    fix = "Use the number of steps between two updates."
+    tau = _checks.whole("sync_every", sync_every, fix=fix, at_most=LONGEST_GAP)
+    level = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
+    if horizon is not None:
+        horizon = _checks.whole("horizon", horizon, fix="It counts steps; use None for no end.")
+    return tau, level, horizon

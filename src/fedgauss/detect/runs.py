@@ -30,13 +30,17 @@ class WatchedRuns:
     @property
     def alarm_step(self) -> npt.NDArray[np.int64]:
         """The step of each run's first alarm; 0 where there was none, (R,)."""
-        return np.where(self.alarms.any(axis=0), self.steps[self.alarms.argmax(axis=0)], 0)
+        return self._of_first(self.steps[:, None])
 
     @property
     def alarm_onset(self) -> npt.NDArray[np.int64]:
         """The onset that the first alarm names; 0 where there was none, (R,)."""
-        first = self.alarms.argmax(axis=0)
-        return np.where(self.alarms.any(axis=0), self.onsets[first, np.arange(len(first))], 0)
+        return self._of_first(self.onsets)
+
+    def _of_first(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Values (J, R) or (J, 1) in the round of the first alarm; 0 where there was none."""
+        first = self.alarms & (np.cumsum(self.alarms, axis=0) == 1)
+        return np.where(first, values, 0).max(axis=0, initial=0)
 
 
 def watch_runs(
@@ -53,7 +57,7 @@ def watch_runs(
 
     Thresholds are those of a monitor with this alpha and horizon, unless `limits` says otherwise.
     """
-    parts = innovations(lin, steps)
+    parts, sync_every = innovations(lin, steps), _checks.whole("sync_every", sync_every)
     if limits is None:
         limits = boundary(lin.dim, sync_every, alpha, horizon, 0, parts.whitening)
     table = np.ascontiguousarray(np.moveaxis(_checks.real_array("means", means, (None, None, lin.dim)), 0, -1))

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedgauss import _checks
 from fedgauss._linearization import Linearization
-from fedgauss.step_sizes import Listed, Polynomial, StepSizes, WarmStart
+from fedgauss._types import FloatArray
+from fedgauss.detect.thresholds import Boundary
+from fedgauss.detect.verdict import Channel, Verdict
+from fedgauss.step_sizes import Listed, Polynomial, StepSizes, WarmStart, from_array
 
 _FORMAT = "fedgauss monitor 2"
 _OPTIONAL = ("kurtosis", "client_gradients")
@@ -41,14 +45,15 @@ def _plain(number: Any) -> Any:
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """What `write` wrote."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        words = json.loads(arrays.pop("header").tobytes())
-        if not isinstance(words, dict):
-            raise ValueError("the header must be a list of words by name")
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, AttributeError, TypeError) as error:
-        raise ValueError(f"{os.fspath(path)} must be a file that Monitor.save wrote; it is not one.") from error
+    with open(path, "rb") as opened:
+        try:
+            with np.load(opened, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            words = json.loads(arrays.pop("header").tobytes())
+            if not isinstance(words, dict):
+                raise ValueError("the header must be a list of words by name")
+        except Exception as error:  # a damaged file may break anything in the libraries that read it
+            raise ValueError(f"{os.fspath(path)} must be a file that Monitor.save wrote; it is not one.") from error
     if words.get("format") != _FORMAT:
         raise ValueError(f"{os.fspath(path)} must have the format {_FORMAT!r}; it has {words.get('format')!r}.")
     return words, arrays
@@ -77,12 +82,49 @@ def steps_to_words(steps: StepSizes) -> tuple[dict[str, Any], dict[str, npt.NDAr
 def steps_from_words(words: dict[str, Any], arrays: Arrays) -> StepSizes:
     """The schedule that `steps_to_words` took apart."""
     if words["kind"] == "polynomial":
-        return Polynomial(words["eta0"], words["beta"], words["shift"])
+        return _polynomial(words)
     if words["kind"] == "warm start":
-        decay = steps_from_words(words["decay"], arrays)
-        assert isinstance(decay, Polynomial)
-        return WarmStart(words["constant"], words["n_warm"], decay)
-    return Listed(arrays["steps.values"])
+        constant, n_warm = _checks.real("constant", words["constant"], above=0.0), words["n_warm"]
+        return WarmStart(constant, _checks.whole("n_warm", n_warm, at_least=0), _polynomial(words["decay"]))
+    return from_array(arrays["steps.values"])
+
+
+def _polynomial(words: dict[str, Any]) -> Polynomial:
+    eta0, shift = _checks.real("eta0", words["eta0"], above=0.0), _checks.real("shift", words["shift"], above=-1.0)
+    return Polynomial(eta0, _checks.real("beta", words["beta"]), shift)
+
+
+def verdict_to_words(verdict: Verdict | None) -> dict[str, Any] | None:
+    """The alarm that is on as words, None when there is none."""
+    return None if verdict is None else asdict(verdict)
+
+
+def verdict_from_words(words: dict[str, Any] | None) -> Verdict | None:
+    """The alarm that `verdict_to_words` took apart."""
+    if words is None:
+        return None
+    statistic, threshold, alpha = (_checks.real(name, words[name]) for name in ("statistic", "threshold", "alpha"))
+    places = ("round", "step", "onset", "rollback")
+    number, step, onset, rollback = (_checks.whole(name, words[name], at_least=0) for name in places)
+    channel: Channel = "mean" if words["channel"] == "mean" else "spread"
+    note = str(words["note"])
+    return Verdict(True, statistic, threshold, channel, number, step, onset, rollback, alpha, note=note)
+
+
+def boundary_from_arrays(arrays: Arrays) -> Boundary:
+    """The thresholds of a monitor."""
+    ends = arrays["ends"]
+    mean, spread = (_checks.real_array(name, arrays[f"above.{name}"], shape=ends.shape) for name in ("mean", "spread"))
+    if ends.dtype.kind not in "iu" or ends.ndim != 1 or not ends.size or min(mean.min(), spread.min()) <= 0.0:
+        raise ValueError("thresholds must be positive, one for each end of an epoch")
+    return Boundary(ends, mean, spread)
+
+
+def weights_from(arrays: Arrays, name: str, n_clients: int) -> FloatArray | None:
+    """Client weights as they were, to the last bit, if there are any."""
+    if name in arrays:
+        _checks.client_weights(arrays[name], n_clients)
+    return arrays.get(name)
 
 
 def lin_to_arrays(lin: Linearization) -> dict[str, npt.NDArray[Any]]:
@@ -94,6 +136,7 @@ def lin_to_arrays(lin: Linearization) -> dict[str, npt.NDArray[Any]]:
 def lin_from_arrays(arrays: Arrays, n_warmup: int | None, freedom: float | None) -> Linearization:
     """The linearisation that `lin_to_arrays` took apart."""
     optimum, hessians, noise, weights = (arrays[f"lin.{name}"] for name in _LIN)
+    weights_from(arrays, "lin.weights", len(hessians))
     return Linearization(
         optimum, hessians, noise, weights, {}, n_warmup, freedom, *(arrays.get(f"lin.{name}") for name in _OPTIONAL)
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fedgauss._shown import Shown
+
 Channel = Literal["mean", "spread", "invalid update"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Shown):
     """One round, judged. Printed, it says so in words.
 
     alarm       whether something is wrong

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from fedgauss._shown import Shown
 from fedgauss._types import FloatArray
 
 
-@dataclass(frozen=True)
-class Runs:
+@dataclass(frozen=True, repr=False)
+class Runs(Shown):
     """Results of R replicates, replicate axis first. Observed quantities are attributes: `runs.cusum`."""
 
     average: FloatArray  # Ybar_n (R, d)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from fedgauss import _checks
 from fedgauss._types import ArrayLike, BoolArray
-from fedgauss.engine.observers import Observer, Path
+from fedgauss.engine.observers import Observer
 from fedgauss.engine.projections import Projection
 from fedgauss.engine.runs import Runs
 from fedgauss.engine.starts import Start
@@ -49,11 +48,7 @@ def simulate(
     memory_budget  bytes for the state of the replicates that run at once; results never depend on it
     progress       show a bar (None: in a terminal, when the run takes long)
     """
-    watch: list[str | Observer] = [observe] if isinstance(observe, str | Observer) else [*observe]
-    if keep is not None:
-        _checks.one_of("keep", keep, ["path"])
-        watch.append(Path(1))
-    setting = Setting(problem, network, steps, sync_every, sync_phase, start, watch, projection)
+    setting = Setting(problem, network, steps, sync_every, sync_phase, start, observe, projection).keeping(keep)
     options = {"replicates": replicates, "seed": seed, "memory_budget": memory_budget, "progress": progress}
     (runs,) = simulate_together([setting], n_steps, after=after, **options)  # type: ignore[arg-type]
     return runs

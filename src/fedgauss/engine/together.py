@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -15,13 +15,13 @@ from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.engine.chunks import Chunks
 from fedgauss.engine.loop import Algorithm, stack
 from fedgauss.engine.mixing import mixing_of
-from fedgauss.engine.observers import Average, Cusum, Disagreement, Last, Observer, sup_partial_sum
+from fedgauss.engine.observers import Average, Cusum, Disagreement, Last, Observer, Path, sup_partial_sum
 from fedgauss.engine.progress import ProgressBar
 from fedgauss.engine.projections import Everywhere, Projection
 from fedgauss.engine.runs import Runs
 from fedgauss.engine.starts import ResolvedStart, Start, resolve_start
 from fedgauss.networks import Network, as_network
-from fedgauss.problems.base import Problem
+from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.problems.linearize import exact_optimum, optimum
 from fedgauss.step_sizes import StepSizes, as_step_sizes, sync_mask, warn_if_unstable
 
@@ -38,6 +38,17 @@ class Setting:
     start: Start = "zeros"
     observe: Sequence[str | Observer] = ()
     projection: Projection | None = None
+
+    def __post_init__(self) -> None:
+        alone = isinstance(self.observe, str | Observer)  # a single one need not stand in a list
+        object.__setattr__(self, "observe", (self.observe,) if alone else tuple(self.observe))
+
+    def keeping(self, keep: Literal["path"] | None) -> Setting:
+        """This, with every Y_t kept when asked for."""
+        if keep is None:
+            return self
+        _checks.one_of("keep", keep, ["path"])
+        return replace(self, observe=(*self.observe, Path(1)))
 
 
 def simulate_together(
@@ -81,9 +92,7 @@ def simulate_together(
 
 def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
     """Check a setting and put its arrays together."""
-    problem = setting.problem
-    if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be made by fedgauss.problems; got {type(problem).__name__}.")
+    problem = checked_problem(setting.problem)
     _check_length(problem, n_steps)
     graph = as_network(setting.network, problem.n_clients)
     eta = _checked_eta(as_step_sizes(setting.steps).eta(n_steps), n_steps, problem.n_clients)
@@ -97,8 +106,7 @@ def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
             f"projection must be projections.ball(...) or projections.box(...); got {setting.projection!r}."
         )
     region.check(problem.dim)
-    asked = [setting.observe] if isinstance(setting.observe, str | Observer) else setting.observe
-    observers = (Average(), Last(), *(_observer(o, problem) for o in asked))
+    observers = (Average(), Last(), *(_observer(o, problem) for o in setting.observe))
     for observer in observers:
         observer.check(problem.dim, n_steps)
     return Algorithm(problem, mixing_of(graph, problem.dim), region, observers, _padded(eta), _padded(mask), key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+from fedgauss import _checks
 from fedgauss.experiments.attack import attack_results
 from fedgauss.experiments.beyond import beyond_results
 from fedgauss.experiments.paper import SCALES, Result, Scale, results
@@ -45,6 +46,4 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 def scale_named(name: str) -> Scale:
     """The scale with this name, in letters of any case."""
-    if name.lower() not in SCALES:
-        raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {name!r}.")
-    return SCALES[name.lower()]
+    return SCALES[_checks.one_of("scale", name.lower(), SCALES)]

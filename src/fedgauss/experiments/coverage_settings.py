@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from fedgauss import networks
+from fedgauss import _checks, networks
 
 if TYPE_CHECKING:
     from fedgauss.problems.regression import Regression
@@ -52,7 +52,7 @@ class Federation:
     draw: int = 11
 
     def __post_init__(self) -> None:
-        _choose("family", self.family, FAMILIES)
+        _checks.one_of("family", self.family, FAMILIES)
         _at_least("offsets", self.offsets, 0.0)
         _at_least("condition", self.condition, 1.0)
         _at_least("n_steps", self.n_steps, 50)
@@ -116,11 +116,6 @@ def listed(option: str, text: str, kind: Callable[[str], T]) -> list[T]:
     return list(dict.fromkeys(values))
 
 
-def _choose(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
-
-
 def _at_least(name: str, value: float, least: float) -> None:
-    if not value >= least:
+    if _checks.real(name, value) < least:
         raise ValueError(f"{name} must be at least {least:g}; got {value:g}.")

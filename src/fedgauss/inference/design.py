@@ -61,6 +61,7 @@ def read_design(
 ) -> Design:
     """Read the columns that are asked for, and refuse what no model can use."""
     table = Frame(frame)
+    table.check_name(target, "target")
     table.check_name(client, "client")
     if target == client:
         raise ValueError(f"target and client must be two columns; both are {target!r}.")

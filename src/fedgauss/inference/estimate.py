@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 from fedgauss import _checks
+from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.inference.path_methods import random_scaling_critical, random_scaling_p_value
 
@@ -67,8 +68,8 @@ class Ellipsoid:
         return bool(gap @ np.linalg.solve(self.shape, gap) <= self.radius2)
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Shown):
     """What `infer` returns. Printed, it is a table in the manner of statsmodels.
 
     params  the estimate, (d,)
@@ -188,7 +189,7 @@ class Estimate:
         try:
             import pandas  # type: ignore[import-untyped,unused-ignore]
         except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install pandas.") from error
+            raise ImportError("to_frame needs pandas: pip install 'fedgauss[frames]'.") from error
         low, high = self.conf_int().T
         columns = {"estimate": self.params, "std_error": self.std_errors, "z": self.z_values, "p": self.p_values}
         return pandas.DataFrame({**columns, "low": low, "high": high}, index=list(self.names))
@@ -201,6 +202,9 @@ class Estimate:
 
     def __str__(self) -> str:
         return self.summary()
+
+    def __repr__(self) -> str:
+        return f"<Federated estimate of {len(self.params)} parameters, {self.method}>"
 
     def _rows_of(self, matrix: ArrayLike) -> FloatArray:
         """Contrasts, (q, d)."""

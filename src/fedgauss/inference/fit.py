@@ -31,7 +31,7 @@ from fedgauss.problems.arrays import ArrayProblem, from_arrays
 from fedgauss.problems.families import Family, Huber
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fit(Estimate):
     """An estimate from a frame. `scales` has the standard deviation of each covariate, and 1 for an intercept."""
 

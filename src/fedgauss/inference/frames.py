@@ -66,10 +66,12 @@ class Frame:
         """`name` if there is such a column; otherwise an error with the nearest."""
         if isinstance(name, str) and name in self._keys:
             return name
+        shown = repr(name) if isinstance(name, str | int | None) else f"a {type(name).__name__}"
+        called = str(getattr(name, "name", name))  # of a column that was given in place of its name
         lower = {other.lower(): other for other in self.names}
-        near = [lower[found] for found in difflib.get_close_matches(str(name).lower(), lower, n=1)]
+        near = [lower[found] for found in difflib.get_close_matches(called.lower(), lower, n=1)]
         fix = f"Did you mean {near[0]!r}?" if near else f"The columns are {listed(self.names)}."
-        raise ValueError(f"{role} must name a column of the frame; got {name!r}. {fix}")
+        raise ValueError(f"{role} must name a column of the frame; got {shown}. {fix}")
 
     def read(self, names: Sequence[str]) -> dict[str, Column]:
         """Columns by name. Missing and infinite values are refused, all of them in one sentence."""

@@ -21,7 +21,7 @@ from fedgauss.inference.row_batches import RowBatches
 from fedgauss.inference.summaries import THINNED
 from fedgauss.inference.whitened import run_whitened
 from fedgauss.networks import Network, as_network
-from fedgauss.problems.base import Problem
+from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.step_sizes import StepSizes
 
 Method = Literal["plugin", "bootstrap", "random_scaling", "batch_means"]
@@ -63,6 +63,7 @@ def infer(
     every          clients sum up every so many steps, or the next number that has no factor in common with sync_every:
                    every place in a round must be seen, since clients are furthest apart at its end
     """
+    checked_problem(problem)
     _checks.one_of("method", method, _METHODS)
     _checks.one_of("iterate", iterate, ["average", "last"])
     _checks.one_of("target", target, ["optimum", "population"])

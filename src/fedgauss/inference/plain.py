@@ -24,7 +24,6 @@ def run_plain(
     sync_every: int,
     *,
     burn_in: int = 0,
-    replicates: int = 1,
     seed: int = 0,
     start: FloatArray | None = None,
     observe: Sequence[Observer] = (),
@@ -36,7 +35,7 @@ def run_plain(
     if eta.ndim > 1:
         raise ValueError("steps must be the same for all clients to infer from their average; got one for each.")
     place, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
-    options = {"sync_every": sync_every, "replicates": replicates, "seed": seed, "progress": progress}
+    options = {"sync_every": sync_every, "seed": seed, "progress": progress}
     begun = np.asarray(place)
     if burn_in:
         first = simulate(problem, network, eta[:burn_in], burn_in, start=place, observe=[LastClients()], **options)  # type: ignore[arg-type]
@@ -44,6 +43,6 @@ def run_plain(
     watch = [ClientSums(unaligned(every, sync_every)), *observe]
     runs = simulate(problem, network, eta, n_steps, after=burn_in, start=begun, observe=watch, **options)  # type: ignore[arg-type]
     known = summaries(runs.observed)
-    identity = np.broadcast_to(np.eye(problem.dim), (replicates, problem.dim, problem.dim))
+    identity = np.eye(problem.dim)[None]
     plan = Schedule(eta, burn_in)
     return Pass(runs, known, identity, identity, known.hessian(weights), plan, weights, place, preconditioned=False)

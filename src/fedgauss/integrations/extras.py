@@ -1,4 +1,4 @@
-"""The one door to optional packages: whoever lacks one is told what to install."""
+"""The door to what integrations need: whoever lacks a package is told what to install."""
 
 from __future__ import annotations
 

@@ -11,14 +11,15 @@ from scipy import sparse as sp
 from scipy.sparse import csgraph, linalg
 
 from fedgauss import _checks
+from fedgauss._shown import Shown
 from fedgauss._types import FloatArray
 
 _DENSE = 300  # up to this many clients a dense eigenvalue solver is quick enough
 _TOLERANCE = 1e-6  # rounding allowed in the symmetry and the row sums of C: that of float32
 
 
-@dataclass(frozen=True, eq=False)
-class Network:
+@dataclass(frozen=True, eq=False, repr=False)
+class Network(Shown):
     """A mixing matrix C = sparse + uniform * J with J = 11'/K, checked against Assumption 2.1.
 
     Clients synchronise by Theta <- Theta C. Keeping the J part apart lets K clients who all average
@@ -80,6 +81,9 @@ class Network:
             sparse = sp.csr_array(sparse @ self.sparse)
         # (S + u J)^m = S^m + (1 - (1 - u)^m) J, for the rows and columns of S sum to 1 - u.
         return Network(f"{self.name}^{count}", sparse, 1.0 - (1.0 - self.uniform) ** count)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {self.n_clients} clients>"  # eigenvalues may take long
 
     def __str__(self) -> str:
         gap = self.spectral_gap

@@ -12,7 +12,7 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.networks.network import Network
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TamperedNetwork(Network):
     """An honest network with a man in the middle on one edge: see `man_in_the_middle`.
 

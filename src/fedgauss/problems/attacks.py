@@ -11,7 +11,7 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.problems.arrays import ArrayProblem
 from fedgauss.problems.attack_schedules import Schedule, as_schedule
 from fedgauss.problems.attacked import LabelFlip, MeanShift, NoisyGradient, ScaledGradient
-from fedgauss.problems.base import Problem
+from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.problems.collusion import Collusion
 from fedgauss.problems.families import Logistic, OneVersusRest
 from fedgauss.problems.linearize import linearize
@@ -126,10 +126,8 @@ def inner_product_manipulation(
 
 def _chosen(problem: Problem, clients: Iterable[int]) -> FloatArray:
     """1.0 for each chosen client, 0.0 for the others."""
-    if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be made by fedgauss.problems; got {type(problem).__name__}.")
     listed = _listed(clients)
-    last = problem.n_clients - 1
+    last = checked_problem(problem).n_clients - 1
     fix = f"Clients are numbered 0 to {last}."
     numbers = [_checks.whole("clients", k, at_least=0, at_most=last, fix=fix) for k in listed]
     if not numbers:

@@ -109,3 +109,10 @@ class Problem(abc.ABC):
     def max_steps(self) -> int | None:
         """How many steps the data last, or None when they never run out."""
         return None
+
+
+def checked_problem(problem: Any) -> Problem:
+    """`problem`, if it is one."""
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be made by fedgauss.problems; got {type(problem).__name__}.")
+    return problem

@@ -15,7 +15,7 @@ from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.base import Moments, Problem
+from fedgauss.problems.base import Moments, Problem, checked_problem
 
 _ESTIMATED = ("optimum", "client_hessians", "client_noise_cov", "hessian", "noise_cov", "client_gradients")
 
@@ -36,7 +36,7 @@ def linearize(problem: Problem, *, samples: int = 8192, batches: int = 32, seed:
     the error that the estimated optimum passes on to the others. They do not include the bias of order 1/samples
     that each batch has. A problem that changes on the way is linearised as it was before the change.
     """
-    known = exact_linearization(problem)
+    known = exact_linearization(checked_problem(problem))
     if known is not None:
         return known
     samples = _checks.whole("samples", samples, at_least=2)

@@ -8,7 +8,7 @@ from fedgauss import _checks
 from fedgauss._linearization import Linearization, gradient_moments, linearization
 from fedgauss._random import stage_key
 from fedgauss._types import ArrayLike
-from fedgauss.problems.base import Problem
+from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.problems.linearize import sampled_gradients
 
 _LANES = 512  # draws made at least, and those not asked for dropped: short warm-ups share one compilation
@@ -22,7 +22,7 @@ def warm_up(problem: Problem, n_warmup: int, at: ArrayLike, seed: int = 0) -> Li
     rows this is a simulation of it; clients of your own call `gradient_moments`.
     """
     n_warmup = _checks.whole("n_warmup", n_warmup, at_least=2, fix="One gradient shows no spread.")
-    point = _checks.real_array("at", at, shape=(problem.dim,))
+    point = _checks.real_array("at", at, shape=(checked_problem(problem).dim,))
     key = stage_key(_checks.whole("seed", seed, at_least=0), "warm up")
     problem = problem.reference()
     lanes = max(_LANES, 1 << (n_warmup - 1).bit_length())

@@ -8,9 +8,9 @@ Appendix letters are those of the published version.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from fedgauss._lazy import lazy
 from fedgauss.theory.advise import Advice, advise
 from fedgauss.theory.covariances import (
     average_covariance,
@@ -50,16 +50,6 @@ from fedgauss.theory.rates import (
 if TYPE_CHECKING:
     from fedgauss.theory.decomposition import ErrorTerms, error_terms
     from fedgauss.theory.propositions import Coupling, Slope, lindeberg, measure_propositions, step_variation
-
-_LAZY = {
-    "ErrorTerms": "decomposition",
-    "error_terms": "decomposition",
-    "Coupling": "propositions",
-    "Slope": "propositions",
-    "lindeberg": "propositions",
-    "measure_propositions": "propositions",
-    "step_variation": "propositions",
-}
 
 __all__ = [
     "Advice",
@@ -106,8 +96,14 @@ __all__ = [
     "total_variation_bound",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'fedgauss.theory' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"fedgauss.theory.{_LAZY[name]}"), name)
+_MODULES = {
+    "ErrorTerms": "decomposition",
+    "error_terms": "decomposition",
+    "Coupling": "propositions",
+    "Slope": "propositions",
+    "lindeberg": "propositions",
+    "measure_propositions": "propositions",
+    "step_variation": "propositions",
+}
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(__name__, _MODULES, __all__)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fedgauss import _checks
+from fedgauss._shown import Shown
 from fedgauss.theory import rates
 from fedgauss.theory.rates import Bound
 
@@ -14,7 +15,7 @@ _NEAR_ONE = 0.99
 
 
 @dataclass(frozen=True)
-class Advice:
+class Advice(Shown):
     """What the theory says of n steps with K = n^c clients and steps that decay as t^-beta.
 
     exponent                        c = log K / log n

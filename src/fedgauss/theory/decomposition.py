@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import sqrtm
 
 from fedgauss._lanes import add_up, times
+from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, BoolArray, FloatArray, JaxArray
 from fedgauss.engine.observers import Observer, Step, Sum
 from fedgauss.engine.simulate import simulate
@@ -21,8 +22,8 @@ from fedgauss.step_sizes import StepSizes, as_step_sizes
 from fedgauss.theory.covariances import average_covariance, start_bias, step_matrices
 
 
-@dataclass(frozen=True)
-class ErrorTerms:
+@dataclass(frozen=True, repr=False)
+class ErrorTerms(Shown):
     """sqrt(n) Sigma_n^-1/2 (Ybar_n - theta*) = W + D_1 + D_2 + D_3 + D_4 in every replicate; each is (R, d).
 
     noise     W    the linear, Gaussian-like part: sum of Q_s N_s with N_s the gradient noise at theta*

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from fedgauss import _checks
+from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
 
 # E sup |B| for a Brownian bridge: the mean of sqrt(R) sup |F_R - F|.
@@ -17,7 +18,7 @@ _KOLMOGOROV_MEAN = float(np.sqrt(np.pi / 2) * np.log(2))
 
 
 @dataclass(frozen=True)
-class Distance:
+class Distance(Shown):
     """A Kolmogorov distance from R runs.
 
     estimate        sup over the sets of |empirical - Gaussian probability|
@@ -178,7 +179,7 @@ def _directions(dim: int, count: int, seed: int) -> FloatArray:
 
 
 @lru_cache(maxsize=64)
-def _half_space_floor(dim: int, count: int, seed: int, replicates: int, repeats: int = 20) -> float:
+def _half_space_floor(dim: int, count: int, seed: int, replicates: int) -> float:
     """The mean of the largest distance over these directions for Gaussian samples of this size.
 
     It shrinks as R^-1/2 from a few hundred runs on, so larger samples need not be drawn.
@@ -187,7 +188,7 @@ def _half_space_floor(dim: int, count: int, seed: int, replicates: int, repeats:
     units = _directions(dim, count, seed)
     rng = np.random.default_rng([seed, drawn])
     largest = []
-    for _ in range(repeats):
+    for _ in range(20):
         z = rng.standard_normal((drawn, dim))
         largest.append(max(_kolmogorov("", z @ u, special.ndtr, 0.95).estimate for u in units))
     return float(np.mean(largest) * np.sqrt(drawn / replicates))

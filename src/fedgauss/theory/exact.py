@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.networks import Network, as_network
 from fedgauss.step_sizes import StepSizes, as_step_sizes, sync_mask
@@ -41,8 +42,8 @@ class LinearModel(Protocol):
 _NEEDED = ("coefficients", "noise_var", "design_cov", "weights")
 
 
-@dataclass(frozen=True)
-class ExactMeans:
+@dataclass(frozen=True, repr=False)
+class ExactMeans(Shown):
     """Expectations after n steps.
 
     mean_average   E Ybar_n                                  (d,)
@@ -69,8 +70,8 @@ class ExactMeans:
             )
 
 
-@dataclass(frozen=True)
-class ExactMoments:
+@dataclass(frozen=True, repr=False)
+class ExactMoments(Shown):
     """Expectations and covariances after n steps. Covariances are those of the iterate, not scaled by n.
 
     mean_average, cov_average   of Ybar_n = n^-1 sum_t Y_t       (d,), (d, d)

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from fedgauss.integrations.live.lines import Replaced
+from fedgauss.integrations.live.lines import Replaced, plain_file
 from fedgauss.integrations.live.names import checked_names
 from fedgauss.integrations.live.rounds import Round
 
 _MOST_BYTES = 2**30  # unpacked: a small file may hold much
-# What a log may hold: kinds of values, and axes.
+# What a log may hold: kinds of values, their name, and axes.
 _KNOWN = {
-    "round": ("iu", 1),
-    "parameters": ("fiu", 2),
-    "step": ("iu", 1),
-    "participation": ("b", 2),
-    "clients": ("fiu", 3),
-    "names": ("U", 1),
+    "round": ("iu", "whole numbers", 1),
+    "parameters": ("fiu", "numbers", 2),
+    "step": ("iu", "whole numbers", 1),
+    "participation": ("b", "booleans", 2),
+    "clients": ("fiu", "numbers", 3),
+    "names": ("U", "words", 1),
 }
 _PATIENCE = 20  # looks at an unchanged, unreadable file before it is called broken, and not half written
 
@@ -44,19 +43,19 @@ class Arrays:
 
     def poll(self) -> Iterator[Round | ValueError]:
         """The rounds since the last call, or why the file holds none. A half-written file is waited for."""
-        try:
-            now = os.stat(self._path)
-        except FileNotFoundError:
+        now = plain_file(self._path)
+        if now is None:
             if self._seen.size:
-                raise Replaced(f"{self._path} was there and is gone") from None
+                raise Replaced(f"{self._path} was there and is gone")
             return
         stamp = (now.st_ino, now.st_size, now.st_mtime_ns)
+        if stamp == self._stamp and (self._looks == 0 or self._looks > _PATIENCE):
+            return  # read, or given up
+        file = self._path.open("rb")
         if stamp != self._stamp:
             self._stamp, self._looks = stamp, 0
-        elif self._looks == 0 or self._looks > _PATIENCE:
-            return  # read, or given up
         try:
-            arrays = _load(self._path)
+            arrays = _load(file)
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
             self._looks += 1
             if self._looks > _PATIENCE:
@@ -66,6 +65,8 @@ class Arrays:
             self._looks = _PATIENCE + 1
             yield ValueError(f"{self._path} must be a log as .npz; {error}")
             return
+        finally:
+            file.close()
         self._looks = 0
         yield from self._rows(arrays)
 
@@ -83,13 +84,14 @@ class Arrays:
             yield _row(arrays, names, j)
 
 
-def _load(path: Path) -> dict[str, Array]:
-    with zipfile.ZipFile(path) as packed:
+def _load(file: BinaryIO) -> dict[str, Array]:
+    with zipfile.ZipFile(file) as packed:
         size = sum(part.file_size for part in packed.infolist())
     if size > _MOST_BYTES:
         raise ValueError(f"it must unpack to at most {_MOST_BYTES:,} bytes; it says {size:,}.")
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in _KNOWN if name in file.files}
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as held:
+        return {name: held[name] for name in _KNOWN if name in held.files}
 
 
 def _check(arrays: dict[str, Array]) -> tuple[str, ...] | None:
@@ -97,9 +99,10 @@ def _check(arrays: dict[str, Array]) -> tuple[str, ...] | None:
     if "round" not in arrays or "parameters" not in arrays:
         raise ValueError(f"the log must hold round and parameters; it holds {', '.join(arrays) or 'neither'}.")
     for name, array in arrays.items():
-        kinds, n_axes = _KNOWN[name]
+        kinds, values, n_axes = _KNOWN[name]
         if array.dtype.kind not in kinds or array.ndim != n_axes:
-            raise ValueError(f"{name} in the log must not be {array.ndim}-dimensional with {array.dtype} values.")
+            axes = "1 axis" if n_axes == 1 else f"{n_axes} axes"
+            raise ValueError(f"{name} in the log must be {values} with {axes}; got {array.dtype} with {array.ndim}.")
     count, dim = len(arrays["round"]), arrays["parameters"].shape[1]
     clients = arrays.get("participation", arrays.get("clients"))
     n_clients = 0 if clients is None else clients.shape[1]

@@ -10,6 +10,7 @@ from scipy.special import ndtri, stdtrit
 from fedgauss._linearization import Linearization
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.innovations import step_sizes_between
+from fedgauss.detect.monitor import LONGEST_GAP
 from fedgauss.detect.participation import participant_weights
 from fedgauss.step_sizes import StepSizes
 
@@ -37,7 +38,8 @@ class RunningAverage:
         Var(S_j)     = Var(S_{j-1}) + Cov(S_{j-1}, D_j) + Cov(S_{j-1}, D_j)' + Var(D_j)
 
     from D_0 = 0, a start near the optimum. With a round at every step Var(S_n) / n^2 is Sigma_n / n of Theorem 2.1.
-    Where V was estimated the quantile is Student's, with as many degrees of freedom.
+    Where V was estimated the quantile is Student's, with as many degrees of freedom. What lies more than a million
+    steps before a round is not followed step by step: there D has the variance at which it hovers.
     """
 
     def __init__(self, lin: Linearization, steps: StepSizes) -> None:
@@ -57,18 +59,27 @@ class RunningAverage:
 
     def _move(self, step: int, present: BoolArray | None) -> FloatArray:
         """Var(D) after this step, in the eigenvectors of A; returns Cov(S, D) there."""
-        eta = step_sizes_between(self._steps, self._step, step)
         weights = self._lin.weights if present is None else participant_weights(present, self._lin.weights)
-        noise = np.einsum("k,kij->ij", weights**2, self._lin.client_noise_cov)
+        noise = self._vectors.T @ np.einsum("k,kij->ij", weights**2, self._lin.client_noise_cov) @ self._vectors
+        if step - self._step > LONGEST_GAP:
+            self._step = step - LONGEST_GAP
+            self._last = self._hovering(noise)
+        eta = step_sizes_between(self._steps, self._step, step)
         contraction = 1.0 - eta[:, None] * self._values
         after = np.ones_like(contraction)
         after[:-1] = np.cumprod(contraction[:0:-1], axis=0)[::-1]
         pulls, product = eta[:, None] * after, after[0] * contraction[0]
         self._last = np.outer(product, product) * self._last
-        self._last = self._last + (pulls.T @ pulls) * (self._vectors.T @ noise @ self._vectors)
+        self._last = self._last + (pulls.T @ pulls) * noise
         self._step = step
         self._cross = self._cross * product
         return self._cross
+
+    def _hovering(self, noise: FloatArray) -> FloatArray:
+        """Var(D) that a step leaves as it is: (1 - eta a_i)(1 - eta a_j) Var_ij + eta^2 V_ij = Var_ij."""
+        eta = step_sizes_between(self._steps, self._step - 1, self._step)[0]
+        pulls = self._values[:, None] + self._values - eta * np.outer(self._values, self._values)
+        return np.asarray(eta * noise / pulls)
 
     def intervals(self) -> Intervals | None:
         """Intervals for each parameter alone; None before the first round."""

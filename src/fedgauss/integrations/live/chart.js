@@ -10,14 +10,16 @@ function layout(canvas, seen) {
   pen.scale(scale, scale);
   pen.font = `14px ${getComputedStyle(document.body).fontFamily}`;
   const left = 42, right = box.width - 10, top = 42, bottom = box.height - 40;
-  const { steps, ratios } = seen, n = steps.length;
-  const from = n ? Math.min(steps[0], steps[n - 1] - 1) : 0, to = n ? steps[n - 1] : 1;
+  const { steps, ratios, kinds } = seen;
+  const taken = (kind) => kind !== "invalid update"; // a refused round may have any number
+  const to = steps[kinds.findLastIndex(taken)] ?? 1;
+  const from = Math.min(steps[kinds.findIndex(taken)] ?? 0, to - 1);
   const largest = ratios.reduce((most, ratio) => (ratio !== null && ratio > most ? ratio : most), 0);
   const height = Math.min(Math.max(1.25, 1.08 * largest), 3);
   return {
     pen, left, right, top, bottom, from, to, largest, height, width: box.width,
     colour: (role) => css.getPropertyValue("--" + role).trim(),
-    x: (step) => left + (right - left) * (step - from) / (to - from),
+    x: (step) => left + (right - left) * Math.min(Math.max((step - from) / (to - from), 0), 1),
     y: (ratio) => bottom - (bottom - top) * Math.min(ratio, height) / height,
   };
 }
@@ -118,7 +120,7 @@ function strokes(at, { steps, kinds }) {
 
 // Two lines across, and their names above the plot, the onset's over the alarm's.
 function nameAlarm(at, alarm) {
-  const rang = Math.max(at.x(alarm.step), at.left), began = Math.max(at.x(alarm.onset), at.left);
+  const rang = at.x(alarm.step), began = at.x(alarm.onset);
   line(at, began, at.top, began, at.bottom, "limit", 1.2, [2, 3]);
   line(at, rang, at.top, rang, at.bottom, "limit", 1.6);
   const name = (text, x, y) => {
@@ -132,9 +134,9 @@ function nameAlarm(at, alarm) {
 // Draws, and returns what is to be said of the picture.
 function draw(canvas, seen) {
   const began = performance.now(), at = layout(canvas, seen), { steps, kinds, alarm } = seen, notes = [];
-  const warm = kinds.lastIndexOf("warming up"), alarmed = kinds.lastIndexOf("alarm");
+  const warm = kinds.findLastIndex((kind) => kind === "warming up" || kind === "begun anew"), alarmed = kinds.lastIndexOf("alarm");
   if (warm >= 0) shade(at, at.left, at.x(steps[warm]), "faint", 0.45);
-  if (alarm && alarmed >= 0) shade(at, Math.max(at.x(alarm.onset), at.left), at.x(steps[alarmed]), "limit", 0.1);
+  if (alarm && alarmed >= 0) shade(at, at.x(alarm.onset), at.x(steps[alarmed]), "limit", 0.1);
   axes(at, steps.length > 0);
   if (warm >= 0) say(at, "warm-up", at.left + 6, at.bottom - 8, "muted", "left");
   line(at, at.left, at.y(1), at.right, at.y(1), "limit", 1.4, [6, 4]);
@@ -144,8 +146,8 @@ function draw(canvas, seen) {
   const broken = strokes(at, seen);
   if (alarm) {
     nameAlarm(at, alarm);
-    const whence = `what rang it seems to have begun near step ${alarm.onset}: go back to round ${alarm.rollback}.`;
-    notes.push(`It rang first after round ${alarm.round}; ${whence}`);
+    const whence = `it seemed to have begun near step ${alarm.onset}, after round ${alarm.rollback}.`;
+    notes.push(`It rang first after round ${alarm.round}: ${whence}`);
   }
   if (at.largest > at.height) notes.push(`The line is cut at ${at.height}; it reached ${at.largest}.`);
   if (broken) notes.push(`Short strokes at the top: updates that were not taken in, ${broken} so far.`);

@@ -49,22 +49,29 @@ def watch(asked: Asked, say: Say, stop: threading.Event | None = None) -> bool:
     for path in (asked.log, asked.save):
         if path is not None and not path.parent.is_dir():
             raise ValueError(f"the folder of {path.name} must exist; {path.parent} does not.")
+    if asked.save is not None and asked.save.is_dir():
+        raise ValueError(f"--save must be a file to write; {asked.save} is a folder. Use {asked.save / 'monitor.npz'}?")
     run = LiveRun(_watcher(asked))
     ended = stop or threading.Event()
     tell = Teller(say)
     title = "Watching posted rounds" if asked.log is None else f"Watching {asked.log.name}"
     guard = Guard(asked.host, asked.token)
-    with _signals(ended), LiveServer(run, title, guard, asked.port, tell if asked.listen else None) as server:
+    server = LiveServer(run, title, guard, asked.port, tell if asked.listen else None)
+    with _signals(ended):
         threading.Thread(target=server.serve_forever, name="fedgauss page", daemon=True).start()
-        say(f"The page is {server.address}" + ("?token=..." if asked.token else "") + "; Ctrl-C ends.")
-        if asked.listen:
-            say(f"Rounds are taken by POST at {server.address}rounds.")
-        elif asked.log is not None and not asked.log.exists():
-            say(f"Waiting for {asked.log}.")
         try:
+            say(f"The page is {server.address}" + ("?token=..." if asked.token else "") + "; Ctrl-C ends.")
+            if asked.listen:
+                say(f"Rounds are taken by POST at {server.address}rounds.")
+            elif asked.log is not None and not asked.log.exists():
+                say(f"Waiting for {asked.log}.")
+            if run.alarm is not None:
+                say(run.told.words)
             why = _wait(ended) if asked.log is None else follow(asked.log, run, tell, say, ended)
         finally:
             server.shutdown()
+            server.server_close()
+            run.end()
             _keep(run, asked.save, say)
     say(why or "Stopped.")
     return not why
@@ -76,7 +83,9 @@ def _signals(ended: threading.Event) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
         yield
         return
-    kinds = (signal.SIGINT, signal.SIGTERM)
+    kinds = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as with nohup
+        kinds.append(signal.SIGHUP)  # the terminal was closed
     before = [signal.signal(kind, lambda *_: ended.set()) for kind in kinds]
     try:
         yield
@@ -134,9 +143,8 @@ def _keep(run: LiveRun, path: Path | None, say: Say) -> None:
     """Save the monitor, if asked to."""
     if path is None:
         return
-    with run.lock:
-        if run.monitor is None:
-            say("Nothing is saved: the warm-up was not over.")
-            return
-        run.monitor.save(path)
+    if run.monitor is None:
+        say("Nothing is saved: the warm-up was not over.")
+        return
+    run.monitor.save(path)
     say(f"The monitor is saved as {path}; go on from it with --monitor {path}.")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedgauss.integrations.live.arrays import Arrays
 from fedgauss.integrations.live.history import Kind
 from fedgauss.integrations.live.lines import Lines, Replaced
+from fedgauss.integrations.live.rounds import Round
 from fedgauss.integrations.live.run import LiveRun, Told
 
 _PERIOD = 0.2  # seconds between two looks at the log
@@ -36,9 +37,10 @@ class Teller:
 def follow(log: Path, run: LiveRun, tell: Callable[[Told], None], say: Say, stop: threading.Event) -> str:
     """Read a log until told to stop, or until another run's takes its place; returns why it ended."""
     source = Arrays(log) if log.suffix.lower() == ".npz" else Lines(log)
+    troubles: set[str] = set()
     try:
         while True:
-            for found in source.poll():
+            for found in _patient(source, log, troubles):
                 if stop.is_set():
                     return ""
                 try:
@@ -53,3 +55,13 @@ def follow(log: Path, run: LiveRun, tell: Callable[[Told], None], say: Say, stop
                 return ""
     except Replaced as ended:
         return f"{ended}: another run seems to have begun. Start again to watch it."
+
+
+def _patient(source: Arrays | Lines, log: Path, troubles: set[str]) -> Iterator[Round | ValueError]:
+    """What is new in a log. One that cannot be opened now, as with too many open files, is tried again; said once."""
+    try:
+        yield from source.poll()
+    except OSError as error:
+        if (words := f"{log} cannot be read now, and is tried again; {error.strerror}.") not in troubles:
+            troubles.add(words)
+            yield ValueError(words)

@@ -13,7 +13,7 @@ _SHORTEST = 16  # characters of a token
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address."""
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -44,11 +44,11 @@ class Guard:
 
     def refusal(self, query: Mapping[str, str], headers: Message, port: int) -> tuple[int, str] | None:
         """Status and reason where a request is not to be answered, else None."""
-        named = headers.get("Host", "")
+        named = headers.get("Host", "").lower()
         if not self._is_ours(named, port):
             return 403, "the Host header must name this machine."
         origin = headers.get("Origin")
-        if origin is not None and origin != f"http://{named}":
+        if origin is not None and origin.lower() != f"http://{named}":
             return 403, "requests from pages of other origins are refused."
         if self.token is not None and not hmac.compare_digest(_token(query, headers), self.token.encode()):
             return 401, "a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN."
@@ -57,8 +57,9 @@ class Guard:
     def _is_ours(self, named: str, port: int) -> bool:
         if self.host in ("0.0.0.0", "::"):
             return True  # any name may be ours; the token keeps strangers out
-        hosts = {self.host, "127.0.0.1", "localhost", "::1"}
-        return named.lower() in {f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts}
+        hosts = {self.host.lower(), "127.0.0.1", "localhost", "::1"}
+        names = {f"[{host}]" if ":" in host else host for host in hosts}
+        return named in {f"{name}:{port}" for name in names} or (port == 80 and named in names)
 
 
 def _token(query: Mapping[str, str], headers: Message) -> bytes:

@@ -7,9 +7,15 @@ from collections import deque
 from itertools import islice
 from typing import Literal, NamedTuple
 
+from fedgauss.detect.monitor import LONGEST_GAP
+
 _KEPT = 50_000  # rounds; a page draws them at once
 
-Kind = Literal["waiting", "warming up", "seen before", "quiet", "travelling", "alarm", "invalid update"]
+Kind = Literal["waiting", "warming up", "begun anew", "seen before", "quiet", "travelling", "alarm", "invalid update"]
+
+
+class OutOfOrder(ValueError):
+    """The round, or a later one, is there already."""
 
 
 class Row(NamedTuple):
@@ -33,6 +39,21 @@ class History:
     def last(self) -> tuple[int, int]:
         """Step and round of the last that was taken in, (0, 0) before."""
         return self._taken[-1] if self._taken else (0, 0)
+
+    def check(self, number: int, step: int, seen: int) -> None:
+        """A ValueError where a round cannot come next; steps up to `seen` were there before all of these."""
+        last_step, last = self.last
+        if number <= last or step <= last_step:
+            raise OutOfOrder(
+                f"rounds must come in order, each once; got round {number} (step {step}) after round {last} "
+                f"(step {last_step})."
+            )
+        if step - max(last_step, seen) > LONGEST_GAP:
+            raise ValueError(
+                f"steps must lie at most {LONGEST_GAP:,} apart; got round {number} (step {step}) after step "
+                f"{max(last_step, seen)}. Is it a time stamp? To begin in the middle of a run, save a monitor after "
+                "reset(step=...)."
+            )
 
     def add(self, row: Row) -> None:
         """One more round."""

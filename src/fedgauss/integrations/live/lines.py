@@ -19,6 +19,17 @@ class Replaced(Exception):
     """The log is not the one that was followed so far: a new run began."""
 
 
+def plain_file(path: Path) -> os.stat_result | None:
+    """What is known of a file before it is opened, None where there is none yet; opening a pipe would wait for ever."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"the log must be a plain file; {path} is none. Use --listen for a stream?")
+    return found
+
+
 class Lines:
     """New lines of a file, whole ones only: a half-written line waits for its rest.
 
@@ -40,15 +51,15 @@ class Lines:
                 yield error
 
     def _new_lines(self) -> Iterator[bytes]:
-        try:
-            file = self._path.open("rb")
-        except FileNotFoundError:
+        if plain_file(self._path) is None:
             if self._at:
-                raise Replaced(f"{self._path} was there and is gone") from None
+                raise Replaced(f"{self._path} was there and is gone")
             return
-        with file:
+        with self._path.open("rb") as file:
             self._check_same(file)
             while chunk := file.read(_CHUNK):
+                if not self._at:
+                    self._check_text(chunk)
                 self._at += len(chunk)
                 self._fingerprint = (self._fingerprint + chunk)[-_FINGERPRINT:]
                 yield from self._cut(chunk)
@@ -58,14 +69,19 @@ class Lines:
 
     def _check_same(self, file: BinaryIO) -> None:
         now = os.fstat(file.fileno())
-        if not stat.S_ISREG(now.st_mode):
-            raise ValueError(f"the log must be a plain file; {self._path} is none. Use --listen for a stream?")
         if self._at:
             file.seek(max(self._at - _FINGERPRINT, 0))
             same = now.st_ino == self._inode and now.st_size >= self._at
             if not same or file.read(len(self._fingerprint)) != self._fingerprint:
                 raise Replaced(f"{self._path} was replaced or cut short")
         self._inode = now.st_ino
+
+    def _check_text(self, chunk: bytes) -> None:
+        """Said once, in place of a refusal for every line."""
+        if chunk.startswith((b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ")):
+            raise ValueError(f"the log must be JSON lines; {self._path} is compressed. Unpack it first?")
+        if chunk.startswith((b"\xff\xfe", b"\xfe\xff", b"{\0", b"\0{")):
+            raise ValueError(f"the log must be in UTF-8; {self._path} is in UTF-16. Write it with another encoding?")
 
     def _cut(self, chunk: bytes) -> Iterator[bytes]:
         *lines, rest = (self._rest + chunk).split(b"\n")

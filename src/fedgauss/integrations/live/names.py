@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Sequence
 from typing import Any
@@ -44,6 +45,13 @@ def _name(field: str, value: Any) -> str:
     return value
 
 
+def with_name(note: str, everybody: Sequence[str] | None) -> str:
+    """The monitor's words with a client's name in place of its number."""
+    if everybody is None:
+        return note
+    return re.sub(r"(?<=client )\d+", lambda found: short(everybody[int(found[0])]), note)
+
+
 class Roster:
     """Which name is which of the monitor's K clients: the order of all_clients, or of the first complete uploads.
 
@@ -62,6 +70,8 @@ class Roster:
 
     def places(self, everybody: tuple[str, ...] | None, names: Sequence[str]) -> list[int]:
         """Where these clients stand in the monitor's order."""
+        if len(names) > self.n_clients:
+            raise ValueError(f"a round must name at most the monitor's {self.n_clients} clients; got {len(names)}.")
         if everybody is None:
             raise ValueError(
                 f"who is who must be known before a round names some clients only; this one names {len(names)} of "

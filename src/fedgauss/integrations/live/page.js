@@ -3,7 +3,7 @@ const byId = (id) => document.getElementById(id);
 const PERIOD = 1000; // milliseconds
 const WAIT = 15000; // milliseconds that an answer may take
 const MOST = 50000; // rounds that are kept
-const token = new URLSearchParams(location.search).get("token");
+const token = new URLSearchParams(location.search.replaceAll("+", "%2B")).get("token"); // a plus is no space here
 const seen = { run: null, next: 0, rounds: [], steps: [], ratios: [], kinds: [], alarm: null, words: "" };
 const shown = {}; // what each table holds now, so that it is built anew only when it changes
 
@@ -72,12 +72,17 @@ function remember(state) {
   return fresh;
 }
 
+// The line that matters most. It is read aloud, and so is set only when it changes.
+function setStatus(words, kind, prefix) {
+  if (!changed("status", [words, kind])) return;
+  byId("status").textContent = words.charAt(0).toUpperCase() + words.slice(1);
+  byId("status").className = "status " + kind.replace(" ", "-");
+  document.title = prefix + byId("title").textContent;
+}
+
 function show(state) {
-  const status = byId("status");
-  status.textContent = state.words.charAt(0).toUpperCase() + state.words.slice(1);
-  status.className = "status " + state.kind.replace(" ", "-");
-  const rings = state.kind === "alarm" || state.kind === "invalid update";
-  document.title = (rings ? "ALARM – " : "") + byId("title").textContent;
+  const rings = state.alarm !== null || state.kind === "invalid update";
+  setStatus(state.words, state.alarm !== null ? "alarm" : state.kind, rings ? "ALARM – " : "");
   const people = state.participation;
   if (changed("facts", [state.round, state.step, state.alpha, state.next])) {
     const facts = { round: state.round, step: state.step, "chance of any false alarm": state.alpha };
@@ -91,6 +96,9 @@ function show(state) {
     fill("suspects", state.suspects.rows.map(([name, statistic, p, q, malicious]) =>
       row([name, number(statistic, 3), chance(p), chance(q), malicious ? "malicious" : "–"],
         malicious ? "malicious" : "")));
+    const found = state.suspects.rows.filter((cells) => cells[4]).length;
+    byId("suspects-count").hidden = state.suspects.rows.length === 0;
+    byId("suspects-count").textContent = `${found} of ${state.suspects.rows.length} clients called malicious.`;
     byId("suspects-note").textContent = state.suspects.note;
   }
   if (changed("intervals", state.intervals)) {
@@ -148,6 +156,9 @@ async function ask() {
     const since = answered ? ` since ${answered.toLocaleTimeString("en-GB")}` : "";
     byId("link").textContent =
       `The watcher has not answered${since}: it has ended, or cannot be reached. (${error.message})`;
+    const before = seen.words ? ` Before: ${seen.words}` : "";
+    setStatus(`NOT WATCHING${since}: the watcher has ended, or cannot be reached.${before}`, "lost",
+      seen.alarm === null ? "NOT WATCHING – " : "NOT WATCHING, ALARM – ");
   }
   setTimeout(ask, PERIOD);
 }

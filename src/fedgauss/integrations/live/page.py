@@ -28,7 +28,7 @@ class Page:
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f'<title>{name}</title>\n<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>\n'
             f"<body>\n{body.replace('TITLE', name)}<script>{script}</script>\n</body>\n</html>\n"
-        ).encode()
+        ).encode(errors="replace")  # a file's name need not be UTF-8
         self.policy = (
             f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; connect-src 'self'; "
             "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

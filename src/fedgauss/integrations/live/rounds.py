@@ -46,7 +46,7 @@ def round_from_json(text: bytes) -> Round:
     if len(text) > MOST_BYTES:
         raise ValueError(f"a round must have at most {MOST_BYTES:,} bytes; this one has more. Log fewer parameters?")
     try:
-        said = json.loads(text.decode(), object_pairs_hook=_once_each)
+        said = json.loads(text.decode("utf-8-sig"), object_pairs_hook=_once_each)
     except _Repeated:
         raise
     except RecursionError:

@@ -8,6 +8,8 @@ import warnings
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from fedgauss._checks import FedgaussWarning
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.attribution import Attribution
@@ -16,7 +18,7 @@ from fedgauss.detect.updates import fault, mean_vector
 from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.live.average import RunningAverage
 from fedgauss.integrations.live.history import History, Kind, Row
-from fedgauss.integrations.live.names import Roster
+from fedgauss.integrations.live.names import Roster, with_name
 from fedgauss.integrations.live.participation import Participation
 from fedgauss.integrations.live.rounds import Round
 from fedgauss.integrations.live.warm_up import WarmUp
@@ -24,8 +26,8 @@ from fedgauss.integrations.live.warm_up import WarmUp
 _REFUSALS = 20  # messages that are kept
 
 
-class OutOfOrder(ValueError):
-    """The round, or a later one, is there already."""
+class Ended(ValueError):
+    """The watcher is about to stop, and takes no more rounds."""
 
 
 class Told(NamedTuple):
@@ -41,11 +43,14 @@ class LiveRun:
     A round that cannot be right is a ValueError, and nothing has changed then. A round up to the step that a restored
     monitor has seen is counted but not judged again. A monitor of one client stands for the average of all: it is
     shown who took part, and cannot say who attacks.
+
+    Rounds are taken one at a time. `lock` is for whoever reads: it is not held while a warm-up becomes a monitor, which
+    may take seconds.
     """
 
     def __init__(self, watcher: Monitor | WarmUp) -> None:
         self.id = secrets.token_hex(8)
-        self.lock = threading.RLock()
+        self.lock, self._turn = threading.RLock(), threading.Lock()
         self.sync_every, self.alpha = watcher.sync_every, watcher.alpha
         self.monitor: Monitor | None = None
         self.warm_up = watcher if isinstance(watcher, WarmUp) else None
@@ -55,14 +60,13 @@ class LiveRun:
             self._begin(watcher)
         self.seen_before = 0 if self.monitor is None else self.monitor.step
         self.history, self.participation = History(), Participation()
-        self.told = Told("waiting", "waiting for the first round.")
-        self.first_alarm: Verdict | None = None
-        self.alarm: Verdict | None = None  # the last that speaks of the same change as the first
+        self.told = Told("waiting", f"waiting for the first round.{self._past()}")
         self.refusals: list[str] = []
         self.n_refused = 0
         self.note = ""  # what the monitor warns of, for the page
         self._last: FloatArray | None = None
-        self._uploads = False  # whether any came
+        self._another = ""  # why this cannot be the run that the monitor has seen
+        self._ended = False
         self._suspects: tuple[int, Attribution | str] = (-1, "")
 
     def _begin(self, monitor: Monitor) -> None:
@@ -70,27 +74,46 @@ class LiveRun:
         if monitor.lin.n_clients > 1:
             self.roster = Roster(monitor.lin.n_clients)
 
+    @property
+    def alarm(self) -> Verdict | None:
+        """The first verdict of the alarm that is on, in the log's numbers of rounds as far as they are known."""
+        first = None if self.monitor is None else self.monitor.alarm
+        if first is None or self.history.last[0] < first.step:
+            return first
+        return self._renumbered(first, self.history.round_before(first.step + 1) or first.round)
+
+    def _past(self) -> str:
+        """Of an alarm that is on, for a sentence about something else."""
+        first = self.alarm
+        return "" if first is None else f" It alarmed at round {first.round}: roll back to round {first.rollback}."
+
+    def end(self) -> None:
+        """Take no more rounds, once the one that is being taken is done."""
+        with self._turn:
+            self._ended = True
+
     def take(self, given: Round) -> Told:
         """Judge a round."""
-        with self.lock:
+        with self._turn:
+            if self._ended:
+                raise Ended("the watcher is about to stop, and takes no more rounds. Send it again to the next one.")
             step = given.number * self.sync_every if given.step is None else given.step
-            self._check_order(given.number, step)
+            self.history.check(given.number, step, self.seen_before)
+            if step > self.seen_before and self._another:
+                raise ValueError(self._another)
             present, everybody = self._who(given)
             self.participation.check(present)
-            if step <= self.seen_before:
-                told, ratio = self._count(given, step, self._mask(present, everybody))
-            elif self.monitor is None:
-                told, ratio = self._warm(given, step), None
-            else:
-                told, ratio = self._judge(self.monitor, given, step, present, everybody)
-            if told.kind != "invalid update":
-                self.participation.add(present, everybody)
-                self._last = given.parameters
-                if self.roster is not None and everybody is not None:
-                    self.roster.names = everybody
-            self.history.add(Row(given.number, step, ratio, told.kind))
-            self.told = told
-            return told
+            warmed = self._warm(given, step) if self.monitor is None else None
+            with self.lock:
+                told, ratio = (warmed, None) if warmed else self._judge(given, step, present, everybody)
+                if told.kind != "invalid update":
+                    self.participation.add(present, everybody)
+                    self._last = given.parameters
+                    if self.roster is not None and everybody is not None:
+                        self.roster.names = everybody
+                self.history.add(Row(given.number, step, ratio, told.kind))
+                self.told = told
+                return told
 
     def refuse(self, message: str) -> None:
         """Remember why something was refused, for the page."""
@@ -111,15 +134,8 @@ class LiveRun:
         try:
             return self.monitor.suspects()
         except ValueError as error:
-            return str(error) if self._uploads else "The rounds lack what clients uploaded: nobody can be named."
-
-    def _check_order(self, number: int, step: int) -> None:
-        last_step, last = self.history.last
-        if number <= last or step <= last_step:
-            raise OutOfOrder(
-                f"rounds must come in order, each once; got round {number} (step {step}) after round {last} "
-                f"(step {last_step})."
-            )
+            known = self.monitor._clients is not None
+            return str(error) if known else "The rounds lack what clients uploaded: nobody can be named."
 
     def _who(self, given: Round) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
         """Names of those who took part, None for everybody, and of all clients as far as they are known."""
@@ -137,65 +153,69 @@ class LiveRun:
             self.roster.places(everybody, present)
         return None if whole else present, everybody
 
-    def _mask(self, present: tuple[str, ...] | None, everybody: tuple[str, ...] | None) -> BoolArray | None:
-        return None if self.roster is None or present is None else self.roster.mask(everybody, present)
-
-    def _count(self, given: Round, step: int, mask: BoolArray | None) -> tuple[Told, None]:
-        """A round that the monitor saw in an earlier session."""
+    def _count(self, given: Round, step: int, mask: BoolArray | None) -> Told:
+        """A round that the monitor saw in an earlier session; the last of them must be the one that it remembers."""
         assert self.monitor is not None
         assert self.average is not None
         y = mean_vector(given.parameters, self.monitor.lin.dim)
         if wrong := fault(self.monitor._innovations, self._last, y, None, None, None):
             raise ValueError(f"round {given.number}: {wrong}")
+        known = self.monitor._mean
+        if step == self.seen_before and known is not None and not np.allclose(y, known):
+            self._another = (
+                f"rounds after step {step} must go on from where the monitor left the run; round {given.number} has "
+                "other parameters there, and so this is another run. Use a monitor that has seen none, or the one of "
+                "this run?"
+            )
+            raise ValueError(self._another)
         self.average.add(y, step, mask)
-        return Told("seen before", f"round {given.number} (step {step}): judged in an earlier session."), None
+        where = f"round {given.number} (step {step})"
+        more = f"rounds up to step {self.seen_before} are not judged again."
+        return Told("seen before", f"{where}: judged in an earlier session; {more}{self._past()}")
 
     def _warm(self, given: Round, step: int) -> Told:
         assert self.warm_up is not None
         self.warm_up.check(given.parameters)
-        words = f"round {given.number} (step {step}): {self.warm_up.add(given.parameters, step)}"
+        far, anew = self.warm_up.add(given.parameters, step)
         try:
             monitor = self.warm_up.monitor()
         except ValueError as error:
             self.warm_up.begin_anew()
-            return Told("warming up", f"the warm-up gave no monitor, and begins anew: {error}")
+            return Told("begun anew", f"the warm-up gave no monitor, and begins anew: {error}")
         if monitor is None:
-            return Told("warming up", words)
-        self._begin(monitor)
-        assert self.average is not None
-        for y, then in self.warm_up.rows():
-            self.average.add(y, then, None)
+            return Told("begun anew" if anew else "warming up", f"round {given.number} (step {step}): {far}")
+        with self.lock:
+            self._begin(monitor)
+            assert self.average is not None
+            for y, then in self.warm_up.rows():
+                self.average.add(y, then, None)
         return Told("quiet", f"round {given.number} (step {step}): the warm-up is over, and watching begins.")
 
     def _judge(
-        self,
-        monitor: Monitor,
-        given: Round,
-        step: int,
-        present: tuple[str, ...] | None,
-        everybody: tuple[str, ...] | None,
+        self, given: Round, step: int, present: tuple[str, ...] | None, everybody: tuple[str, ...] | None
     ) -> tuple[Told, float | None]:
-        mask, sent = self._mask(present, everybody), None
+        assert self.monitor is not None
+        assert self.average is not None
+        mask = sent = None
+        if self.roster is not None and present is not None:
+            mask = self.roster.mask(everybody, present)
+        if step <= self.seen_before:
+            return self._count(given, step, mask), None
         if self.roster is not None and given.clients is not None:
-            sent = self.roster.table(everybody, dict(given.clients), monitor.lin.dim)
+            sent = self.roster.table(everybody, dict(given.clients), self.monitor.lin.dim)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", FedgaussWarning)
-            verdict = monitor.update(given.parameters, clients=sent, participants=mask, step=step)
+            verdict = self.monitor.update(given.parameters, clients=sent, participants=mask, step=step)
         self.note = " ".join([self.note, *(str(w.message) for w in warned)]).strip()
+        if verdict.alarm and verdict.channel != "invalid update" and (first := self.monitor.alarm) is not None:
+            verdict = replace(verdict, onset=first.onset, rollback=first.rollback)  # one place to go back to
         verdict = self._renumbered(verdict, given.number)
         if verdict.channel == "invalid update":
-            return Told("invalid update", str(verdict)), None
-        assert self.average is not None
+            verdict = replace(verdict, note=with_name(verdict.note, everybody))
+            return Told("invalid update", f"{verdict}{self._past()}"), None
         self.average.add(given.parameters, step, mask)
-        self._uploads = self._uploads or sent is not None
-        if verdict.alarm:
-            self.first_alarm = self.first_alarm or verdict
-            if verdict.onset is not None and verdict.onset <= self.first_alarm.step:
-                self.alarm = verdict
         kind: Kind = "alarm" if verdict.alarm else "travelling" if verdict.travelling else "quiet"
-        past = (
-            "" if verdict.alarm or self.first_alarm is None else f" It alarmed first at round {self.first_alarm.round}."
-        )
+        past = "" if verdict.alarm else self._past()
         return Told(kind, f"{verdict}{past}"), verdict.statistic / verdict.threshold
 
     def _renumbered(self, verdict: Verdict, number: int) -> Verdict:

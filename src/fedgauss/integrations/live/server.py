@@ -6,18 +6,21 @@ import json
 import socket
 import socketserver
 import sys
+import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
 from fedgauss.integrations.live.guard import Guard
+from fedgauss.integrations.live.history import OutOfOrder
 from fedgauss.integrations.live.page import Page
 from fedgauss.integrations.live.rounds import MOST_BYTES, round_from_json
-from fedgauss.integrations.live.run import LiveRun, OutOfOrder, Told
+from fedgauss.integrations.live.run import Ended, LiveRun, Told
 from fedgauss.integrations.live.state import state_of
 
 _WAIT = 10.0  # seconds that a connection may stay silent
+_VISITORS = 64  # connections at once: each holds an open file, and the log needs one too
 _DRAINED = 64 * 2**20  # bytes of a refused body that are read and thrown away, so that the sender hears the answer
 
 Hear = Callable[[Told], None]
@@ -30,6 +33,7 @@ class LiveServer(ThreadingHTTPServer):
 
     def __init__(self, run: LiveRun, title: str, guard: Guard, port: int, hear: Hear | None = None) -> None:
         self.run, self.guard, self.hear = run, guard, hear
+        self._places = threading.Semaphore(_VISITORS)
         self.page = Page(title)
         self.address_family = socket.AF_INET6 if ":" in guard.host else socket.AF_INET
         try:
@@ -40,6 +44,20 @@ class LiveServer(ThreadingHTTPServer):
     def server_bind(self) -> None:
         """Bind, without asking a name server what this machine is called."""
         socketserver.TCPServer.server_bind(self)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread, if there is a place left; else hang up."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """What the thread does."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     @property
     def port(self) -> int:
@@ -101,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
             told = self.server.run.take(round_from_json(body))
         except ValueError as error:
             self.server.run.refuse(str(error))
-            self._answer(409 if isinstance(error, OutOfOrder) else 400, {"error": str(error)})
+            self._answer({OutOfOrder: 409, Ended: 503}.get(type(error), 400), {"error": str(error)})
             return
         hear(told)
         wrong = told.kind == "invalid update"
@@ -110,6 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _asked(self) -> tuple[str, dict[str, str]]:
         """The path, and what stands after the question mark by name."""
         path, _, query = self.path.partition("?")
+        query = query.replace("+", "%2B")  # no form is sent here: a plus, as in a token, is no space
         return path, {name: values[0] for name, values in parse_qs(query).items()}
 
     def _admitted(self, query: dict[str, str]) -> bool:

@@ -41,16 +41,17 @@ def _short(ratio: float | None) -> float | None:
 
 
 def _alarm(run: LiveRun) -> dict[str, Any] | None:
-    """When it rang first, and the onset of that as it is seen now."""
-    first, now = run.first_alarm, run.alarm
-    if first is None or now is None:
+    """When it rang first, and what it said then of the onset."""
+    first = run.alarm
+    if first is None:
         return None
-    return {"round": first.round, "step": first.step, "onset": now.onset, "rollback": now.rollback}
+    return {"round": first.round, "step": first.step, "onset": first.onset, "rollback": first.rollback}
 
 
 def _suspects(run: LiveRun) -> dict[str, Any]:
-    if run.first_alarm is None:
-        return {"rows": [], "note": "There was no alarm, and so there are no suspects."}
+    if run.alarm is None:
+        broken = "The update that was not taken in is told of above. " * (run.told.kind == "invalid update")
+        return {"rows": [], "note": f"{broken}No attack was seen, and so there are no suspects."}
     found = run.suspects()
     if not isinstance(found, Attribution):
         return {"rows": [], "note": found}
@@ -78,7 +79,7 @@ def _intervals(run: LiveRun) -> dict[str, Any]:
     )
     if run.participation.uneven:
         note += " Some rounds lacked clients: where clients differ, intervals are then too short."
-    if run.first_alarm is not None:
+    if run.alarm is not None:
         note += " Rounds after the onset count too: do not rely on them after an attack."
     if len(rows) > _SHOWN:
         note += f" The first {_SHOWN} of {len(rows)} parameters are shown."

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedgauss._types import FloatArray
+from fedgauss.detect.mean_updates import server_only
 from fedgauss.detect.monitor import Monitor
-from fedgauss.detect.server_only import server_only
 from fedgauss.detect.whitening import freedom_needed
 from fedgauss.step_sizes import StepSizes
 
@@ -45,14 +45,17 @@ class WarmUp:
     def _dim(self, y: FloatArray) -> int:
         return len(y) if self.hessian.ndim == 0 else len(self.hessian)
 
-    def add(self, y: FloatArray, step: int) -> str:
-        """Take in a checked round; says in words how far the warm-up is. One that was missed makes it begin anew."""
-        words = ""
-        if self._means and step != self._step + self.sync_every:
-            self._means, words = [], " Rounds were missed, and it began anew."
+    def add(self, y: FloatArray, step: int) -> tuple[str, bool]:
+        """Take in a checked round; says in words how far the warm-up is, and whether a gap made it begin anew."""
+        gap, words = step - self._step, ""
+        anew = bool(self._means) and gap != self.sync_every
+        if anew:
+            words = f" It began anew, since rounds must be {self.sync_every} steps apart and these are {gap}"
+            words += f". Log every round, or use --sync-every {gap} if all are."
+            self.begin_anew()
         self._means.append(y)
         self._step = step
-        return f"warming up: round {self.done} of {self.wanted(len(y))}, taken to be honest.{words}"
+        return f"warming up: round {self.done} of {self.wanted(len(y))}, taken to be honest.{words}", anew
 
     def rows(self) -> list[tuple[FloatArray, int]]:
         """The rounds so far, with their steps."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedgauss._linearization import Linearization
 from fedgauss.detect.attribution import attribute
-from fedgauss.detect.client_innovations import client_innovations
+from fedgauss.detect.client_rounds import client_innovations
 from fedgauss.detect.runs import WatchedRuns, watch_runs
 from fedgauss.detect.thresholds import Boundary
 from fedgauss.detect.watch import rounds_to_drop

@@ -36,7 +36,11 @@ def demo_setup(replicates: int = 2000, seed: int = 0) -> Setup:
         sync_every=20,
         checkpoints=(50, 100, 200, 300, 400, 500),
         replicates=_checks.whole(
-            "replicates", replicates, at_least=200, fix="Fewer make Monte-Carlo errors too rough."
+            "replicates",
+            replicates,
+            at_least=200,
+            at_most=1_000_000,
+            fix="Use 2000: fewer than 200 leave rough Monte-Carlo errors, and a million take minutes.",
         ),
         seed=_checks.whole("seed", seed, at_least=0),
     )

@@ -48,6 +48,8 @@ def summary(found: Sequence[Outcome], moving: Sequence[tuple[Panel, Trends]]) ->
                 f"{_drawn([best.draws])}, with a mean that is {number(best.rms)} off (root mean square); "
                 f"{others or 'nothing else was computed'}."
             )
+        if outcome.verdict == "left open":
+            texts.append("each point has clients of its own, drawn once here: more draws, at a larger scale, decide.")
     return " ".join(sentence(text) for text in [*texts, *(claimed(panel, one) for panel, one in moving)])
 
 

@@ -121,7 +121,7 @@ def level_figure(title: str, levels: Sequence[Level]) -> Figure:
         for key, (mark, role, _) in looks.items():
             value = level.printed if key is None else level.ours.get(key)
             if value is not None:
-                axes.plot(value, row, mark, color=LIGHT[role], mfc=_inside(key, role), ms=5.5)
+                axes.plot(value, row, mark, color=LIGHT[role], mfc=_inside(key, role), ms=5.5, clip_on=False)
     axes.set_yticks(range(len(levels)), [level.name for level in reversed(levels)])
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)

@@ -41,6 +41,8 @@ class Section:
         """The colour of the palette that its verdict is written in."""
         if "not reproduced" in self.verdict:
             return "limit"
+        if "left open" in self.verdict:
+            return "muted"
         if "as coded" in self.verdict:
             return "exact"
         return "finite" if "reproduced" in self.verdict else "muted"

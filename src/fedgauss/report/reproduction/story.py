@@ -63,7 +63,7 @@ def _lead(measured: Measured, sections: Sequence[Section]) -> str:
     """Verdicts are counted for the paper's results; those that go beyond it have words of their own."""
     further = beyond_results()
     own = [s for s in sections if s.name not in further]
-    counts = Counter("reproduced in part" if ";" in s.verdict else s.verdict for s in own)
+    counts = Counter(_counted(s.verdict) for s in own)
     texts = [
         f"{len(sections)} result{'s' if len(sections) > 1 else ''} on decentralised federated local SGD, simulated "
         f"under every reading of the paper’s settings, with Monte-Carlo errors, at scale {measured.scale.name}."
@@ -75,6 +75,13 @@ def _lead(measured: Measured, sections: Sequence[Section]) -> str:
         beyond = [f"{s.title} ({s.verdict})" for s in sections if s.name in further]
         texts.append(f"Beyond the paper: {listed(beyond)}.")
     return " ".join(texts)
+
+
+def _counted(verdict: str) -> str:
+    """The verdict on a result with two parts, where they differ, as one."""
+    if ";" not in verdict:
+        return verdict
+    return "reproduced in part" if ": reproduced" in verdict else "not reproduced"
 
 
 def _judging(page: Page) -> None:
@@ -95,8 +102,10 @@ def _judging(page: Page) -> None:
         "The root counts the error of the printed number beside ours; with as many runs as the paper it is $√2$. The "
         "0.02 is for values read off pictures and for other draws of the clients. A reading reproduces a result when "
         "at least 90 % of the points that were computed agree. The verdict is “reproduced” if a reading of the text "
-        "does, else “reproduced as coded” if that reading does, else “not reproduced”. “Within wide margins” is added "
-        "where the median $m$ is more than half the median printed number, so that agreement says little. No number is "
+        "does, else “reproduced as coded” if that reading does, else “not reproduced”. Where each point has clients of "
+        "its own and they were drawn once, a point that is off may be the draw: there the verdict is “left open” if a "
+        "reading agrees in more than half of its points, and more draws decide. “Within wide margins” is added where "
+        "the median $m$ is more than half the median printed number, so that agreement says little. No number is "
         "adjusted afterwards. Settings of some readings “as coded” were found by trying which of them comes near the "
         "printed numbers, as no program is published: those of the tables over $τ$, $ρ$ and $γ$. The reading of Figure "
         "4, right, is taken over from the program of Figure 1, right."

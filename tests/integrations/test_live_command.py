@@ -1,0 +1,77 @@
+"""How the watcher begins and ends: what is refused at once, a log that cannot be read for a while, and signals."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from live_runs import line, monitor, rounds
+
+import fedgauss as fg
+from fedgauss.integrations.live.command import Asked, _signals, watch
+from fedgauss.integrations.live.page import Page
+
+
+@pytest.fixture
+def saved(tmp_path):
+    monitor().save(tmp_path / "monitor.npz")
+    return tmp_path / "monitor.npz"
+
+
+def test_a_folder_to_save_to_is_refused_before_watching_and_not_after(saved, tmp_path):
+    with pytest.raises(ValueError, match=r"--save must be a file to write; .* is a folder"):
+        watch(Asked(listen=True, monitor=saved, save=tmp_path, port=0), print)
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run.npz"])
+def test_a_pipe_as_log_ends_the_watch_with_a_reason(saved, tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match=r"must be a plain file; .* Use --listen"):
+        watch(Asked(tmp_path / name, monitor=saved, port=0), lambda _: None)
+
+
+def test_a_log_that_cannot_be_opened_is_tried_again(saved, tmp_path, monkeypatch):
+    """Too many open files, twice: said once, then the rounds are read, and the monitor is saved at the end."""
+    log, said, stop = tmp_path / "run.jsonl", [], threading.Event()
+    log.write_bytes(b"".join(line(j, y) + b"\n" for j, (y, _) in enumerate(rounds(3), start=1)))
+    failures, opened = [OSError(24, "Too many open files")] * 2, Path.open
+
+    def unlucky(path, *arguments, **options):
+        if path == log and failures:
+            raise failures.pop()
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", unlucky)
+    asked = Asked(log, monitor=saved, save=tmp_path / "later.npz", port=0)
+    thread = threading.Thread(target=watch, args=(asked, said.append, stop))
+    thread.start()
+    until = time.monotonic() + 20
+    while not any("round 1 " in words for words in said) and time.monotonic() < until:
+        time.sleep(0.02)
+    stop.set()
+    thread.join(20)
+    assert [words for words in said if "cannot be read now, and is tried again; Too many open files" in words] == [
+        f"refused: {log} cannot be read now, and is tried again; Too many open files."
+    ]
+    assert fg.Monitor.load(tmp_path / "later.npz").round == 3
+
+
+@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="only it hears signals")
+def test_a_closed_terminal_ends_the_watch_politely_but_not_under_nohup():
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        for handler, ends in ((signal.SIG_DFL, True), (signal.SIG_IGN, False)):
+            signal.signal(signal.SIGHUP, handler)
+            ended = threading.Event()
+            with _signals(ended):
+                os.kill(os.getpid(), signal.SIGHUP)
+                assert ended.wait(1.0 if ends else 0.05) == ends
+            assert signal.getsignal(signal.SIGHUP) is handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_log_whose_name_is_not_utf_8_has_a_page():
+    assert b"<title>run?.jsonl</title>" in Page("run\udcff.jsonl").html
