@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -25,7 +26,8 @@ from fedgauss.integrations.dask_cluster import on_dask
 from fedgauss.report.coverage import sweep as coverage
 from fedgauss.report.reproduction import sweep as reproduction
 
-pytest.importorskip("distributed")
+distributed = pytest.importorskip("distributed")
+pickle = pytest.importorskip("distributed.protocol.pickle")
 
 _PATH = os.pathsep.join([str(Path(fedgauss.__file__).parents[1]), str(Path(__file__).parents[1])])
 # A cluster that knows nothing of us: more threads than local workers have, and another precision.
@@ -35,15 +37,15 @@ _ELSEWHERE = {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "PJRT_NPROC":
 class Cluster:
     """A scheduler and its workers as processes on loopback; `end` ends every one of them."""
 
-    def __init__(self, folder):
-        self.folder, self.processes, self.workers = folder, [], []
+    def __init__(self, folder, path=_PATH):
+        self.folder, self.path, self.processes, self.workers = folder, path, [], []
         self.file = folder / "scheduler.json"
         self.start("scheduler", "--port", "0", "--scheduler-file", str(self.file))
 
     def start(self, kind, *arguments):
         command = [sys.executable, "-m", "dask", kind, "--host", "127.0.0.1", "--no-dashboard", *arguments]
         with (self.folder / f"{kind}{len(self.processes)}.log").open("w") as log:
-            environment = os.environ | _ELSEWHERE | {"PYTHONPATH": _PATH}
+            environment = os.environ | _ELSEWHERE | {"PYTHONPATH": self.path}
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         self.processes.append(process)
         return process
@@ -224,6 +226,85 @@ def test_workers_with_other_versions_are_refused(cluster, tmp_path, monkeypatch)
     with Store(tmp_path / "s") as store, pytest.raises(SweepError, match=r"one has numpy \d\S* for 0\.9\. Finished"):
         run_cells(counted(1, tmp_path / "log"), store, executor=on_dask(cluster.address))
     assert runs(tmp_path / "log") == []
+
+
+@pytest.fixture
+def without_fedgauss(tmp_path):
+    """A path on which fedgauss cannot be imported, even where it is installed."""
+    folder = tmp_path / "without"
+    folder.mkdir()
+    (folder / "fedgauss.py").write_text("raise ModuleNotFoundError(\"No module named 'fedgauss'\")")
+    return str(folder)
+
+
+def test_a_task_can_be_received_without_fedgauss(without_fedgauss):
+    """Catches a function that travels as the name of its module: workers that cannot receive a task end themselves."""
+    there = "import pickle, sys; task = pickle.load(sys.stdin.buffer); print('received', flush=True); task()"
+    task = pickle.dumps(dask_cluster._by_value("run_cell"))
+    environment = os.environ | {"PYTHONPATH": without_fedgauss}
+    ended = subprocess.run([sys.executable, "-c", there], input=task, env=environment, capture_output=True)
+    assert ended.stdout == b"received\n"
+    assert b"No module named 'fedgauss'" in ended.stderr
+
+
+@pytest.mark.study
+def test_a_cluster_without_fedgauss_is_told_and_lives_on(tmp_path, without_fedgauss):
+    cluster = Cluster(tmp_path, without_fedgauss)
+    try:
+        cluster.bring_to(1)
+        with Store(tmp_path / "s") as store, pytest.raises(SweepError, match=r"must have fedgauss.*No module named"):
+            run_cells(counted(2, tmp_path / "log"), store, executor=on_dask(cluster.address))
+        with distributed.Client(cluster.address, set_as_default=False) as client:
+            assert client.submit(sum, [1, 2]).result(timeout=10) == 3
+        assert all(process.poll() is None for process in cluster.processes)
+    finally:
+        cluster.end()
+
+
+@pytest.mark.study
+def test_ctrl_c_ends_a_sweep_whose_scheduler_does_not_answer(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(dask_cluster, "_TIDY", 1.0)
+    stuck = []
+
+    def stop_scheduler(summary):
+        if summary.run == 2 and not stuck:
+            stuck.append(time.monotonic())
+            cluster.processes[0].send_signal(signal.SIGSTOP)
+            threading.Timer(4.0, os.kill, (os.getpid(), signal.SIGINT)).start()  # in a look at who works, by then
+
+    try:
+        with Store(tmp_path / "s") as store, pytest.raises(SweepInterrupted) as stopped:
+            run_cells(
+                counted(40, tmp_path / "log", 0.1), store, on_tick=stop_scheduler, executor=on_dask(cluster.address)
+            )
+    finally:
+        cluster.processes[0].send_signal(signal.SIGCONT)
+    assert time.monotonic() - stuck[0] < 4.0 + 2 * 1.0 + 3.0
+    assert 2 <= stopped.value.summary.run < 40
+
+
+@pytest.mark.study
+def test_a_sweep_that_lost_all_workers_says_so_and_goes_on_with_another(cluster, tmp_path, monkeypatch):
+    killed, said = [], []
+
+    def kill_all_then_start_one(summary):
+        if summary.run >= 2 and not killed:
+            killed.extend(cluster.workers)
+            for worker in killed:
+                worker.kill()
+                worker.wait()
+        if said and cluster.workers == killed:
+            cluster.bring_to(1)
+
+    monkeypatch.setattr(dask_cluster, "_warn_of_waiting", said.append)
+    address = cluster.address
+    with Store(tmp_path / "s") as store:
+        cells = counted(8, tmp_path / "log", seconds=0.3)
+        assert run_cells(cells, store, on_tick=kill_all_then_start_one, executor=on_dask(address)).left == 0
+    assert said == [address]
+    monkeypatch.undo()
+    with pytest.warns(fedgauss.FedgaussWarning, match=r"a cluster must have a worker; tcp://here .* the sweep waits"):
+        dask_cluster._warn_of_waiting("tcp://here")
 
 
 @pytest.mark.parametrize(

@@ -9,26 +9,29 @@ cluster must be as trusted as this process.
 from __future__ import annotations
 
 import asyncio
+import math
 import pickle
 import time
 import uuid
-from collections.abc import Generator, Iterator
+import warnings
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from fedgauss._checks import FedgaussWarning
 from fedgauss.experiments.cell import Cell
 from fedgauss.experiments.ctrl_c import CtrlC
 from fedgauss.experiments.outcome import SweepError, in_words
 from fedgauss.experiments.plan import Plan
 from fedgauss.experiments.runner import Executor
 from fedgauss.experiments.workers import Finished
-from fedgauss.integrations.dask_worker import end_children, run_cell, settings, versions
+from fedgauss.integrations.dask_worker import settings, versions
 from fedgauss.integrations.extras import needed
 
 _CONNECT = 5.0  # seconds until a scheduler counts as unreachable
 _FIRST_WORKER = 10.0  # seconds until a cluster counts as empty
-_LOOK = 2.0  # seconds between two looks at who works
+_LOOK = 2.0  # seconds between two looks at who works, and that asking the cluster may take
 _TICK = 0.05  # seconds between two looks at what has come
 _TIDY = 5.0  # seconds that saying goodbye may take
 _TRIES = 3  # times that a process may die on a cell, before the cell is to blame
@@ -38,7 +41,8 @@ def on_dask(scheduler: str) -> Executor:
     """The executor for `run_cells` that has the cells run by the cluster of this scheduler, e.g. "tcp://host:8786".
 
     Each finished cell comes back at once; one whose worker is lost is run again by another. No more cells are out than
-    the cluster has threads. However the sweep ends, cells that are out are cancelled and their processes end.
+    the cluster has threads. However the sweep ends, cells that are out are cancelled and their processes end, unless
+    the scheduler does not answer by then. Where all workers are lost the sweep warns and waits for others.
     """
 
     needed("distributed", extra="dask")
@@ -52,59 +56,81 @@ def on_dask(scheduler: str) -> Executor:
 
 
 def _run(plan: Plan, client: Any, ctrl_c: CtrlC) -> Generator[Finished | None, None, None]:
-    distributed = needed("distributed", extra="dask")
     sweep, wanted, variables = uuid.uuid4().hex, versions(), settings()
-    coming = distributed.as_completed(with_results=True, raise_errors=False, loop=client.loop)
     out: dict[Any, tuple[int, Cell]] = {}  # future: which turn it takes, and its cell
-    turns, workers, look_again = 0, list[str](), 0.0
+    run_cell, scheduler = _by_value("run_cell"), client.scheduler
+    turns, workers, look_again, warn_at = 0, list[str](), 0.0, time.monotonic() + _FIRST_WORKER
 
-    def submit(turn: int) -> None:
-        """Hand out the next cell of a turn. Turns keep to a worker where they can: it has compiled their programs."""
-        cell = plan.take(turn)
-        if cell is not None:
-            task = (run_cell, _pickled(cell), sweep, wanted, variables)
-            key = f"{type(cell).__name__}-{uuid.uuid4().hex}"
-            nearest = [workers[turn % len(workers)]] if workers else None
-            future = client.submit(
-                *task, key=key, pure=False, workers=nearest, allow_other_workers=nearest is not None, retries=_TRIES - 1
-            )
-            out[future] = turn, cell
-            coming.add(future)
+    def submit(turn: int, cell: Cell) -> None:
+        """Hand out a cell. Turns keep to a worker where they can: it has compiled their programs."""
+        task = (run_cell, _pickled(cell), sweep, wanted, variables)
+        key = f"{type(cell).__name__}-{uuid.uuid4().hex}"
+        nearest = [workers[turn % len(workers)]] if workers else None
+        future = client.submit(
+            *task, key=key, pure=False, workers=nearest, allow_other_workers=nearest is not None, retries=_TRIES - 1
+        )
+        out[future] = turn, cell
 
     try:
         while plan or out:
             if time.monotonic() > look_again:  # workers come and go
-                workers, look_again = _threads(client), time.monotonic() + _LOOK
+                with ctrl_c.let_in():
+                    found = _threads(client, scheduler)
+                now = time.monotonic()
+                look_again = now + _LOOK
+                if found:
+                    warn_at = now + _FIRST_WORKER
+                elif now > warn_at:
+                    _warn_of_waiting(scheduler.address)
+                    warn_at = math.inf
+                before, workers = workers, workers if found is None else found
+                if workers and not set(workers) & set(before):
+                    # For a moment there was none. Dask never wakes a task that preferred one which was lost then.
+                    client.cancel(list(out), force=True)
+                    again = list(out.values())
+                    out.clear()
+                    for turn, cell in again:
+                        submit(turn, cell)
             turns = max(turns, len(workers), 1)  # never fewer: a group may be left to one that has begun it
             for turn in set(range(turns)) - {turn for turn, _ in out.values()}:
-                submit(turn)
+                if (next_cell := plan.take(turn)) is not None:
+                    submit(turn, next_cell)
             with ctrl_c.let_in():
-                if not coming.has_ready():
-                    time.sleep(_TICK)
+                time.sleep(_TICK)
             error: SweepError | None = None
-            for future, result in coming.next_batch(block=False):
+            for future in [future for future in out if future.done()]:
+                with ctrl_c.let_in():
+                    result = _fetched(future)
+                if isinstance(result, TimeoutError):
+                    continue  # the worker that held it was lost: it is run again, and comes later
                 _, cell = out.pop(future)
                 try:
-                    yield _finished(cell, future, result, wanted)
+                    yield _finished(cell, result, wanted)
                 except SweepError as failure:
                     error = failure
             if error is not None:  # raised last, so that cells that finished at the same time are kept
                 raise error
             yield None
     finally:
-        coming.clear()
         with suppress(Exception):  # the scheduler may be what failed
             if client.status == "running":
                 client.cancel(list(out), force=True)
-                client.run(end_children, sweep, on_error="ignore")
+                client.run(_by_value("end_children"), sweep, on_error="ignore", callback_timeout=_TIDY)
 
 
-def _finished(cell: Cell, future: Any, result: Any, wanted: dict[str, str]) -> Finished:
+def _fetched(future: Any) -> Any:
+    """What a task has brought, or the exception in its place. Its status is no guide: that may change meanwhile."""
+    try:
+        return future.result(timeout=_LOOK)
+    except Exception as error:  # whatever it is, it ends this cell
+        return error
+
+
+def _finished(cell: Cell, result: Any, wanted: dict[str, str]) -> Finished:
     """The rows that a task has brought, or the error that it stands for."""
-    if future.status != "finished":  # then Dask brings an exception, alone or between its type and its traceback
-        found = result[1] if isinstance(result, tuple) else result
+    if isinstance(result, Exception):
         raise SweepError(
-            f"a Dask worker must have fedgauss and outlive its cell; {cell} ended with {in_words(found)}. Finished "
+            f"a Dask worker must have fedgauss and outlive its cell; {cell} ended with {in_words(result)}. Finished "
             "cells are kept: mend the cluster and run again.",
             cell,
         )
@@ -133,10 +159,37 @@ def _pickled(cell: Cell) -> bytes:
         raise SweepError.failed(cell, in_words(error)) from error
 
 
-def _threads(client: Any) -> list[str]:
-    """The address of each worker, once for each of its threads."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
+def _by_value(name: str) -> Callable[..., Any]:
+    """A function of `dask_worker` that is looked up where it is called.
+
+    Dask would send the function itself as the name of its module: a worker that cannot import that ends itself, and
+    says nothing. This one comes as code, and what it raises is told.
+    """
+
+    def call(*given: Any) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module("fedgauss.integrations.dask_worker"), name)(*given)
+
+    return call
+
+
+def _threads(client: Any, scheduler: Any) -> list[str] | None:
+    """The address of each worker, once for each of its threads; None where the scheduler does not answer."""
+    try:
+        workers = client.sync(scheduler.identity, n_workers=-1, callback_timeout=_LOOK)["workers"]
+    except OSError:  # and TimeoutError, which is one
+        return None
     return [address for address in sorted(workers) for _ in range(workers[address]["nthreads"])]
+
+
+def _warn_of_waiting(scheduler: str) -> None:
+    warnings.warn(
+        f"a cluster must have a worker; {scheduler} has shown none for {_FIRST_WORKER:g} s, and the sweep waits. Start "
+        f"one with `dask worker {scheduler}`, or press Ctrl-C and run again later: finished cells are kept.",
+        FedgaussWarning,
+        stacklevel=2,
+    )
 
 
 @contextmanager

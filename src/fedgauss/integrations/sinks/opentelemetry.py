@@ -14,6 +14,8 @@ def opentelemetry(meter: Any = None) -> Sink:
     """Sets gauges `fedgauss.statistic` and the like, and counts rounds that alarmed in `fedgauss.alarms`.
 
     meter  that of the process-wide provider by default
+
+    `fedgauss.onset` is that of the last alarm, over or not, for such a gauge cannot be taken back.
     """
     if meter is None:
         meter = needed("opentelemetry.metrics", extra="opentelemetry").get_meter("fedgauss")

@@ -28,10 +28,12 @@ class Sinks:
             self._try(i, lambda sink=sink: sink(round, verdict))  # type: ignore[misc]
 
     def close(self) -> None:
-        """Close those that can be closed; what was still on its way is sent, or given up after a while."""
+        """Close those that can be closed; what is still on its way is sent, or after a while given up and warned of."""
         for i, sink in enumerate(self._sinks):
             if (close := getattr(sink, "close", None)) is not None:
+                self._warned.discard(i)  # what it has lost in all is news, whatever was said before
                 self._try(i, close)
+                self._warned.discard(i)  # and so is a call that comes too late
 
     def _try(self, i: int, act: Callable[[], None]) -> None:
         try:

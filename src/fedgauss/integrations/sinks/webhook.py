@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
-import queue
 import threading
-import time
 import urllib.error
 import urllib.request
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fedgauss import _checks
@@ -16,68 +15,138 @@ from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.sinks.readings import plain
 
 _ROOM = 100  # rounds that may wait to be sent
+_FOR_ALARMS = 5.0  # answers that `close` waits for while an alarm is still to be sent
+
+
+class _Round(NamedTuple):
+    alarm: bool
+    body: bytes
 
 
 class Webhook:
-    """Sends each verdict as JSON to `url`, from a thread of its own.
+    """Sends each verdict as JSON to `url`, from a thread of its own; alarms overtake other rounds.
 
     alarms_only  send rounds that alarm, and no others
     timeout      seconds that one answer may take. A run never waits for it: when 100 rounds are waiting, further ones
-                 are dropped
+                 are dropped, but an alarm takes the place of another round
 
-    What went wrong in the thread is raised by the next call, so that `Sinks` can say so. Redirections are errors:
-    verdicts go where they were meant to go, or nowhere.
+    What went wrong in the thread is raised by the next call, so that `Sinks` can say so, and `close` counts what was
+    lost. Messages name the host alone, for the rest of a url is often a secret. Redirections are errors: verdicts go
+    where they were meant to go, or nowhere.
     """
 
     def __init__(self, url: str, alarms_only: bool = False, timeout: float = 3.0) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"url must begin with http:// or https:// and name a host; got {url!r}.")
-        self._url, self._alarms_only = url, alarms_only
+        self._url, self._host, self._alarms_only = url, _host(url), alarms_only
         self._timeout = _checks.real("timeout", timeout, above=0.0, fix="It counts seconds.")
         self._opener = urllib.request.build_opener(_NoRedirection)
-        self._waiting: queue.Queue[bytes | None] = queue.Queue(_ROOM)
-        self._fault: Exception | None = None
-        self._thread = threading.Thread(target=self._send_all, name="fedgauss webhook", daemon=True)
-        self._thread.start()
+        self._news = threading.Condition()  # guards everything below
+        self._waiting: list[_Round] = []
+        self._sending: _Round | None = None
+        self._lost = self._lost_alarms = 0
+        self._told = 0  # of those lost, the ones that a call has spoken of
+        self._why = ""  # of the last one lost
+        self._closed = False
+        threading.Thread(target=self._send_all, name="fedgauss webhook", daemon=True).start()
+        atexit.register(self.close)  # so that an alarm which ends the run is sent too
 
     def __call__(self, round: int, verdict: Verdict) -> None:
         """Leave a round to be sent, and raise what went wrong since the last."""
-        if verdict.alarm or not self._alarms_only:
-            self._leave(json.dumps(plain(round, verdict), allow_nan=False).encode())
-        self._raise_fault()
+        if self._closed:
+            raise ValueError(f"a webhook must be open; this one was closed before round {round}. Make another one?")
+        body = json.dumps(plain(round, verdict), allow_nan=False).encode()
+        with self._news:
+            if verdict.alarm or not self._alarms_only:
+                self._leave(_Round(verdict.alarm, body))
+            if self._lost > self._told:
+                self._told = self._lost
+                raise ConnectionError(f"{self._host} has not confirmed every round; {self._why}")
 
     def close(self) -> None:
-        """Wait for what is still to be sent, for as long as one answer may take."""
-        until = time.monotonic() + self._timeout
-        try:
-            self._waiting.put(None, timeout=self._timeout)
-        except queue.Full:
-            raise TimeoutError(f"{self._url} did not take {_ROOM} rounds in {self._timeout:g} s") from None
-        self._thread.join(max(until - time.monotonic(), 0.0))
-        self._raise_fault()
+        """Wait for what is still to be sent: as long as one answer may take, or five where an alarm is among it.
 
-    def _leave(self, body: bytes) -> None:
-        try:
-            self._waiting.put_nowait(body)
-        except queue.Full:
-            raise TimeoutError(f"{_ROOM} rounds wait for {self._url} already; this one is dropped") from None
+        Raises an error that counts the rounds that were lost, from the first on.
+        """
+        atexit.unregister(self.close)
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
+            if not self._news.wait_for(lambda: not self._left(), self._timeout):
+                more = (_FOR_ALARMS - 1.0) * self._timeout
+                self._news.wait_for(lambda: not any(one.alarm for one in self._left()), more)
+            for one in self._left():
+                self._lose(one.alarm, self._why or "answers came too slowly")
+            self._waiting, self._sending = [], None
+            lost, self._lost = self._lost, 0
+        if lost:
+            raise ConnectionError(
+                f"{self._host} has not confirmed every round; missing: {lost}, of them alarms: {self._lost_alarms}; "
+                f"{self._why}"
+            )
 
-    def _raise_fault(self) -> None:
-        fault, self._fault = self._fault, None
-        if fault is not None:
-            raise fault
+    def _leave(self, one: _Round) -> None:
+        if len(self._waiting) == _ROOM:
+            # An alarm takes the place of the oldest round that is none; everything else is itself what is dropped.
+            drop = next((other for other in self._waiting if not other.alarm), one) if one.alarm else one
+            self._lose(drop.alarm, f"{_ROOM} rounds wait already and one was dropped")
+            if drop is one:
+                return
+            self._waiting.remove(drop)
+        self._waiting.append(one)
+        self._news.notify_all()
+
+    def _lose(self, alarm: bool, why: str) -> None:
+        self._lost += 1
+        self._lost_alarms += alarm
+        self._why = why
+
+    def _left(self) -> list[_Round]:
+        return self._waiting if self._sending is None else [*self._waiting, self._sending]
 
     def _send_all(self) -> None:
-        while (body := self._waiting.get()) is not None:
-            asked = urllib.request.Request(self._url, data=body, headers={"Content-Type": "application/json"})
-            try:
-                with self._opener.open(asked, timeout=self._timeout):
-                    pass
-            except Exception as error:  # kept for the next call; the thread goes on
-                self._fault = error
-                if isinstance(error, urllib.error.HTTPError):
-                    error.close()
+        while (one := self._next()) is not None:
+            why = self._send(one.body)
+            with self._news:
+                if why is not None and self._sending is not None:  # `close` may have given it up already
+                    self._lose(one.alarm, why)
+                self._sending = None
+                self._news.notify_all()
+
+    def _next(self) -> _Round | None:
+        """The alarm that waits longest, or else the round that does; None once there is nothing more to come."""
+        with self._news:
+            self._news.wait_for(lambda: self._waiting or self._closed)
+            if self._waiting:
+                self._sending = next((one for one in self._waiting if one.alarm), self._waiting[0])
+                self._waiting.remove(self._sending)
+            return self._sending
+
+    def _send(self, body: bytes) -> str | None:
+        """Send one round; what went wrong, without the url."""
+        asked = urllib.request.Request(self._url, data=body, headers={"Content-Type": "application/json"})
+        try:
+            with self._opener.open(asked, timeout=self._timeout):
+                return None
+        except urllib.error.HTTPError as error:
+            error.close()
+            redirected = ", a redirection, which is not followed" if 300 <= error.code < 400 else ""
+            return f"it answered {error.code}{redirected}"
+        except Exception as error:  # whatever it is, the thread goes on
+            cause = error.reason if isinstance(error, urllib.error.URLError) else error
+            if isinstance(cause, TimeoutError):
+                return f"no answer came in {self._timeout:g} s"
+            return getattr(cause, "strerror", None) or type(cause).__name__
+
+
+def _host(url: str) -> str:
+    """The host of a url that can be sent to, with its port."""
+    parts = urlsplit(url)
+    named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    if not named or "@" in parts.netloc or " " in url or not url.isprintable():
+        raise ValueError(
+            "url must begin with http:// or https:// and name a host, without a user, a password or spaces; got the "
+            f"scheme {parts.scheme!r} and the host {parts.hostname!r}."
+        )
+    return parts.netloc
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
