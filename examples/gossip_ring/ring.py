@@ -26,7 +26,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peers", type=int, default=6, help="processes, at least 3")
     parser.add_argument("--steps", type=int, default=600, help="SGD steps of each, a multiple of --sync-every")
     parser.add_argument("--sync-every", type=int, default=10, help="steps between two exchanges")
-    parser.add_argument("--attacker", type=int, default=4, help="the peer that is poisoned half-way; -1 for none")
+    parser.add_argument(
+        "--attacker", type=int, help="the peer that is poisoned half-way (the last but one); -1 for none"
+    )
     parser.add_argument("--shift", type=float, default=2.0, help="how far its data are shifted then")
     parser.add_argument("--kill", type=int, default=-1, help="a peer that is killed (SIGKILL) on the way; -1 for none")
     parser.add_argument("--at", type=int, default=200, help="after this step")
@@ -35,7 +37,27 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rank", type=int, help="run this peer, and start no others")
     parser.add_argument("--rendezvous", help="where peers meet: file:///a/new/file, or tcp://host:port of peer 0")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.attacker is None:
+        asked.attacker = asked.peers - 2
+    try:
+        check(asked)
+    except ValueError as error:
+        parser.error(str(error))
+    return asked
+
+
+def check(asked: argparse.Namespace) -> None:
+    """Refuse what no peer could do, before any is started."""
+    if asked.peers < 3:
+        raise ValueError(f"--peers must be at least 3; got {asked.peers}.")
+    if asked.sync_every < 1 or asked.steps < 1 or asked.steps % asked.sync_every:
+        raise ValueError(f"--steps must be a multiple of --sync-every = {asked.sync_every}; got {asked.steps}.")
+    for name, peer in (("--attacker", asked.attacker), ("--kill", asked.kill), ("--rank", asked.rank)):
+        if peer is not None and not (0 if name == "--rank" else -1) <= peer < asked.peers:
+            raise ValueError(f"{name} must be a peer, 0 to {asked.peers - 1}; got {peer}.")
+    if asked.rank is not None and asked.rendezvous is None:
+        raise ValueError("--rank must come with --rendezvous, where peers meet.")
 
 
 def run_one(asked: argparse.Namespace) -> None:
@@ -98,8 +120,8 @@ def suspects(run: PeerRun) -> list[int]:
         return []
 
 
-def run_all(asked: argparse.Namespace) -> None:
-    """Start every peer, kill one where that was asked for, and say how each ended."""
+def run_all(asked: argparse.Namespace) -> bool:
+    """Start every peer, kill one where that was asked for, and say how each ended. Whether all others finished."""
     endings: dict[int, dict[str, object]] = {}
     with tempfile.TemporaryDirectory() as folder:
         own = [f"--rendezvous={asked.rendezvous or (Path(folder) / 'meeting').as_uri()}", *sys.argv[1:]]
@@ -123,6 +145,7 @@ def run_all(asked: argparse.Namespace) -> None:
                 peer.wait()
     for rank in range(asked.peers):
         print(describe(rank, endings.get(rank)))
+    return all(rank in endings or rank == asked.kill for rank in range(asked.peers))
 
 
 def follow(peer: subprocess.Popen[str], asked: argparse.Namespace, endings: dict[int, dict[str, object]]) -> None:
@@ -152,6 +175,5 @@ def describe(rank: int, ending: dict[str, object] | None) -> str:
 if __name__ == "__main__":
     chosen = arguments()
     if chosen.rank is None:
-        run_all(chosen)
-    else:
-        run_one(chosen)
+        sys.exit(0 if run_all(chosen) else 1)
+    run_one(chosen)

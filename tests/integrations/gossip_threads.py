@@ -1,32 +1,48 @@
-"""Peers as threads of this process: what `TorchLinks` does between processes, with queues."""
+"""Peers as threads of this process: the edges of `TorchLinks`, with queues in place of gloo."""
 
 import queue
 import threading
 
+from fedgauss.integrations.gossip.edges import Edges
+
 
 class Hung(Exception):
-    """A peer that is told to die raises it; whoever waits for it then hears nothing."""
+    """A peer that is told to die raises it; its connections then close."""
 
 
 class Threads:
-    """Edges between `size` peers. A peer that `leave`s is missing in what its neighbours hear from then on."""
+    """Connections between `size` peers. Who is in `frozen` neither sends nor receives while its event is not set."""
 
-    def __init__(self, size):
-        self.pipes = {(i, j): queue.SimpleQueue() for i in range(size) for j in range(size)}
-        self.size = size
+    def __init__(self, size, patience=60.0):
+        self.size, self.patience, self.frozen = size, patience, {}
+        self.pipes, self.lock = {}, threading.Lock()
+        self.closed = set()
 
-    def exchange_of(self, peer):
-        def exchange(messages):
-            for other, message in messages.items():
-                self.pipes[peer, other].put(message.copy())
-            heard = {other: self.pipes[other, peer].get(timeout=60.0) for other in messages}
-            return {other: message for other, message in heard.items() if message is not None}
+    def pipe(self, *ends_and_tag):
+        with self.lock:
+            pipe = self.pipes.setdefault(ends_and_tag, queue.SimpleQueue())
+            if not self.closed.isdisjoint(ends_and_tag[:2]):
+                pipe.put(None)
+            return pipe
 
-        return exchange
+    def edges_of(self, peer):
+        def swap(other, message, tag):
+            if peer in self.frozen:
+                self.frozen[peer].wait(60.0)
+            self.pipe(peer, other, tag).put(message.copy())
+            received = self.pipe(other, peer, tag).get(timeout=60.0)
+            if received is None:
+                raise RuntimeError("the connection is closed")
+            return received
 
-    def leave(self, peer):
-        for other in range(self.size):
-            self.pipes[peer, other].put(None)
+        return Edges(swap, self.patience)
+
+    def close(self, peer):
+        with self.lock:
+            self.closed.add(peer)
+            for ends_and_tag, pipe in self.pipes.items():
+                if peer in ends_and_tag[:2]:
+                    pipe.put(None)
 
     def run(self, peer_program):
         """Run peer_program(peer, exchange) for every peer, each in a thread; what each returned, None for the dead."""
@@ -34,14 +50,18 @@ class Threads:
         errors = []
 
         def body(peer):
+            edges = self.edges_of(peer)
             try:
-                results[peer] = peer_program(peer, self.exchange_of(peer))
+                results[peer] = peer_program(peer, edges.exchange)
+                edges.part()
             except Hung:
                 pass
             except BaseException as error:
                 errors.append(error)
             finally:
-                self.leave(peer)
+                edges.release()
+                self.close(peer)
+                edges.join()
 
         threads = [threading.Thread(target=body, args=(peer,)) for peer in range(self.size)]
         for thread in threads:

@@ -1,6 +1,9 @@
 """Peers that gossip: the iterates of `simulate`, the matrix that survivors agree on, and what each can watch."""
 
+import importlib.util
+import re
 import sys
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -9,7 +12,8 @@ from gossip_threads import Hung, Threads
 from scipy.stats import binom
 
 import fedgauss as fg
-from fedgauss.integrations.gossip.messages import Message, unpacked
+from fedgauss.integrations.gossip.introductions import Settings, fault, introduction
+from fedgauss.integrations.gossip.messages import Message, summary, unpacked
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.integrations.gossip.peer import run_peer
 from fedgauss.integrations.gossip.shares import neighbours_of, shares
@@ -150,43 +154,100 @@ def test_an_alarm_outlives_the_loss_of_a_neighbour():
     assert finished[1].alarm is None  # it has lost peer 2 as well, and knows nothing of peer 4
 
 
-def test_what_no_honest_peer_sends_is_not_mixed_in():
-    """A neighbour that sends nonsense is cut off like a lost one."""
+def test_what_no_honest_peer_sends_is_no_message():
     good = Message(2, np.ones(2), np.zeros(2), np.zeros((2, 3))).packed()
-    back = unpacked(good, n_chains=3, n_clients=6)
+    back = unpacked(good, 2, n_chains=3, n_clients=6)
     assert back.degree == 2
     assert back.chains.shape == (2, 3)
     for place, value in [(1, np.nan), (3, np.inf), (1, 1e200), (0, 2.5), (0, 0.0), (0, 6.0)]:
         bad = good.copy()
         bad[place] = value
-        assert unpacked(bad, n_chains=3, n_clients=6) is None
+        assert unpacked(bad, 2, n_chains=3, n_clients=6) is None
+    assert unpacked(good[:-1], 2, n_chains=3, n_clients=6) is None
 
 
-@pytest.mark.parametrize("nonsense", [np.nan, 1e30])
-def test_a_peer_that_sends_nonsense_is_cut_off(nonsense):
-    problem, threads = federation(), Threads(_PEERS)
+_ONCE = {"nan": np.s_[1:], "1e30": np.s_[1:5], "chain 1e60": np.s_[5:], "chain 1e6": np.s_[5:]}
+
+
+@pytest.mark.parametrize("said", _ONCE)
+def test_who_sends_nonsense_once_on_one_edge_is_cut_off_there_and_nobody_hangs(said):
+    """Peer 0 sends nonsense to peer 1 in round 5, and stays. Catches a peer that is dropped, not told, and waits."""
+    problem = federation()
     lin = fg.linearize(problem)
 
     def program(peer, exchange):
         calls = []
 
         def hostile(messages):
-            calls.append(messages)
-            if len(calls) < 6:
-                return exchange(messages)
-            for other, message in messages.items():
-                threads.pipes[peer, other].put(np.r_[message[:1], np.full(len(message) - 1, nonsense)])
-            raise Hung
+            calls.append(1)
+            if len(calls) == 6:
+                messages = {j: message.copy() for j, message in messages.items()}
+                messages[1][_ONCE[said]] = float(said.split()[-1])
+            return exchange(messages)
 
         own = hostile if peer == 0 else exchange
-        return run_peer(peer, problem, fg.networks.ring(6), _ETA, _STEPS, own, lin, sync_every=_TAU, seed=5)
+        return run_peer(peer, problem, fg.networks.ring(6), _ETA, 100, own, lin, sync_every=_TAU, seed=5, chains=3)
 
-    finished = threads.run(program)
-    for neighbour in (1, 5):
-        assert finished[neighbour].lost == {0: 50}
-        assert finished[neighbour].alarm is None
-        assert finished[neighbour].monitor.round == _STEPS // _TAU
-        assert np.all(np.isfinite(finished[neighbour].theta))
+    with pytest.warns(fg.FedgaussWarning, match="Peer 0 is let go"):
+        finished = Threads(_PEERS).run(program)
+    assert [run.lost for run in finished] == [{1: 60}, {0: 50}, {}, {}, {}, {}]
+    for run in finished:
+        assert run.monitor.round == 10
+        assert run.alarm is None
+        assert np.abs(run.chains).max() < 10.0
+
+
+_SUMMARIES = {  # by place: 5 settings, w, kurtosis, H (4), Var (4), mean gradient (2)
+    "must be of finite numbers": (np.s_[5:], np.nan),
+    "its weight must leave room": (5, 1e9),
+    "its weight must be within a factor": (5, -5.0),
+    "its Hessian must be within a factor 1e.06": (np.s_[7:11], 0.0),
+    "its Hessian must be positive semi-definite": (7, -1.0),
+    "its Hessian must be symmetric": (8, 0.5),
+    "its steps must not lead away from its optimum": (np.s_[7:11], np.array([100.0, 0.0, 0.0, 1.0])),
+    "its covariance must be within a factor": (np.s_[11:15], 0.0),
+    "its mean gradient must be within": (15, 1e20),
+    "chains must be the same for all peers; it has 3, and this peer 0": (2, 3.0),
+    "sync_every must be the same for all peers; it has 20": (4, 20.0),
+}
+
+
+def test_an_absurd_introduction_is_refused():
+    problem = federation()
+    lin = fg.linearize(problem)
+    settings = Settings(6, 2, 0, 100, _TAU)
+    own, eta = introduction(settings, summary(lin, 1)), _ETA.eta(100)
+    assert fault(introduction(settings, summary(lin, 0)), own, settings, eta) == ""
+    for words, (place, value) in _SUMMARIES.items():
+        theirs = introduction(settings, summary(lin, 0))
+        theirs[place] = value
+        assert re.search(words, fault(theirs, own, settings, eta))
+    assert "must have 17 numbers" in fault(own[:-1], own, settings, eta)
+
+
+def test_a_neighbour_that_is_lost_before_the_first_round_is_named():
+    """Peer 0 introduces itself with other settings to peer 1, and never comes to peer 5, since it dies."""
+    problem, first = federation(), []
+    lin = fg.linearize(problem)
+
+    def program(peer, exchange):
+        def hostile(messages):
+            exchange({1: messages[1] + 1.0})
+            raise Hung
+
+        def on_round(seen):
+            if seen.lost:
+                first.append((peer, seen.step, seen.lost))
+
+        own = hostile if peer == 0 else exchange
+        ring = fg.networks.ring(6)
+        return run_peer(peer, problem, ring, _ETA, 50, own, lin, sync_every=_TAU, seed=5, on_round=on_round)
+
+    with pytest.warns(fg.FedgaussWarning, match="Peer 0 is let go: n_clients must be the same for all peers"):
+        finished = Threads(_PEERS).run(program)
+    assert sorted(first) == [(1, _TAU, (0,)), (5, _TAU, (0,))]
+    assert finished[1].lost == finished[5].lost == {0: 0}
+    assert finished[1].members == (1, 2)
 
 
 def test_weights_need_not_be_known_elsewhere():
@@ -250,3 +311,38 @@ def test_a_neighbourhood_keeps_its_level(weights, gone):
         for b, s in zip(began, sent, strict=True)
     ]
     assert sum(rings) <= binom.isf(1e-4, replicates, 0.05)
+
+
+# --- the example -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ring_script():
+    path = Path(__file__).parents[2] / "examples" / "gossip_ring" / "ring.py"
+    spec = importlib.util.spec_from_file_location("gossip_ring_example", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("peers", "attacker"), [(3, 1), (4, 2), (6, 4)])
+def test_the_example_attacks_by_a_peer_that_there_is(ring_script, monkeypatch, peers, attacker):
+    monkeypatch.setattr(sys, "argv", ["ring.py", f"--peers={peers}"])
+    assert ring_script.arguments().attacker == attacker
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--attacker=6", "--attacker must be a peer, 0 to 5; got 6"),
+        ("--kill=9", "--kill must be a peer, 0 to 5; got 9"),
+        ("--peers=2", "--peers must be at least 3; got 2"),
+        ("--steps=95", "--steps must be a multiple of --sync-every = 10; got 95"),
+        ("--rank=1", "--rank must come with --rendezvous"),
+    ],
+)
+def test_the_example_refuses_what_no_peer_can_do(ring_script, monkeypatch, capsys, option, words):
+    monkeypatch.setattr(sys, "argv", ["ring.py", option])
+    with pytest.raises(SystemExit):
+        ring_script.arguments()
+    assert words in capsys.readouterr().err

@@ -126,18 +126,48 @@ print(left)
 """
 
 
-def test_a_frozen_peer_is_given_up_and_the_others_stay_together(tmp_path):
-    """Its connections are open. Catches neighbours that, having waited for it, are given up by theirs."""
+def four(program, meeting, finishing=(0, 1, 2, 3)):
+    """What those peers of four say that must finish, and how they end. The program reads its rank and where to meet."""
     environment = os.environ | {"PYTHONPATH": str(Path(fg.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    meeting, peers = (tmp_path / "meeting").as_uri(), []
+    peers = []
     try:
         for rank in range(4):
-            command = [sys.executable, "-c", _FROZEN, str(rank), meeting]
+            command = [sys.executable, "-W", "ignore", "-c", program, str(rank), meeting]
             peers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
-        said = {rank: peers[rank].communicate(timeout=200.0)[0].strip() for rank in (0, 1, 3)}
+        said = [peers[rank].communicate(timeout=200.0)[0].strip() for rank in finishing]
     finally:
         for peer in peers:
             peer.kill()
             peer.communicate()
-    assert said == {0: "[1, 3]", 1: "[0]", 3: "[0]"}
-    assert [peers[rank].returncode for rank in (0, 1, 3)] == [0, 0, 0]
+    return said, [peers[rank].returncode for rank in finishing]
+
+
+def test_a_frozen_peer_is_given_up_and_the_others_stay_together(tmp_path):
+    """Its connections are open. Catches neighbours that, having waited for it, are given up by theirs."""
+    said, codes = four(_FROZEN, (tmp_path / "meeting").as_uri(), finishing=(0, 1, 3))
+    assert said == ["[1, 3]", "[0]", "[0]"]
+    assert codes == [0, 0, 0]
+
+
+_LEFT_OUT = """
+import sys
+import numpy as np
+from fedgauss.integrations.gossip import TorchLinks
+
+rank = int(sys.argv[1])
+left = [(rank - 1) % 4, (rank + 1) % 4]
+with TorchLinks(rank, 4, sys.argv[2]) as links:
+    for turn in range(6):
+        if (rank, turn) == (0, 2):
+            left = [3]
+        length = 50 if (rank, turn) == (2, 4) else 2
+        left = sorted(links.exchange({neighbour: np.zeros(length) for neighbour in left}))
+print(left)
+"""
+
+
+def test_who_is_left_out_or_sends_another_length_is_lost_on_that_edge_alone(tmp_path):
+    """Peer 0 drops peer 1, later peer 2 sends too much. Catches peers that wait for ever, and gloo's abort."""
+    said, codes = four(_LEFT_OUT, (tmp_path / "meeting").as_uri())
+    assert codes == [0, 0, 0, 0]
+    assert said == ["[3]", "[]", "[]", "[0]"]

@@ -4,6 +4,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,39 @@ def test_a_lost_peer_ends_the_fit_with_its_name():
 
     with pytest.raises(ValueError, match="a fit needs every site to the end; peer 1 is lost"):
         Threads(3).run(program)
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "words"),
+    [
+        (b"{}", np.inf, "must have 1 to 64,000,000 bytes; peer 0 says inf"),
+        (b"{}", np.nan, "must have 1 to 64,000,000 bytes; peer 0 says nan"),
+        (b"{}", 1.5, "must have 1 to 64,000,000 bytes; peer 0 says 1.5"),
+        (b'{"2": "forged"}', None, r"peer 0 must send its own reply; it sent those of \['2'\]"),
+        (b'{"0": "zero", "77": "x"}', None, "peer 0 must send the replies of peers 0 to 3, as text"),
+        (b'["zero"]', None, "peer 0 must send the replies of peers 0 to 3, as text"),
+        (b"zero", None, "peer 0 must send replies as JSON"),
+        (b'{"0": "zero", "1": "forged"}', None, "that of peer 1 came in two versions, one of them by peer 0"),
+        (b'{"0": "zero", "2": "forged"}', None, "that of peer 2 came in two versions"),  # the other from peer 2 itself
+    ],
+)
+def test_who_forges_replies_is_refused(text, length, words):
+    errors = []
+
+    def program(peer, exchange):
+        if peer == 0:
+            theirs = exchange({j: np.array([len(text) if length is None else length]) for j in (1, 3)})
+            padded = {j: text.ljust(int(size[0])) for j, size in theirs.items()}
+            exchange({j: np.frombuffer(message, dtype=np.uint8) for j, message in padded.items()})
+            raise Hung
+        try:
+            told_to_all(f"peer {peer}", peer, fg.networks.ring(4), exchange)
+        except ValueError as error:
+            errors.append(str(error))
+            raise Hung from error
+
+    Threads(4).run(program)
+    assert any(re.search(words, error) for error in errors)
 
 
 @pytest.mark.study

@@ -32,10 +32,11 @@ class Message:
         return np.concatenate([[self.degree], self.sent, self.began, self.chains.ravel()], dtype=np.float64)
 
 
-def unpacked(values: FloatArray, n_chains: int, n_clients: int) -> Message | None:
+def unpacked(values: FloatArray, dim: int, n_chains: int, n_clients: int) -> Message | None:
     """The message in an array; None where no honest peer can have sent it."""
-    dim = (len(values) - 1) // (2 + n_chains)
-    if not np.all(np.abs(values) < _HUGE) or values[0] not in range(1, n_clients):  # NaN is not below anything
+    if values.shape != (1 + dim * (2 + n_chains),) or not np.all(np.abs(values) < _HUGE):  # NaN is not below anything
+        return None
+    if values[0] not in range(1, n_clients):
         return None
     sent, began, chains = np.split(values[1:], [dim, 2 * dim])
     return Message(int(values[0]), sent, began, chains.reshape(dim, n_chains))
@@ -49,17 +50,22 @@ def summary(lin: Linearization, client: int) -> FloatArray:
     return np.concatenate([[lin.weights[client], tails], *matrices, pull])
 
 
+def parted(summaries: FloatArray, dim: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Weights (n,), kurtoses (n,), Hessians and covariances (n, d, d) and mean gradients (n, d) of n summaries."""
+    weights, tails, hessians, covariances, pulls = np.split(summaries, [1, 2, 2 + dim**2, 2 + 2 * dim**2], axis=1)
+    shape = (len(summaries), dim, dim)
+    return weights[:, 0], tails[:, 0], hessians.reshape(shape), covariances.reshape(shape), pulls
+
+
 def neighbourhood_linearization(summaries: list[FloatArray], lin: Linearization) -> Linearization:
     """The clients of a neighbourhood as a federation of their own, from their summaries at the agreed `lin.optimum`."""
-    table, dim = np.stack(summaries), lin.dim
-    weights, tails, hessians, covariances, pulls = np.split(table, [1, 2, 2 + dim**2, 2 + 2 * dim**2], axis=1)
-    shape = (len(table), dim, dim)
+    weights, tails, hessians, covariances, pulls = parted(np.stack(summaries), lin.dim)
     return linearization(
-        hessians.reshape(shape),
-        covariances.reshape(shape),
-        weights[:, 0] / weights.sum(),
+        hessians,
+        covariances,
+        weights / weights.sum(),
         lin.n_warmup,
         lin.optimum,
-        None if np.isnan(tails).any() else tails[:, 0],
+        None if np.isnan(tails).any() else tails,
         None if np.isnan(pulls).any() else pulls,
     )

@@ -30,7 +30,10 @@ from fedgauss.detect.innovations import innovations
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault
 from fedgauss.detect.verdict import Verdict
+from fedgauss.integrations.gossip.messages import Message
 from fedgauss.step_sizes import from_array
+
+_FURTHEST_CHAIN = 1e4
 
 
 class Neighbourhood:
@@ -56,9 +59,23 @@ class Neighbourhood:
         self._parts = innovations(lin, from_array(eta))
         self.monitor = Monitor(lin, from_array(eta), sync_every, alpha, len(eta), self._y)
 
-    def refuses(self, *values: FloatArray) -> bool:
-        """Whether a monitor would refuse any of these parameters: not finite, or absurdly far from where it is."""
-        return any(fault(self._parts, self._y, value, None, None, None) for value in values)
+    def fault(self, message: Message) -> str:
+        """Why a message is refused, in words; empty when an honest neighbour can have sent it.
+
+        A monitor would refuse its parameters: not finite, or absurdly far from where it is. Or a chain has left zero
+        further than noise can carry it, in the units of `Innovations.distances`. An honest one is some K sqrt(d) away
+        at most, when its noise is this neighbourhood's; that of others comes to it divided among all.
+        """
+        for name, value in (("sends", message.sent), ("began at", message.began)):
+            if fault(self._parts, self._y, value, None, None, None):
+                return f"the parameter that it {name} must be finite, and near those of its neighbours; it is not."
+        far = float(self._parts.distances(message.chains.T, np.zeros(self._lin.dim)).max(initial=0.0))
+        if not far <= _FURTHEST_CHAIN:
+            return (
+                f"a chain must lie within {_FURTHEST_CHAIN:.0e} standard deviations of one step's noise from zero; "
+                f"one of its chains lies at {far:.2g}."
+            )
+        return ""
 
     def update(self, began: Mapping[int, FloatArray], sent: Mapping[int, FloatArray], step: int) -> Verdict:
         """Judge a round from where members began it and what they sent; who is in neither took no part."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.engine.starts import Start, resolve_start
+from fedgauss.integrations.gossip.introductions import Settings, fault, introduction, summary_in
 from fedgauss.integrations.gossip.local_steps import Column, own_surrogate
 from fedgauss.integrations.gossip.messages import Message, neighbourhood_linearization, summary, unpacked
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
@@ -23,8 +25,13 @@ from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
-# Sends each neighbour its array and returns theirs, of the same length; a neighbour that is lost is missing.
+# Sends each neighbour its array and returns theirs, of the same length; a neighbour that is lost is missing. One that
+# was heard before and is left out is told that this peer is lost to it.
 Exchange = Callable[[Mapping[int, FloatArray]], dict[int, FloatArray]]
+
+_NO_MESSAGE = (
+    "a message must be of finite numbers, as many as this peer sends, with a number of neighbours first; it is not."
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,8 @@ class Round:
     step     the last step of it
     began    its parameter when the round began, (d,);   sent: before mixing, (d,);   theta: after it, (d,)
     shares   c_kj of each neighbour that was heard; the rest of 1 is its own
-    lost     neighbours that fell silent in this round, or sent what no honest peer sends
+    lost     neighbours that fell silent in this round, or sent what no honest peer sends; in the first round also those
+             that did so before it
     verdict  of its monitor
     """
 
@@ -54,7 +62,7 @@ class PeerRun:
     theta       its parameter, (d,)
     chains      its column of the Client-GA chains, (R, d): draws of where theta - theta* may be
     neighbours  those that were left at the end
-    lost        when others were lost: the step, by neighbour
+    lost        when others were lost: the step, by neighbour; 0 for those that were never in the neighbourhood
     members     of the neighbourhood at the start, in the order of the monitor's clients
     monitor     of the neighbourhood
     alarm       the first verdict that rang, or None
@@ -113,8 +121,12 @@ def run_peer(
     n_chains = _checks.whole("chains", chains, at_least=0)
     chain = Column(own_surrogate(lin, client), client, eta, seed, np.zeros((problem.dim, n_chains)))
 
-    summaries = {client: summary(lin, client)}
-    summaries |= exchange(dict.fromkeys(neighbours, summaries[client]))
+    settings = Settings(problem.n_clients, problem.dim, n_chains, n_steps, tau)
+    first = introduction(settings, summary(lin, client))
+    came = exchange(dict.fromkeys(neighbours, first))
+    faults = {j: fault(theirs, first, settings, eta) for j, theirs in came.items()}
+    _warn_of(faults)
+    summaries = {j: summary_in(theirs) for j, theirs in {client: first, **came}.items() if not faults.get(j)}
     members = tuple(sorted(summaries))
     around = Neighbourhood(
         members,
@@ -124,8 +136,9 @@ def run_peer(
         alpha,
         theta_0[list(members)],
     )
+    silent = tuple(neighbour for neighbour in neighbours if neighbour not in members)
     neighbours = tuple(member for member in members if member != client)
-    lost: dict[int, int] = {}
+    lost = dict.fromkeys(silent, 0)
     alarm: Verdict | None = None
     for step in range(tau, n_steps + 1, tau):
         began = own.theta[:, 0]
@@ -133,8 +146,10 @@ def run_peer(
         chain.advance(step)
         mine = Message(max(len(neighbours), 1), own.theta[:, 0], began, chain.theta)
         heard = exchange(dict.fromkeys(neighbours, mine.packed()))
-        told = {j: unpacked(values, n_chains, problem.n_clients) for j, values in heard.items()}
-        said = {j: m for j, m in told.items() if m is not None and not around.refuses(m.sent, m.began)}
+        told = {j: unpacked(values, problem.dim, n_chains, problem.n_clients) for j, values in heard.items()}
+        faults = {j: _NO_MESSAGE if m is None else around.fault(m) for j, m in told.items()}
+        _warn_of(faults)
+        said = {j: m for j, m in told.items() if m is not None and not faults[j]}
         taken = shares(mine.degree, {j: m.degree for j, m in said.items()})
         own.mix(taken, {j: m.sent[:, None] for j, m in said.items()})
         chain.mix(taken, {j: m.chains for j, m in said.items()})
@@ -143,12 +158,19 @@ def run_peer(
         began_at, sent_by = {j: m.began for j, m in present.items()}, {j: m.sent for j, m in present.items()}
         verdict = around.update(began_at, sent_by, step)
         alarm = verdict if alarm is None and verdict.alarm else alarm
-        silent = tuple(neighbour for neighbour in neighbours if neighbour not in said)
+        missed = tuple(neighbour for neighbour in neighbours if neighbour not in said)
         neighbours = tuple(neighbour for neighbour in neighbours if neighbour in said)
-        lost |= dict.fromkeys(silent, step)
+        lost |= dict.fromkeys(missed, step)
         if on_round is not None:
-            on_round(Round(step, began, mine.sent, own.theta[:, 0], taken, silent, verdict))
+            on_round(Round(step, began, mine.sent, own.theta[:, 0], taken, silent + missed, verdict))
+        silent = ()
     return PeerRun(client, own.theta[:, 0], chain.theta.T, neighbours, lost, members, around.monitor, alarm)
+
+
+def _warn_of(faults: Mapping[int, str]) -> None:
+    for neighbour, words in faults.items():
+        if words:
+            warnings.warn(f"Peer {neighbour} is let go: {words}", _checks.FedgaussWarning, stacklevel=3)
 
 
 def _starts(problem: Problem, start: Start, seed: int) -> FloatArray:

@@ -34,6 +34,7 @@ def fit_peers(
     exchange   `TorchLinks(...).exchange`
     log        where every reply of this site is written down before it leaves
     Replies go from neighbour to neighbour until everybody has them, so every peer sees what a coordinator would see.
+    A peer can make up its own replies, and change one that has no other way to go: nothing is signed.
     With names in alphabetical order it is what `fit` gives on the pooled frame with this network.
     """
 
@@ -54,30 +55,51 @@ def told_to_all(text: str, rank: int, network: Network, exchange: Exchange) -> l
     neighbours = sorted(graph[rank])
     known = {rank: text}
     for _ in range(nx.diameter(graph)):
-        known |= _heard(json.dumps({str(peer): said for peer, said in known.items()}).encode(), neighbours, exchange)
+        passed_on = json.dumps({str(peer): said for peer, said in known.items()}).encode()
+        for j, told in _heard(passed_on, neighbours, exchange).items():
+            _refuse_nonsense(j, told, size)
+            for peer, said in told.items():
+                if known.setdefault(int(peer), said) != said:
+                    raise ValueError(
+                        f"every peer must pass on replies as they are; that of peer {peer} came in two versions, one "
+                        f"of them by peer {j}. Start again without whoever changed it."
+                    )
+    missing = [peer for peer in range(size) if peer not in known]
+    if missing:
+        raise ValueError(f"every peer must pass on all replies that it has heard; those of {missing} did not arrive.")
     return [known[peer] for peer in range(size)]
 
 
-def _heard(own: bytes, neighbours: Sequence[int], exchange: Exchange) -> dict[int, str]:
-    """What neighbours know. An exchange is of arrays of one length: first they tell how long theirs will be."""
+def _heard(own: bytes, neighbours: Sequence[int], exchange: Exchange) -> dict[int, Any]:
+    """What each neighbour knows. An exchange is of arrays of one length: first they tell how long theirs will be."""
     lengths = exchange({j: np.array([float(len(own))]) for j in neighbours})
     _refuse_losses(neighbours, lengths)
-    sizes = {j: int(length[0]) for j, length in lengths.items()}
-    if not all(0 < size <= LONGEST for size in sizes.values()):
-        raise ValueError(f"a message between peers must have 1 to {LONGEST:,} bytes; got {sizes}.")
-    padded = {j: np.zeros(max(len(own), sizes[j])) for j in neighbours}
+    for j, length in lengths.items():
+        if not 0 < length[0] <= LONGEST or length[0] % 1:  # NaN is not above anything
+            raise ValueError(f"a message between peers must have 1 to {LONGEST:,} bytes; peer {j} says {length[0]:g}.")
+    padded = {j: np.zeros(max(len(own), int(lengths[j][0]))) for j in neighbours}
     for message in padded.values():
         message[: len(own)] = np.frombuffer(own, dtype=np.uint8)
-    found: dict[int, str] = {}
+    found: dict[int, Any] = {}
     replies = exchange(padded)
     _refuse_losses(neighbours, replies)
     for j, reply in replies.items():
+        text = reply[: int(lengths[j][0])]
         try:
-            told = json.loads(reply[: sizes[j]].astype(np.uint8).tobytes())
-            found |= {int(peer): str(said) for peer, said in told.items()}
-        except (ValueError, AttributeError, RecursionError) as error:
+            if not np.all((text >= 0.0) & (text < 256.0)):
+                raise ValueError("bytes lie between 0 and 255.")
+            found[j] = json.loads(text.astype(np.uint8).tobytes())
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"peer {j} must send replies as JSON; it sent something else.") from error
     return found
+
+
+def _refuse_nonsense(j: int, told: Any, size: int) -> None:
+    peers = {str(peer) for peer in range(size)}
+    if not isinstance(told, dict) or not told.keys() <= peers or not all(isinstance(v, str) for v in told.values()):
+        raise ValueError(f"peer {j} must send the replies of peers 0 to {size - 1}, as text; it sent something else.")
+    if str(j) not in told:
+        raise ValueError(f"peer {j} must send its own reply; it sent those of {sorted(told)}.")
 
 
 def _refuse_losses(neighbours: Sequence[int], heard: Any) -> None:
