@@ -10,14 +10,14 @@ pytest.importorskip("flwr")
 
 from flower_grid import InProcessGrid, example_config, example_lin
 from flower_watch.client_app import app, train
-from flwr.app import Array, ArrayRecord, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAdam, FedAvg, FedMedian, Krum
 
 import fedgauss as fg
-from fedgauss.integrations.flower import Alarmed, Monitored, Reported
+from fedgauss.integrations.flower import Alarmed, Monitored, Reported, ServerOnly
 from fedgauss.integrations.flower.kept import KeptArrays
-from fedgauss.integrations.flower.rounds import Roster
+from fedgauss.integrations.flower.rounds import Roster, Round, Upload, _other_types
 from fedgauss.integrations.flower.whole import _as_in_the_paper
 
 CONFIG = example_config(n_rounds=24, attack_after=14, shift=1.0, watch="reports")
@@ -43,13 +43,13 @@ PLAIN = ClientApp()  # without mods
 PLAIN.train()(train)
 
 
-def start(strategy, config=CONFIG, tamper=None, n_rounds=None, client=app):
+def start(strategy, config=CONFIG, tamper=None, n_rounds=None, client=app, first=None):
     """The arrays after each round."""
     random.seed(0)  # Flower samples its nodes with it, and their order is the order of its sums
     path = {}
     strategy.start(
         InProcessGrid(client, N, config, tamper),
-        first_arrays(),
+        first or first_arrays(),
         num_rounds=n_rounds or config["n-rounds"],
         evaluate_fn=lambda server_round, arrays: path.update({server_round: arrays["weight"].numpy().ravel()}),
     )
@@ -176,7 +176,12 @@ def with_examples(reply, count):
 
 
 def claiming(reply, partition):
-    reply.content["fedgauss"] = ArrayRecord({"partition": Array(np.array(partition))})
+    reply.content["fedgauss"] = ConfigRecord({"partition": partition if isinstance(partition, list) else [partition]})
+    return reply
+
+
+def with_metrics(reply, **more):
+    reply.content["metrics"] = MetricRecord({"num-examples": 400} | more)
     return reply
 
 
@@ -191,8 +196,14 @@ HOSTILE = {
     "another name": (lambda r: r.content.update({"arrays": ArrayRecord({"w": Array(np.zeros(3))})}) or r, "in place"),
     "no arrays": (without_arrays, "sent 0 records"),
     "too many": (with_two_records, "sent 2 records"),
-    "no number of examples": (lambda reply: with_examples(reply, float("nan")), "nan examples"),
-    "negative examples": (lambda reply: with_examples(reply, -5), "-5.0 examples"),
+    "another type": (lambda reply: replaced(reply, np.zeros((1, 3), np.float16)), "of type float16; most sent float64"),
+    "no number of examples": (lambda reply: with_examples(reply, float("nan")), "num-examples = nan in place of"),
+    "negative examples": (lambda reply: with_examples(reply, -5), "num-examples = -5 in place of"),
+    "no examples": (lambda reply: with_examples(reply, 0), "num-examples = 0 in place of"),
+    "too many examples": (lambda reply: with_examples(reply, 1.7e308), "num-examples = 1.7e"),
+    "a list of examples": (lambda reply: with_examples(reply, [1, 2]), r"num-examples = \[1, 2\] in place of"),
+    "no metrics": (lambda reply: reply.content.pop("metrics") and reply, "The strategy cannot use the replies"),
+    "other metrics": (lambda reply: with_metrics(reply, more=1), "The strategy cannot use the replies"),
 }
 
 
@@ -213,15 +224,16 @@ def test_a_hostile_reply_is_refused_and_the_monitor_stays_as_it_was(name):
     strategy = Monitored(fedavg(), monitor(), on_alarm=alarms.append)
     judge = strategy.watcher.judge
 
-    def judged(seen):
+    def judged(seen, after):
         states[seen.number, "before"] = state(strategy.monitor)
-        verdict = judge(seen)
+        verdict = judge(seen, after)
         states[seen.number, "after"] = state(strategy.monitor)
         return verdict
 
     strategy.watcher.judge = judged
     path = start(strategy, HONEST, tamper, n_rounds=6)
-    assert states[4, "after"] == states[4, "before"]
+    assert (4, "before") not in states
+    assert states[5, "before"] == states[3, "after"]
     assert [(a.verdict.channel, a.server_round) for a in alarms] == [("invalid update", 4)]
     assert alarms[0].last.round == 3
     assert np.array_equal(path[4], path[3])
@@ -258,7 +270,7 @@ def test_clients_that_do_not_answer_are_not_counted_as_present():
 
 
 @pytest.mark.parametrize(
-    ("claim", "words"), [(3, "Two nodes say that they are client 3"), (99, "There is no client 99")]
+    ("claim", "words"), [(3, "Two nodes say that they are client 3: 1003 and 1005"), (99, "There is no client 99")]
 )
 def test_a_client_that_takes_a_place_that_is_not_its_own_is_noticed(claim, words):
     def tamper(reply, partition, server_round):
@@ -268,7 +280,7 @@ def test_a_client_that_takes_a_place_that_is_not_its_own_is_noticed(claim, words
         start(Monitored(fedavg(), monitor()), HONEST, tamper, n_rounds=2)
 
 
-@pytest.mark.parametrize("claim", [3, 99, -1, 2.5, np.nan, "a", [1, 2]])
+@pytest.mark.parametrize("claim", [3, 99, -1, 2.5, np.nan, "a", [1, 2], [1e300]])
 def test_what_a_known_client_says_of_itself_does_not_matter(claim):
     def tamper(reply, partition, server_round):
         return claiming(reply, claim) if (partition, server_round) == (5, 2) else reply
@@ -304,9 +316,10 @@ def test_a_round_without_any_answer_is_left_out():
 def test_uploads_become_those_of_the_paper_whose_plain_mean_is_the_weighted_one():
     rng = np.random.default_rng(0)
     before, each = rng.standard_normal(3), rng.standard_normal((N, 3))
-    table = _as_in_the_paper(LIN, before, list(range(N)), each)
+    uploads = tuple(Upload(k, {"w": row}, 1.0, {}) for k, row in enumerate(each))
+    table = _as_in_the_paper(LIN, Round(1, {"w": before}, uploads))
     np.testing.assert_allclose(table.mean(axis=0), LIN.weights @ each, rtol=1e-12)
-    part = _as_in_the_paper(LIN, before, [1, 4], each[[1, 4]])
+    part = _as_in_the_paper(LIN, Round(1, {"w": before}, (uploads[1], uploads[4])))
     np.testing.assert_array_equal(part[[1, 4]], table[[1, 4]])
     assert np.isnan(part[[0, 9]]).all()
 
@@ -316,9 +329,207 @@ def test_kept_arrays_are_few_and_dense_near_the_end():
     for r in range(2001):
         kept.add(r, ArrayRecord({"round": Array(np.array(r))}))
     assert len(kept) <= 32 * 8
-    for wanted in range(2001):
+    for wanted in range(0, 2001, 9):
         good = kept.before(wanted)
         assert good.round <= wanted
         assert wanted - good.round <= (2000 - wanted) / 16
         assert int(good.arrays["round"].numpy()) == good.round
     assert kept.last().round == 2000
+
+
+class Looping(FedAvg):
+    """A `start` of its own, with attributes, a helper and super()."""
+
+    def start(self, *args, **kwargs):
+        self.best = 0
+        return super().start(*args, **kwargs)
+
+    def aggregate_train(self, server_round, replies):
+        self._note_best(server_round)
+        return super().aggregate_train(server_round, replies)
+
+    def _note_best(self, server_round):
+        self.best = max(self.best, server_round)
+
+
+def test_a_strategy_with_a_start_of_its_own_runs_as_alone_and_is_left_as_it_was():
+    inner = fedavg(Looping)
+    before = dict(vars(inner))
+    strategy = Monitored(inner, monitor())
+    start(strategy, HONEST, n_rounds=3)
+    assert sorted(strategy.verdicts) == [1, 2, 3]
+    assert vars(inner) == before | {"best": 3}
+    with pytest.raises(ValueError, match="strategy must not be Monitored itself"):
+        Monitored(strategy, monitor())
+
+
+def hit(change, client=5, number=4):
+    return lambda reply, k, r: change(reply) if (k, r) == (client, number) else reply
+
+
+@pytest.mark.parametrize("value", [np.nan, 1e30])
+def test_nonsense_does_not_reach_a_strategy_that_remembers(value):
+    """Adam's momentum would keep it; without the round the run is the honest one, a round of clients' draws later."""
+    bad = hit(lambda reply: replaced(reply, np.full((1, 3), value)))
+    strategy = Monitored(fedavg(FedAdam, eta=0.05), monitor(), on_alarm="go on")
+    path = start(strategy, HONEST, bad, n_rounds=6)
+    lost = start(fedavg(FedAdam, eta=0.05), HONEST, lambda reply, k, r: None if r == 4 else reply, n_rounds=6)
+    assert all(np.array_equal(path[r], lost[r]) for r in lost)
+    assert list(strategy.refused) == [4]
+
+
+def test_a_first_round_that_is_not_plausible_is_refused():
+    strategy = Monitored(fedavg(), monitor(), on_alarm="go on")
+    path = start(strategy, HONEST, hit(lambda reply: replaced(reply, np.full((1, 3), 1e60)), number=1), n_rounds=3)
+    assert np.array_equal(path[1], path[0])
+    assert strategy.verdicts[1].channel == "invalid update"
+    assert not strategy.verdicts[3].alarm
+
+
+@pytest.mark.parametrize("watcher", [Reported(STEPS, TAU, N, after=9), ServerOnly(11, sync_every=TAU)], ids=type)
+def test_an_invalid_update_is_an_alarm_in_a_warm_up_too(watcher):
+    told = []
+    strategy = Monitored(fedavg(), watcher, sink=lambda r, verdict: told.append((r, verdict.channel)))
+    with pytest.raises(Alarmed, match=r"ALARM after round 3 \(step 30\): invalid update.*good round is 2") as caught:
+        start(strategy, HONEST, hit(lambda reply: replaced(reply, np.full((1, 3), np.nan)), number=3), n_rounds=5)
+    assert told == [(3, "invalid update")]
+    assert caught.value.rollback.round == caught.value.last.round == 2
+
+
+def test_a_sink_that_fails_is_warned_of_and_the_run_goes_on():
+    def broken(server_round, verdict):
+        raise OSError("disk full")
+
+    strategy = Monitored(fedavg(), monitor(), sink=broken)
+    with pytest.warns(fg.FedgaussWarning, match="the sink broken failed and the run goes on; OSError: disk full"):
+        start(strategy, HONEST, n_rounds=3)
+    assert sorted(strategy.verdicts) == [1, 2, 3]
+
+
+def test_nodes_are_asked_for_their_partition_until_they_have_replied_and_by_server_only_never():
+    def asked(watcher, tamper=None):
+        found = []
+
+        def mod(message, context, call_next):
+            if "fedgauss" in message.content:
+                found.append((message.content["config"]["server-round"], context.node_config["partition-id"]))
+            return call_next(message, context)
+
+        client = ClientApp(mods=[mod])
+        client.train()(train)
+        start(Monitored(fedavg(), watcher), HONEST, tamper, n_rounds=3, client=client)
+        return sorted(found)
+
+    first = [(1, k) for k in range(N)]
+    assert asked(monitor()) == first
+    assert asked(monitor(), lambda reply, k, r: None if (k, r) == (5, 1) else reply) == [*first, (2, 5)]
+    assert asked(ServerOnly(11)) == []
+
+
+def test_types_may_differ_from_those_sent_but_not_between_clients():
+    """FedAvg makes floats of integers, such as a count of batches, and clients go on sending integers."""
+
+    def sent(*types):
+        return _other_types(tuple(Upload(k, {"w": np.zeros(3, kind)}, 1.0, {}) for k, kind in enumerate(types)))
+
+    assert sent(np.int64, np.int64, np.int64) == ()
+    assert sent(np.float32, np.float64, np.float32) == (
+        "Client 1 sent an array 'w' of type float64; most sent float32.",
+    )
+
+
+def test_weights_that_are_not_the_monitors_are_noted():
+    def tamper(reply, partition, server_round):
+        return with_examples(reply, 50_000) if (partition, server_round > 1) == (0, True) else reply
+
+    strategy = Monitored(fedavg(), monitor(), on_alarm="go on")
+    start(strategy, HONEST, tamper, n_rounds=3)
+    assert [bool(strategy.verdicts[r].note) for r in (1, 2, 3)] == [False, True, True]
+    assert re.search(r"otherwise than the monitor \(client 0 by 0\.9\d+, not 0\.\d+\)", strategy.verdicts[3].note)
+
+
+@pytest.fixture(scope="module")
+def alarmed():
+    """A strategy that stopped at an alarm, and the alarm."""
+    strategy = Monitored(fedavg(), monitor())
+    with pytest.raises(Alarmed) as caught:
+        start(strategy)
+    return strategy, caught.value
+
+
+def test_a_run_goes_on_after_an_alarm_with_the_arrays_to_go_back_to(alarmed):
+    strategy, alarm = alarmed
+    start(strategy, HONEST, n_rounds=8, first=alarm.rollback.arrays)
+    assert sorted(strategy.verdicts) == list(range(1, 9))
+    assert not any(verdict.alarm for verdict in strategy.verdicts.values())
+    assert "began elsewhere than the last one ended" in strategy.verdicts[1].note
+    assert not strategy.verdicts[2].note
+    with pytest.raises(Alarmed) as caught:  # a new attack
+        start(strategy, CONFIG | {"attack-after": 8}, n_rounds=20, first=alarm.rollback.arrays)
+    assert caught.value.server_round > 8
+
+
+def test_a_run_that_begins_elsewhere_is_no_attack_and_keeps_its_own_arrays():
+    strategy = Monitored(fedavg(), monitor())
+    start(strategy, HONEST, n_rounds=10)
+    path = start(strategy, HONEST, n_rounds=5)
+    assert sorted(strategy.participation) == [1, 2, 3, 4, 5]
+    assert strategy.kept.last().round == 15
+    assert np.array_equal(strategy.kept.last().arrays["weight"].numpy().ravel(), path[5])
+    assert np.array_equal(strategy.kept.before(0).arrays["weight"].numpy().ravel(), path[0])
+
+
+def test_a_monitor_that_was_loaded_goes_on_where_it_was(tmp_path):
+    strategy = Monitored(fedavg(), monitor())
+    path = start(strategy, HONEST, n_rounds=5)
+    strategy.monitor.save(tmp_path / "monitor.npz")
+    later = Monitored(fedavg(), fg.Monitor.load(tmp_path / "monitor.npz"))
+    last = ArrayRecord({"weight": Array(path[5].reshape(1, 3))})
+    bad = hit(lambda reply: replaced(reply, np.full((1, 3), np.nan)), number=2)
+    with pytest.raises(Alarmed) as caught:
+        start(later, HONEST, bad, n_rounds=3, first=last)
+    assert not later.verdicts[1].note
+    assert later.verdicts[1].round == 6
+    assert caught.value.rollback.round == 6
+
+
+def test_a_wrapper_that_changes_arrays_outside_is_said_to_belong_inside(caplog):
+    """Noise that the monitor does not see would otherwise be an alarm in every run."""
+    watched = Monitored(fedavg(), monitor())
+    start(DifferentialPrivacyServerSideFixedClipping(watched, 0.5, 5.0, N), HONEST, n_rounds=6)
+    assert not any(verdict.alarm for verdict in watched.verdicts.values())
+    assert "put it inside: Monitored(that(strategy), ...)" in caplog.text
+
+
+TWO = ClientApp()
+
+
+@TWO.train()
+def two_arrays(message, context):
+    """Noisy steps towards a = 5, b = -3; client 3 returns its arrays in another order."""
+    k, r = context.node_config["partition-id"], message.content["config"]["server-round"]
+    rng = np.random.default_rng([1, k, r])
+    sent = message.content["arrays"]
+    a, b = sent["a"].numpy().copy(), sent["b"].numpy().copy()
+    for _ in range(10):
+        a -= 0.05 * (a - 5.0 + rng.standard_normal(2))
+        b -= 0.05 * (b + 3.0 + rng.standard_normal(2))
+    arrays = {"b": Array(b), "a": Array(a)} if k == 3 else {"a": Array(a), "b": Array(b)}
+    metrics = MetricRecord({"num-examples": 10})
+    return Message(RecordDict({"arrays": ArrayRecord(arrays), "m": metrics}), reply_to=message)
+
+
+def test_arrays_keep_their_order_whoever_replies_first():
+    lin = fg.linearization([np.eye(4)] * N, [np.eye(4)] * N)
+    watched = fg.Monitor(lin, STEPS, TAU, alpha=0.01, horizon=500)
+    first = ArrayRecord({"a": Array(np.full(2, 5.0)), "b": Array(np.full(2, -3.0))})
+    orders = []
+    random.seed(0)
+    Monitored(fedavg(), watched).start(
+        InProcessGrid(TWO, N),
+        first,
+        num_rounds=8,
+        evaluate_fn=lambda server_round, arrays: orders.append(list(arrays)),
+    )
+    assert orders == [["a", "b"]] * 9
+    assert np.all(np.abs(watched._mean - [5.0, 5.0, -3.0, -3.0]) < 1.0)

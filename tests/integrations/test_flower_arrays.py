@@ -5,11 +5,12 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array
 
-from fedgauss.integrations.flower.arrays import mismatch, numbers
+from fedgauss.integrations.flower.arrays import numbers, viewed_like
+from fedgauss.integrations.flower.words import plain
 
-LIKE = ArrayRecord({"weight": Array(np.zeros((1, 3)))})
+LIKE = {"weight": np.zeros((1, 3))}
 
 KINDS = {
     "C order": np.arange(6.0).reshape(2, 3),
@@ -47,6 +48,9 @@ HOSTILE = {
     "too long for any machine": described(shape=f"({10**30},)"),
     "too long for its bytes": described(shape="(1, 4)"),
     "negative": described(shape="(-1, -3)"),
+    "of any length": described(shape="(1, -1)"),
+    "of any number of rows": described(shape="(-1, 3)"),
+    "one length negative": described(shape="(1, -3)"),
     "objects": described(descr="'|O'"),
     "nothing to an item": described(descr="'|S0'"),
     "a type that does not exist": described(descr="'<q99'"),
@@ -64,10 +68,25 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_file_that_is_not_what_it_says_is_refused(name):
-    assert "cannot be read" in mismatch({"weight": HOSTILE[name]}, LIKE)
+    with pytest.raises(ValueError, match="cannot be read"):
+        viewed_like({"weight": HOSTILE[name]}, LIKE)
 
 
 def test_a_shape_is_not_taken_from_a_claim():
     told = Array(dtype="float64", shape=(1, 3), stype="numpy.ndarray", data=Array(np.zeros((3, 1))).data)
-    assert mismatch({"weight": told}, LIKE) == "an array 'weight' of shape (3, 1) in place of (1, 3)"
-    assert not mismatch({"weight": described()}, LIKE)
+    with pytest.raises(ValueError, match=r"^an array 'weight' of shape \(3, 1\) in place of \(1, 3\)$"):
+        viewed_like({"weight": told}, LIKE)
+    assert viewed_like({"weight": described()}, LIKE)["weight"].shape == (1, 3)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1e101, np.longdouble("1e4000")])
+def test_numbers_are_finite_and_no_nonsense(value):
+    with pytest.raises(ValueError, match=r"not finite, or above 1e\+100"):
+        viewed_like({"weight": Array(np.full((1, 3), value))}, LIKE)
+
+
+def test_foreign_words_are_cut():
+    with pytest.raises(ValueError, match=r"^arrays \['w0', 'w1'.* \.\.\. in place of \['weight'\]$") as caught:
+        viewed_like({f"w{i}": Array(np.zeros(1)) for i in range(300)}, LIKE)
+    assert len(str(caught.value)) < 300
+    assert plain("a\x1b[31m\nb\u202e") == "a [31m b "

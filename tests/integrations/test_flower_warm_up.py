@@ -1,6 +1,7 @@
 """Monitors made from what clients report, with the real mods: moments, and chains."""
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -8,13 +9,16 @@ import pytest
 pytest.importorskip("flwr")
 
 from flower_grid import InProcessGrid, example_config, example_lin
-from flower_watch.client_app import app
+from flower_watch.client_app import app, moments, train
 from flwr.app import Array, ArrayRecord
-from flwr.serverapp.strategy import FedAvg
+from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import adaptiveclipping_mod
+from flwr.serverapp.strategy import DifferentialPrivacyClientSideAdaptiveClipping, FedAvg
 
 import fedgauss as fg
-from fedgauss.integrations.flower import Chained, Monitored, Reported
+from fedgauss.integrations.flower import Chained, Monitored, Reported, report_moments
 from fedgauss.integrations.flower.chains import noise_of_chains
+from fedgauss.integrations.flower.reports import _report
 
 CONFIG = example_config(n_rounds=8, attack_after=8)
 N, TAU = CONFIG["n-clients"], CONFIG["local-steps"]
@@ -22,7 +26,7 @@ CHAINS = CONFIG | {"watch": "chains"}
 STEPS = fg.step_sizes.constant(CONFIG["rate"])
 
 
-def run(watcher, config=CONFIG, tamper=None):
+def run(watcher, config=CONFIG, tamper=None, client=app, inner=None):
     """The strategy, and the names of the arrays that each client's replies carried beside its own."""
     random.seed(0)
     seen = {}
@@ -34,10 +38,9 @@ def run(watcher, config=CONFIG, tamper=None):
                 seen.setdefault(server_round, set()).update(names)
         return reply if tamper is None else tamper(reply, partition, server_round)
 
-    strategy = Monitored(
-        FedAvg(fraction_evaluate=0.0, min_train_nodes=N, min_available_nodes=N), watcher, on_alarm="go on"
-    )
-    grid = InProcessGrid(app, N, config, watch)
+    inner = inner or FedAvg(fraction_evaluate=0.0, min_train_nodes=N, min_available_nodes=N)
+    strategy = Monitored(inner, watcher, on_alarm="go on")
+    grid = InProcessGrid(client, N, config, watch)
     strategy.start(grid, ArrayRecord({"weight": Array(np.zeros((1, 3)))}), num_rounds=config["n-rounds"])
     return strategy, seen
 
@@ -56,24 +59,44 @@ def test_reports_start_a_monitor_in_the_round_that_asks_for_them():
     assert watcher.lin.n_warmup == 200
 
 
+def listed(value):
+    """As an answer has it."""
+    return value if isinstance(value, str | list) else np.asarray(value, dtype=float).ravel().tolist()
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
         ("covariance", -np.eye(3), "covariance"),
         ("covariance", np.full((3, 3), np.nan), "covariance"),
-        ("covariance", np.eye(4), "shape"),
+        ("covariance", np.eye(4), "list of 9 numbers; got 16 values"),
         ("hessian", np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), "hessian"),
         ("kurtosis", np.array(-1.0), "kurtosis"),
-        ("kurtosis", np.array([1.0, 2.0]), ""),
-        ("n_warmup", np.array(np.nan), ""),
-        ("n_warmup", np.array(1.0), "n_warmup"),
-        ("gradient", np.array(["a", "b", "c"]), "gradient"),
+        ("kurtosis", np.array([1.0, 2.0]), "list of 1 numbers; got 2 values"),
+        ("kurtosis", 1e300, "kurtosis"),
+        ("kurtosis", 300.0, r"kurtosis must lie in [1, 200]"),
+        ("n_warmup", np.nan, "n_warmup"),
+        ("n_warmup", np.inf, "n_warmup"),
+        ("n_warmup", 1.0, "n_warmup"),
+        ("n_warmup", 20.5, "n_warmup"),
+        ("gradient", ["a", "b", "c"], "gradient"),
+        ("gradient", 1e300 * np.ones(3), "gradient"),
+        ("hessian", 1000.0 * np.eye(3), "hessian must have eigenvalues below 2 / eta = 40; got 1e+03"),
+        ("hessian", "words", "list of 9 numbers; got str"),
     ],
 )
-def test_a_hostile_report_is_refused_and_asked_for_again(name, value, words, caplog):
+def test_a_report_that_cannot_be_one_is_refused(name, value, words):
+    sound = {"hessian": np.eye(3), "covariance": np.eye(3), "kurtosis": 1.5, "gradient": np.zeros(3), "n_warmup": 200.0}
+    answer = {key: listed(sent) for key, sent in sound.items()}
+    assert _report(answer, 3, np.array([0.05]), 400.0).n_warmup == 200
+    with pytest.raises(ValueError, match=re.escape(words)):
+        _report(answer | {name: listed(value)}, 3, np.array([0.05]), 400.0)
+
+
+def test_a_hostile_report_is_refused_and_asked_for_again(caplog):
     def tamper(reply, partition, server_round):
         if (partition, server_round) == (4, 6):
-            reply.content["fedgauss"][name] = Array(value)
+            reply.content["fedgauss"]["n_warmup"] = [np.inf]
         return reply
 
     watcher = Reported(STEPS, TAU, N, after=5, alpha=0.01, horizon=500)
@@ -82,7 +105,7 @@ def test_a_hostile_report_is_refused_and_asked_for_again(name, value, words, cap
     assert sorted(strategy.verdicts) == [8]
     refused = [record.getMessage() for record in caplog.records if "client 4 is refused" in record.getMessage()]
     assert len(refused) == 1
-    assert words in refused[0]
+    assert "n_warmup must be finite" in refused[0]
 
 
 def test_a_client_that_is_missing_is_waited_for():
@@ -116,12 +139,117 @@ def test_clients_that_report_do_not_answer_a_server_that_wants_chains():
 def test_chains_that_cannot_be_used_are_asked_for_again():
     def tamper(reply, partition, server_round):
         if (partition, server_round) == (4, 6):
-            reply.content["fedgauss"]["ends"] = Array(np.zeros((7, 3)))
+            reply.content["fedgauss"]["ends"] = [0.0] * 21
         return reply
 
     strategy, seen = run(Chained(STEPS, TAU, N, after=4, horizon=500), CHAINS, tamper)
     assert sorted(seen) == [5, 6, 7]
     assert sorted(strategy.verdicts) == [8]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_warmup", 2.0), ("covariance", np.diag([1e20, 0.0, 0.0]))],
+    ids=["too few steps", "a noise without a direction"],
+)
+def test_plausible_reports_that_give_no_monitor_are_dropped_and_asked_for_again(name, value, caplog):
+    watcher = Reported(STEPS, TAU, N, after=5, alpha=0.01, horizon=500)
+    changes = {name: value} | ({"kurtosis": 1.0} if name == "n_warmup" else {})
+
+    def tamper(reply, partition, server_round):
+        if (partition, server_round) == (4, 6):
+            for key, changed in changes.items():
+                reply.content["fedgauss"][key] = listed(changed)
+        return reply
+
+    strategy, seen = run(watcher, tamper=tamper)
+    assert sorted(seen) == [6, 7]
+    assert sorted(strategy.verdicts) == [8]
+    assert "no monitor can be made of these reports; clients are asked again." in caplog.text
+
+
+def test_chains_that_give_no_monitor_make_clients_send_hessians_again():
+    def tamper(reply, partition, server_round):
+        if server_round == 4:
+            reply.content["fedgauss"]["ends"] = [0.0] * 1200  # of all clients: no noise at all
+        return reply
+
+    strategy, seen = run(Chained(STEPS, TAU, N, after=2, horizon=500), CHAINS, tamper)
+    assert seen == {3: {"hessian"}, 4: {"ends"}, 5: {"hessian"}, 6: {"ends"}}
+    assert sorted(strategy.verdicts) == [7, 8]
+
+
+def test_a_hessian_that_would_make_chains_diverge_is_refused_by_name(caplog):
+    def tamper(reply, partition, server_round):
+        if (partition, server_round) == (4, 3):
+            reply.content["fedgauss"]["hessian"] = listed(1000.0 * np.eye(3))
+        return reply
+
+    _, seen = run(Chained(STEPS, TAU, N, after=2, horizon=500), CHAINS, tamper)
+    assert seen == {3: {"hessian"}, 4: {"hessian"}, 5: {"ends"}}
+    assert "What client 4 sent is refused: hessian must have eigenvalues below" in caplog.text
+
+
+def app_with(*mods):
+    found = ClientApp(mods=list(mods))
+    found.train()(train)
+    return found
+
+
+def in_single_precision(arrays, context):
+    """As PyTorch gives them: asymmetric in the last digits."""
+    gradients, hessian = moments(arrays, context)
+    hessian = hessian.astype(np.float32)
+    hessian[0, 1] += 1e-7
+    return gradients.astype(np.float32), hessian
+
+
+def test_hessians_in_single_precision_are_symmetric_enough():
+    watcher = Reported(STEPS, TAU, N, after=2, horizon=500)
+    run(watcher, client=app_with(report_moments(in_single_precision)))
+    np.testing.assert_allclose(watcher.lin.hessian, example_lin(CONFIG).hessian, atol=1e-6)
+    np.testing.assert_array_equal(watcher.lin.client_hessians, np.swapaxes(watcher.lin.client_hessians, 1, 2))
+
+
+def test_moments_that_fail_do_not_stop_training_and_the_server_is_told_why_once(caplog):
+    def failing(arrays, context):
+        raise RuntimeError("out of\x1b memory " + "x" * 5000)
+
+    strategy, seen = run(Reported(STEPS, TAU, N, after=5), client=app_with(report_moments(failing)))
+    assert seen == {6: {"reason"}, 7: {"reason"}, 8: {"reason"}}
+    assert strategy.participation[8] == tuple(range(N))
+    assert not strategy.refused
+    said = [record.getMessage() for record in caplog.records if "could not answer" in record.getMessage()]
+    assert len(said) == N
+    assert said[3].startswith("fedgauss: client 3 could not answer. RuntimeError: out of  memory xxx")
+    assert max(map(len, said)) < 300
+
+
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_flowers_own_mods_for_differential_privacy_work_beside_ours(ours_first):
+    """They count the records of a message. With clipping at 5 nothing is clipped, and the noise is small."""
+    mods = [report_moments(moments), adaptiveclipping_mod]
+    client = app_with(*(mods if ours_first else mods[::-1]))
+    inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=N, min_available_nodes=N)
+    private = DifferentialPrivacyClientSideAdaptiveClipping(inner, 1e-4, N, initial_clipping_norm=5.0)
+    watcher = Reported(STEPS, TAU, N, after=2, alpha=0.01, horizon=500)
+    strategy, _ = run(watcher, client=client, inner=private)
+    assert sorted(strategy.verdicts) == [4, 5, 6, 7, 8]
+    assert strategy.participation[8] == tuple(range(N))
+
+
+def test_strategies_that_send_more_records_of_arrays_train_on_and_the_server_says_what_is_missing(caplog):
+    class Two(FedAvg):
+        def configure_train(self, server_round, arrays, config, grid):
+            messages = list(super().configure_train(server_round, arrays, config, grid))
+            for message in messages:
+                message.content["control"] = ArrayRecord({"c": Array(np.zeros(3))})
+            return messages
+
+    inner = Two(fraction_evaluate=0.0, min_train_nodes=N, min_available_nodes=N)
+    strategy, _ = run(Reported(STEPS, TAU, N, after=2), inner=inner)
+    assert strategy.participation[8] == tuple(range(N))
+    assert "a message must have one ArrayRecord to compute moments at; it has 2" in caplog.text
 
 
 def test_the_noise_of_chains_is_that_of_the_theorem():

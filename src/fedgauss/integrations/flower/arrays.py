@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from io import BytesIO
 from typing import Any
@@ -11,20 +11,50 @@ from typing import Any
 import numpy as np
 import numpy.lib.format as npformat
 import numpy.typing as npt
-from flwr.app import Array, ArrayRecord, Message
+from flwr.app import Array
 
 from fedgauss._types import FloatArray
-
-RECORD = "fedgauss"  # the name under which requests and answers travel, beside the application's own records
+from fedgauss.integrations.flower.words import plain
 
 _MAGIC = npformat.magic(1, 0)  # 8 bytes; then 2 for the length of the header, then the header, then the numbers
 _FIXED = 10
 _NUMPY = Array(np.zeros(0)).stype
+_HUGE = 1e100  # what a monitor that knows nothing yet refuses, too
 
 
-def vector(arrays: Mapping[str, Array], like: ArrayRecord) -> FloatArray:
+Views = Mapping[str, npt.NDArray[Any]]  # arrays by name, on the bytes that came: nothing is copied
+
+
+def vector(views: Views, like: Iterable[str]) -> FloatArray:
     """All arrays end to end, in the order of `like`: (d,)."""
-    return np.concatenate([numbers(arrays[name]).astype(np.float64).ravel() for name in like])
+    return np.concatenate([views[name].ravel() for name in like], dtype=np.float64)
+
+
+def viewed(arrays: Mapping[str, Array]) -> Views:
+    """The server's own arrays."""
+    return {name: numbers(array) for name, array in arrays.items()}
+
+
+def viewed_like(arrays: Mapping[str, Array], like: Views) -> Views:
+    """Arrays with the names and shapes of `like`, all numbers; or a ValueError that says what there is instead.
+
+    Shapes are those of the arrays themselves: what a record says of them is only a claim.
+    """
+    if arrays.keys() != like.keys():
+        raise ValueError(f"arrays {plain(str(sorted(arrays)))} in place of {plain(str(sorted(like)))}")
+    views = {}
+    for name, expected in like.items():
+        try:
+            views[name] = found = numbers(arrays[name])
+        except Exception as error:  # whatever a hostile file makes NumPy's reader raise
+            raise ValueError(f"an array {name!r} that cannot be read ({type(error).__name__})") from error
+        if found.dtype.kind not in "iufb":
+            raise ValueError(f"an array {name!r} of type {plain(str(found.dtype), 40)}")
+        if found.shape != expected.shape:
+            raise ValueError(f"an array {name!r} of shape {plain(str(found.shape), 40)} in place of {expected.shape}")
+        if found.size and not (float(found.min()) >= -_HUGE and float(found.max()) <= _HUGE):  # NaN is neither
+            raise ValueError(f"an array {name!r} with numbers that are not finite, or above {_HUGE:.0e}")
+    return views
 
 
 def numbers(array: Array) -> npt.NDArray[Any]:
@@ -45,41 +75,8 @@ def numbers(array: Array) -> npt.NDArray[Any]:
 def _header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, order and type that a NumPy file of version 1.0 begins with; no Python objects, which would be pickles."""
     shape, fortran, dtype = npformat.read_array_header_1_0(BytesIO(head[8:]))
+    if min(shape, default=0) < 0:
+        raise ValueError("A length is negative, which NumPy would take for any.")
     if dtype.hasobject:
         raise ValueError("Arrays of Python objects are not read.")
     return shape, fortran, dtype
-
-
-def mismatch(arrays: Mapping[str, Array], like: ArrayRecord) -> str:
-    """How names or shapes differ from those of `like`, in words; empty when they do not.
-
-    Shapes are those of the arrays themselves: what a record says of them is only a claim.
-    """
-    if set(arrays) != set(like):
-        return f"arrays {sorted(arrays)} in place of {sorted(like)}"
-    for name, expected in like.items():
-        try:
-            found = numbers(arrays[name])
-        except Exception as error:  # whatever a hostile file makes NumPy's reader raise
-            return f"an array {name!r} that cannot be read ({type(error).__name__})"
-        if found.dtype.kind not in "iufb":
-            return f"an array {name!r} of type {found.dtype}"
-        if found.shape != tuple(expected.shape):
-            return f"an array {name!r} of shape {found.shape} in place of {tuple(expected.shape)}"
-    return ""
-
-
-def finite(arrays: ArrayRecord) -> bool:
-    """Whether every number is."""
-    return all(bool(np.all(np.isfinite(numbers(array)))) for array in arrays.values())
-
-
-def copied(arrays: ArrayRecord) -> ArrayRecord:
-    """A record of the same arrays, so that somebody who takes arrays out of one does not empty the other."""
-    return ArrayRecord(dict(arrays.items()))
-
-
-def taken(message: Message) -> ArrayRecord | None:
-    """Our own record, taken out of a message before anybody else sees it; None where there is none."""
-    found = message.content.pop(RECORD, None)
-    return found if isinstance(found, ArrayRecord) else None

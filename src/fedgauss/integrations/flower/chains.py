@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 
 import numpy as np
-from flwr.app import Array, ArrayRecord
 
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.detect.innovations import innovations, step_sizes_between
+from fedgauss.detect.innovations import innovations
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.flower.arrays import vector
+from fedgauss.integrations.flower.answers import PARTITION, Request, read
+from fedgauss.integrations.flower.arrays import Views, vector
+from fedgauss.integrations.flower.reports import next_steps, stable_hessian
 from fedgauss.integrations.flower.rounds import Round
 from fedgauss.integrations.flower.whole import Whole, with_note
 from fedgauss.step_sizes import StepSizes, as_step_sizes
@@ -50,9 +51,9 @@ class Chained:
         self.after = _checks.whole("after", after, at_least=0, fix="It counts rounds.")
         self.alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
         self.n_chains = _checks.whole("n_chains", n_chains, at_least=20)
-        self.horizon, self.seed = horizon, seed
+        self.horizon = None if horizon is None else _checks.whole("horizon", horizon, fix="It counts steps.")
+        self.seed = _checks.whole("seed", seed, at_least=0)
         self._hessian: FloatArray | None = None  # A, once clients have sent theirs
-        self._asked_at = 0  # the step before which the chains' round began
         self.lin: Linearization | None = None  # A, and V_K as the chains have it
         self._whole: Whole | None = None
 
@@ -61,53 +62,63 @@ class Chained:
         """The monitor, once it has begun."""
         return None if self._whole is None else self._whole.monitor
 
-    def request(self, server_round: int) -> ArrayRecord | None:
-        """Hessians, then chains."""
+    def request(self, server_round: int) -> Request:
+        """Which client is which; Hessians, then chains."""
+        request: dict[str, ArrayLike] = {PARTITION: 1.0}
         if self._whole is not None or server_round <= self.after:
-            return None
+            return request
         if self._hessian is None:
-            return ArrayRecord({"hessian only": Array(np.array(1.0))})
-        self._asked_at = (server_round - 1) * self.sync_every
-        eta = step_sizes_between(self.steps, self._asked_at, self._asked_at + self.sync_every)
-        sent = {"hessian": self._hessian, "eta": eta, "n_chains": np.array(self.n_chains)}
-        return ArrayRecord({name: Array(np.asarray(value)) for name, value in sent.items()})
+            return request | {"hessian only": 1.0}
+        eta = next_steps(self.steps, server_round - 1, self.sync_every)
+        return request | {"hessian": self._hessian, "eta": eta, "n_chains": float(self.n_chains)}
 
-    def judge(self, seen: Round) -> Verdict | None:
+    def faults(self, seen: Round) -> tuple[str, ...]:
+        """Those that the monitor finds."""
+        return () if self._whole is None else self._whole.faults(seen)
+
+    def judge(self, seen: Round, after: Views) -> Verdict | None:
         """None until the monitor has begun, then its verdict."""
         if self._whole is not None:
-            return with_note(self._whole.judge(seen), _NOTE)
-        if seen.number > self.after and seen.sound:
-            dim = len(vector(seen.before, seen.before))
-            name, shape = ("hessian", (dim, dim)) if self._hessian is None else ("ends", (self.n_chains, dim))
+            return with_note(self._whole.judge(seen, after), _NOTE)
+        if seen.number > self.after:
+            dim = len(seen.origin)
             try:
-                mean = self._mean_over_clients(seen, name, shape)
                 if self._hessian is None:
+                    mean = self._mean_over_clients(seen, "hessian", (dim, dim))
                     self._hessian = _checks.covariance("hessian A", mean, definite=True)
                 else:
-                    self._begin(seen, mean)
+                    self._begin(seen, after, self._mean_over_clients(seen, "ends", (self.n_chains, dim)))
             except ValueError as error:
                 _log.warning("fedgauss: no monitor yet, clients are asked again. %s", error)
         return None
 
     def _mean_over_clients(self, seen: Round, name: str, shape: tuple[int, int]) -> FloatArray:
         """sum_k w_k of what clients sent, with w_k by their examples; all of them must have."""
-        found = {u.client: u for u in seen.uploads if u.answer is not None and name in u.answer}
+        found = {u.client: u for u in seen.uploads if name in u.answer}
         if sorted(found) != list(range(self.n_clients)):
             raise ValueError(f"{name} must come from all of {self.n_clients} clients; it came from {sorted(found)}.")
-        weights = np.array([1.0 if u.examples is None else u.examples for u in found.values()])
+        eta = next_steps(self.steps, seen.number, self.sync_every)
         values = []
         for k, upload in found.items():
-            assert upload.answer is not None
-            values.append(_checks.real_array(f"{name} of client {k}", upload.answer[name].numpy(), shape=shape))
+            try:
+                value = read(upload.answer, name, shape)
+                values.append(stable_hessian(value, eta) if name == "hessian" else value)
+            except ValueError as error:
+                raise ValueError(f"What client {k} sent is refused: {error}") from error
+        weights = np.array([1.0 if u.examples is None else u.examples for u in found.values()])
         return np.tensordot(weights / weights.sum(), np.stack(values), axes=1)
 
-    def _begin(self, seen: Round, ends: FloatArray) -> None:
-        assert seen.after is not None
+    def _begin(self, seen: Round, after: Views, ends: FloatArray) -> None:
+        """With B ends of a round that was asked for; where they give no monitor, the Hessian may be to blame."""
         assert self._hessian is not None
-        self.lin = noise_of_chains(self._hessian, ends, self.steps, self._asked_at, self.sync_every)
-        monitor = Monitor(self.lin, self.steps, self.sync_every, self.alpha, self.horizon, seed=self.seed)
-        monitor.reset(step=seen.number * self.sync_every, y=vector(seen.after, seen.before), round=seen.number)
-        self._whole = Whole(monitor)
+        hessian, self._hessian = self._hessian, None
+        try:
+            lin = noise_of_chains(hessian, ends, self.steps, (seen.number - 1) * self.sync_every, self.sync_every)
+            monitor = Monitor(lin, self.steps, self.sync_every, self.alpha, self.horizon, seed=self.seed)
+        except ArithmeticError as error:
+            raise ValueError(f"The chains give no monitor: {error}") from error
+        monitor.reset(step=seen.number * self.sync_every, y=vector(after, seen.before), round=seen.number)
+        self.lin, self._whole = lin, Whole(monitor)
 
 
 def noise_of_chains(

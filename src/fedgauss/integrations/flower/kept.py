@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from flwr.app import ArrayRecord
+from collections.abc import Mapping
+
+from flwr.app import Array, ArrayRecord
 
 from fedgauss.integrations.flower.alarm import Good
 
@@ -16,11 +18,11 @@ class KeptArrays:
     """
 
     def __init__(self) -> None:
-        self._arrays: dict[int, ArrayRecord] = {}
+        self._arrays: dict[int, dict[str, Array]] = {}
 
-    def add(self, number: int, arrays: ArrayRecord) -> None:
+    def add(self, number: int, arrays: Mapping[str, Array]) -> None:
         """Keep the arrays of a round, and let go of those that are too many by now."""
-        self._arrays[number] = arrays
+        self._arrays[number] = dict(arrays.items())
         self._arrays = {r: held for r, held in self._arrays.items() if r % _spacing(number - r) == 0}
 
     def last(self) -> Good:
@@ -30,7 +32,7 @@ class KeptArrays:
     def before(self, number: int) -> Good:
         """The newest that are not from after this round; the oldest when there is none."""
         earlier = [r for r in self._arrays if r <= number] or [min(self._arrays)]
-        return Good(max(earlier), self._arrays[max(earlier)])
+        return Good(max(earlier), ArrayRecord(dict(self._arrays[max(earlier)])))
 
     def __len__(self) -> int:
         return len(self._arrays)

@@ -3,30 +3,35 @@
     app = ClientApp(mods=[report_moments(moments)])
 
 A mod answers what the server asks for in a message, and only that; it takes the request out before the application sees
-it. In the first round every mod here is asked which partition the client has (`partition-id` of its node's
-configuration, where there is one), so that the server counts clients as its operator does.
+it. Every mod here is asked which partition the client has (`partition-id` of its node's configuration, where there is
+one) until the client has replied once, so that the server counts clients as its operator does. Where an answer cannot
+be computed the client trains all the same, and the server is sent the error's name and its first words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fedgauss import _checks
 from fedgauss._linearization import gradient_moments
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.integrations.flower.arrays import RECORD, copied, taken
+from fedgauss.integrations.flower.answers import PARTITION, answer, asked
 
 Moments = Callable[[ArrayRecord, Context], tuple[ArrayLike, ArrayLike]]
-Answer = Callable[[ArrayRecord, ArrayRecord, Context], dict[str, FloatArray]]
+Compute = Callable[[Mapping[str, FloatArray], Message, Context], dict[str, ArrayLike]]
+
+_SINGLE = 1e-5  # of a Hessian's largest entry: what it may lack of symmetry
+_log = logging.getLogger("flwr")
 
 
 def report_partition() -> Mod:
     """A mod that says which partition the client has, and nothing else."""
-    return _answering(lambda request, arrays, context: {})
+    return _answering(lambda request, message, context: {})
 
 
 def report_moments(moments: Moments) -> Mod:
@@ -41,20 +46,20 @@ def report_moments(moments: Moments) -> Mod:
     second moments of its data. A client that reports too large a covariance makes the monitor less sensitive.
     """
 
-    def answer(request: ArrayRecord, arrays: ArrayRecord, context: Context) -> dict[str, FloatArray]:
+    def compute(request: Mapping[str, FloatArray], message: Message, context: Context) -> dict[str, ArrayLike]:
         if "moments" not in request:
             return {}
-        gradients, hessian = _computed(moments, arrays, context)
+        gradients, hessian = _computed(moments, _sent(message), context)
         covariance, kurtosis = gradient_moments(gradients)
         return {
             "hessian": hessian,
             "covariance": covariance,
-            "kurtosis": np.array(kurtosis),
+            "kurtosis": kurtosis,
             "gradient": gradients.mean(axis=0),
-            "n_warmup": np.array(float(len(gradients))),
+            "n_warmup": len(gradients),
         }
 
-    return _answering(answer)
+    return _answering(compute)
 
 
 def run_chains(moments: Moments, seed: int | None = None) -> Mod:
@@ -76,22 +81,22 @@ def run_chains(moments: Moments, seed: int | None = None) -> Mod:
     """
     rng = np.random.default_rng(seed)
 
-    def answer(request: ArrayRecord, arrays: ArrayRecord, context: Context) -> dict[str, FloatArray]:
+    def compute(request: Mapping[str, FloatArray], message: Message, context: Context) -> dict[str, ArrayLike]:
         if "hessian only" not in request and "eta" not in request:
             return {}
-        gradients, hessian = _computed(moments, arrays, context)
+        gradients, hessian = _computed(moments, _sent(message), context)
         if "eta" not in request:
             return {"hessian": hessian}
-        a, eta = (request[name].numpy() for name in ("hessian", "eta"))
+        a = request["hessian"].reshape(hessian.shape)
         covariance, _ = gradient_moments(gradients)
         values, vectors = np.linalg.eigh(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        ends = np.zeros((int(request["n_chains"].numpy()), len(a)))
-        for rate in eta:
+        ends = np.zeros((int(request["n_chains"][0]), len(a)))
+        for rate in request["eta"]:
             ends += rate * (rng.standard_normal(ends.shape) @ root.T - ends @ a)
         return {"ends": ends}
 
-    return _answering(answer)
+    return _answering(compute)
 
 
 def _computed(moments: Moments, arrays: ArrayRecord, context: Context) -> tuple[FloatArray, FloatArray]:
@@ -100,26 +105,50 @@ def _computed(moments: Moments, arrays: ArrayRecord, context: Context) -> tuple[
     gradients, hessian = moments(arrays, context)
     return (
         _checks.real_array("gradients", gradients, shape=(None, dim)),
-        _checks.covariance("hessian", _checks.real_array("hessian", hessian, shape=(dim, dim))),
+        _rounded_off(_checks.real_array("hessian", hessian, shape=(dim, dim))),
     )
 
 
-def _answering(answer: Answer) -> Mod:
-    """A mod that lets the application train and puts an answer beside its reply."""
+def _rounded_off(hessian: FloatArray) -> FloatArray:
+    """A Hessian without what float32 leaves in it: a little asymmetry, and eigenvalues just below zero."""
+    error = _SINGLE * float(np.abs(hessian).max(initial=0.0))
+    if np.abs(hessian - hessian.T).max(initial=0.0) <= error:
+        hessian = (hessian + hessian.T) / 2.0
+        values, vectors = np.linalg.eigh(hessian)
+        if -error <= values[0] < 0.0:
+            hessian = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return _checks.covariance("hessian", hessian)
+
+
+def _answering(compute: Compute) -> Mod:
+    """A mod that lets the application train, whatever happens here, and puts an answer beside its reply."""
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         if not message.metadata.message_type.startswith("train") or not message.has_content():
             return call_next(message, context)
-        request = taken(message)
-        own: dict[str, FloatArray] = {}
-        if request is not None:
-            (arrays,) = message.content.array_records.values()
-            own = answer(request, copied(arrays), context)
-            if "partition" in request and "partition-id" in context.node_config:
-                own["partition"] = np.array(float(context.node_config["partition-id"]))
+        request = asked(message)
+        if request is None:
+            return call_next(message, context)
+        own: dict[str, ArrayLike] = {}
+        reason = ""
+        try:
+            if PARTITION in request and "partition-id" in context.node_config:
+                own[PARTITION] = float(context.node_config["partition-id"])
+            own |= compute(request, message, context)
+        except Exception as error:  # of the user's function, or of our checks of what it returned
+            reason = f"{type(error).__name__}: {error}"
+            _log.warning("fedgauss: the server is not told what it asked for.", exc_info=error)
         reply = call_next(message, context)
-        if reply.has_content() and own:
-            reply.content[RECORD] = ArrayRecord({name: Array(np.asarray(value)) for name, value in own.items()})
+        if reply.has_content() and (own or reason):
+            answer(reply, own, reason)
         return reply
 
     return mod
+
+
+def _sent(message: Message) -> ArrayRecord:
+    """The arrays that the server sent, as a copy."""
+    found = list(message.content.array_records.values())
+    if len(found) != 1:
+        raise ValueError(f"a message must have one ArrayRecord to compute moments at; it has {len(found)}.")
+    return ArrayRecord(dict(found[0].items()))

@@ -3,51 +3,68 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
+from flwr.serverapp.exception import InconsistentMessageReplies
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.flower.alarm import Alarmed
-from fedgauss.integrations.flower.arrays import RECORD, copied
+from fedgauss.integrations.flower.answers import PARTITION, REASON, ask
+from fedgauss.integrations.flower.arrays import Views, viewed, viewed_like
 from fedgauss.integrations.flower.kept import KeptArrays
 from fedgauss.integrations.flower.rounds import Roster, Round, Watcher, opened
 from fedgauss.integrations.flower.whole import Whole
+from fedgauss.integrations.flower.words import plain
+from fedgauss.integrations.sinks.several import Sink, Sinks
 
 OnAlarm = Literal["stop", "go on"] | Callable[[Alarmed], None]
 
+_HOOKS = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
 _log = logging.getLogger("flwr")  # where Flower's users look
 
 
 class Monitored(Strategy):
     """Wraps a strategy, feeds a monitor the arrays of each round, and acts on its alarm.
 
-    strategy  any: it sees the messages, the replies and the calls that it would see alone
+    strategy  any whose clients reply with one ArrayRecord of the arrays that were sent; it sees the messages, the
+              replies and the calls that it would see alone
     monitor   a `Monitor` of all parameters, or `Reported`, `Chained` or `ServerOnly`, which make one after a warm-up
     on_alarm  "stop" raises `Alarmed` out of `start`, to be caught in the ServerApp's main; "go on" writes it to the
               log; a function is given the `Alarmed`, once when an alarm begins and for every invalid update. It may
               raise it, or call `monitor.reset`
-    sink      told of every verdict, sink(round, verdict), before an alarm is acted on (`fedgauss.integrations.sinks`)
+    sink      told of every verdict, sink(round, verdict), before an alarm is acted on (`fedgauss.integrations.sinks`);
+              one that fails is warned of once, and the run goes on
 
-    What it knows afterwards:
+    What it knows of the last `start`:
 
-    verdicts       by round; none during a warm-up
+    verdicts       by round; in a warm-up only those on invalid updates
     participation  by round: the numbers of the clients whose replies came
     refused        by round: what was wrong with replies that could not be used
-    kept           arrays of earlier rounds, of which `Alarmed` has two
+    kept           arrays of earlier rounds, of which `Alarmed` has two: 32 to 112 copies of the model in a thousand
+                   rounds
 
-    A round is refused when a reply has other arrays than were sent, or numbers that are not finite or not plausible.
-    The monitor then stays as it was and says "invalid update", and the strategy's arrays are not taken: the next round
-    begins where the refused one did. So a client that sends nonsense can stop a run that stops on alarms, and hold up
-    one that goes on, until its node is left out; it cannot get its numbers in. Refused rounds count no steps of the
-    monitor's: clients whose rate falls with Flower's rounds are then ahead of it by a round.
+    A round is refused when a reply has other arrays than were sent, numbers that are not finite or, once there is a
+    monitor, not plausible by its rule (1e8 standard deviations of a gradient; 1e100 before that). The strategy is then
+    not called and the monitor not changed: the verdict is "invalid update", and the next round begins where the refused
+    one did. So a client that sends nonsense can stop a run that stops on alarms, and hold up one that goes on, until
+    its node is left out. What is plausible and wrong does get in, into the strategy's own momentum too: that is what
+    the monitor is for. Refused rounds count no steps of the monitor's: clients whose rate falls with Flower's rounds
+    are then ahead of it by a round.
 
-    In a simulation FedAvg may size its first sample before all nodes are there: give it min_train_nodes =
+    `start` may be called again, as after an alarm with the arrays to go back to. When they are not those that the
+    monitor saw last it begins anew there, and goes on counting rounds and steps; where the rate falls from step to step
+    tell it with `monitor.reset(step=..., round=...)`.
+
+    Another wrapper, as those for differential privacy, belongs inside: Monitored(wrapper(strategy), ...). In a
+    simulation FedAvg may size its first sample before all nodes are there: give it min_train_nodes =
     min_available_nodes = the number of clients.
     """
 
@@ -56,80 +73,140 @@ class Monitored(Strategy):
         strategy: Strategy,
         monitor: Monitor | Watcher,
         on_alarm: OnAlarm = "stop",
-        sink: Callable[[int, Verdict], None] | None = None,
+        sink: Sink | None = None,
     ) -> None:
         if not callable(on_alarm) and on_alarm not in ("stop", "go on"):
             raise ValueError(f"on_alarm must be 'stop', 'go on' or a function of the alarm; got {on_alarm!r}.")
         if not isinstance(strategy, Strategy):
             raise ValueError(f"strategy must be a flwr.serverapp.strategy.Strategy; got {type(strategy).__name__}.")
+        if isinstance(strategy, Monitored):
+            raise ValueError("strategy must not be Monitored itself. Use one Monitored for each strategy.")
         self.strategy = strategy
         self.watcher: Watcher = Whole(monitor) if isinstance(monitor, Monitor) else monitor
         self.on_alarm, self.sink = on_alarm, sink
+        self._tell = Sinks([] if sink is None else [sink])
+        self._own: dict[str, Callable[..., Any]] = {}  # the strategy's hooks, while ours stand in their place
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget the last run."""
         self.verdicts: dict[int, Verdict] = {}
         self.participation: dict[int, tuple[int, ...]] = {}
         self.refused: dict[int, tuple[str, ...]] = {}
         self.kept = KeptArrays()
         self._roster = Roster()
-        self._sent = ArrayRecord()
+        self._sent: Views = {}
         self._alarmed = False
+        self._excused: set[int] = set()  # clients whose reason for not answering was logged
 
     @property
     def monitor(self) -> Monitor | None:
         """The monitor; None while one is being made."""
         return self.watcher.monitor
 
+    def start(self, *args: Any, **kwargs: Any) -> Result:
+        """The strategy's own `start`, with every call of a hook going through here."""
+        self._begin()
+        inner = vars(self.strategy)
+        before = {name: inner[name] for name in _HOOKS if name in inner}
+        self._own = {name: getattr(self.strategy, name) for name in _HOOKS}
+        try:
+            inner.update({name: getattr(self, name) for name in _HOOKS})
+            return self.strategy.start(*args, **kwargs)
+        finally:
+            for name in _HOOKS:
+                inner.pop(name, None)
+            inner.update(before)
+            self._own = {}
+
+    def _hook(self, name: str) -> Callable[..., Any]:
+        """The strategy's own; also when it is not `start` that calls ours, but a strategy around us."""
+        found: Callable[..., Any] = self._own.get(name) or getattr(self.strategy, name)
+        return found
+
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The strategy's messages, with a request to our mods where nodes are new or the warm-up needs one."""
-        messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
-        self._sent = copied(arrays)
+        """The strategy's messages, with a request to our mods where nodes are new or the warm-up needs one.
+
+        Arrays keep the order in which they were first sent, whatever the order in which clients return them.
+        """
+        arrays = _in_order(arrays, self._sent)
         if not len(self.kept):
-            self.kept.add(server_round - 1, self._sent)
-        request = self.watcher.request(server_round) or ArrayRecord()
-        if any(message.metadata.dst_node_id not in self._roster for message in messages):
-            request["partition"] = Array(np.array(1.0))
-        if len(request):
-            for message in messages:
-                message.content[RECORD] = request
+            self.kept.add(server_round - 1 if self.monitor is None else self.monitor.round, arrays)
+        self._sent = viewed(arrays)
+        messages = list(self._hook("configure_train")(server_round, arrays, config, grid))
+        request = dict(self.watcher.request(server_round))
+        known = {name: value for name, value in request.items() if name != PARTITION}
+        for message in messages:
+            if wanted := known if message.metadata.dst_node_id in self._roster else request:
+                ask(message, wanted)
         return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The strategy's arrays and metrics; no arrays when the round was refused."""
+        """The strategy's arrays and metrics; none when the round was refused."""
         replies = list(replies)
-        weighted_by = getattr(self.strategy, "weighted_by_key", None)
-        uploads, faults = opened(replies, self._sent, self._roster, weighted_by)
+        uploads, faults = opened(replies, self._sent, self._roster, self._weighted_by())
         self.participation[server_round] = tuple(upload.client for upload in uploads)
-        arrays, metrics = None, None
-        try:
-            arrays, metrics = self.strategy.aggregate_train(server_round, replies)
-        except Exception as error:
-            if not faults:  # the strategy's own affair
-                raise
-            faults = (*faults, f"The strategy could not use the replies: {error}")
-        if arrays is None and not faults:
-            return arrays, metrics  # nobody answered
-        seen = Round(server_round, self._sent, None if arrays is None else copied(arrays), uploads, faults)
-        if not (seen.sound or faults):
-            faults = ("The strategy's arrays are not finite, or not of the shapes that were sent.",)
+        seen = Round(server_round, self._sent, uploads)
+        self._excuse(seen)
+        if uploads and not faults:
+            faults = self.watcher.faults(seen)
         if faults:
-            self.refused[server_round] = faults
-            _log.warning("fedgauss, round %d: %s", server_round, " ".join(faults))
-        verdict = self.watcher.judge(seen)
+            return self._refuse(server_round, faults)
+        try:
+            arrays, metrics = self._hook("aggregate_train")(server_round, replies)
+        except InconsistentMessageReplies as error:
+            return self._refuse(server_round, (f"The strategy cannot use the replies: {plain(str(error))}",))
+        if arrays is None or not uploads:
+            return arrays, metrics  # nobody answered, or too few for the strategy
+        arrays = _in_order(arrays, self._sent)
+        try:
+            after = viewed_like(arrays, self._sent)
+        except ValueError as error:
+            return self._refuse(server_round, (f"The strategy made {error}.",))
+        verdict = self.watcher.judge(seen, after)
         if verdict is not None:
-            self.verdicts[server_round] = verdict
-            if self.sink is not None:
-                self.sink(server_round, verdict)
-            self._act(server_round, verdict)
-        if faults or seen.after is None or (verdict is not None and verdict.channel == "invalid update"):
-            return None, metrics  # Flower then goes on with the arrays that it sent
+            self._say(server_round, verdict)
+            if verdict.channel == "invalid update":
+                return None, None
         if verdict is None or not verdict.alarm:
-            self.kept.add(server_round if verdict is None else verdict.round, seen.after)
+            self.kept.add(server_round if verdict is None else verdict.round, arrays)
         return arrays, metrics
 
-    def _act(self, server_round: int, verdict: Verdict) -> None:
+    def _weighted_by(self) -> str | None:
+        """The metric that the innermost strategy weights clients by."""
+        inner = self.strategy
+        while isinstance(wrapped := getattr(inner, "strategy", None), Strategy):
+            inner = wrapped
+        return getattr(inner, "weighted_by_key", None)
+
+    def _excuse(self, seen: Round) -> None:
+        """Log why a client did not answer, once."""
+        for upload in seen.uploads:
+            reason = upload.answer.get(REASON)
+            if isinstance(reason, str) and upload.client not in self._excused:
+                self._excused.add(upload.client)
+                _log.warning("fedgauss: client %d could not answer. %s", upload.client, plain(reason))
+
+    def _refuse(self, server_round: int, faults: tuple[str, ...]) -> tuple[None, None]:
+        """An invalid update: Flower goes on with the arrays that it sent."""
+        self.refused[server_round] = faults
+        note = plain(" ".join(faults), 1000)
+        if self.monitor is not None:
+            verdict = replace(self.monitor.update(np.full(self.monitor.lin.dim, np.nan)), note=note)
+        else:
+            step, last = server_round * self.watcher.sync_every, self.kept.last().round
+            alpha = self.watcher.alpha
+            verdict = Verdict(True, math.inf, 0.0, "invalid update", server_round, step, None, last, alpha, note=note)
+        self._say(server_round, verdict)
+        return None, None
+
+    def _say(self, server_round: int, verdict: Verdict) -> None:
+        self.verdicts[server_round] = verdict
+        self._tell(server_round, verdict)
         invalid = verdict.channel == "invalid update"
         fresh = verdict.alarm and (invalid or not self._alarmed)
         self._alarmed = verdict.alarm and (not invalid or self._alarmed)
@@ -147,22 +224,21 @@ class Monitored(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The strategy's."""
-        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        messages: Iterable[Message] = self._hook("configure_evaluate")(server_round, arrays, config, grid)
+        return messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The strategy's."""
-        return self.strategy.aggregate_evaluate(server_round, replies)
+        metrics: MetricRecord | None = self._hook("aggregate_evaluate")(server_round, replies)
+        return metrics
 
     def summary(self) -> None:
         """The strategy's."""
         self.strategy.summary()
 
-    def start(self, *args: Any, **kwargs: Any) -> Result:
-        """The strategy's own loop, with every call of a hook going through here."""
-        return type(self.strategy).start(self, *args, **kwargs)
 
-    def __getattr__(self, name: str) -> Any:
-        """Whatever else its loop asks for."""
-        if name == "strategy":  # not there yet: half-made, or being copied
-            raise AttributeError(name)
-        return getattr(self.strategy, name)
+def _in_order(arrays: ArrayRecord, like: Views) -> ArrayRecord:
+    """Arrays in the order of `like`, when they are the same ones."""
+    if arrays.keys() != like.keys() or list(arrays) == list(like):
+        return arrays
+    return ArrayRecord({name: arrays[name] for name in like})

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from flwr.app import Array, ArrayRecord, Message, MetricRecord
+import numpy as np
+from flwr.app import ArrayRecord, Message, MetricRecord
 
+from fedgauss._types import FloatArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.flower.arrays import finite, mismatch, taken
+from fedgauss.integrations.flower.answers import PARTITION, Answer, Request, answered, read
+from fedgauss.integrations.flower.arrays import Views, vector, viewed_like
+from fedgauss.integrations.flower.words import plain
+
+_MOST = 1e15  # examples of a client
 
 
 @dataclass(frozen=True)
@@ -25,41 +31,58 @@ class Upload:
     """
 
     client: int
-    arrays: Mapping[str, Array]
+    arrays: Views
     examples: float | None
-    answer: ArrayRecord | None
+    answer: Answer
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round of training: arrays sent out, arrays after it (None when the strategy made none), and uploads."""
+    """One round of training: its number, the arrays that were sent out, and uploads that fit them."""
 
     number: int
-    before: ArrayRecord
-    after: ArrayRecord | None
+    before: Views
     uploads: tuple[Upload, ...]
-    faults: tuple[str, ...]
 
     @cached_property
-    def sound(self) -> bool:
-        """Whether nothing is wrong with it: no faults, and arrays of the right shapes, all finite."""
-        if self.faults or self.after is None:
-            return False
-        return not mismatch(self.after, self.before) and finite(self.after)
+    def origin(self) -> FloatArray:
+        """What was sent out, as one vector: (d,)."""
+        return vector(self.before, self.before)
+
+    @cached_property
+    def each(self) -> FloatArray:
+        """What clients sent, a row each."""
+        return np.stack([vector(upload.arrays, self.before) for upload in self.uploads])
+
+    @cached_property
+    def examples(self) -> FloatArray:
+        """The clients' weights in the strategy's average, 1 for each where it has none."""
+        return np.array([1.0 if upload.examples is None else upload.examples for upload in self.uploads])
+
+    @cached_property
+    def clients(self) -> list[int]:
+        """Their numbers."""
+        return [upload.client for upload in self.uploads]
 
 
 class Watcher(Protocol):
-    """What `Monitored` asks after every round; `monitor` is None until there is one."""
+    """What `Monitored` asks in every round; `monitor` is None until there is one."""
+
+    sync_every: int
+    alpha: float
 
     @property
     def monitor(self) -> Monitor | None:
         """The monitor behind it."""
 
-    def request(self, server_round: int) -> ArrayRecord | None:
-        """What clients are asked for in this round, beside training; None for nothing."""
+    def request(self, server_round: int) -> Request:
+        """What clients are asked for in this round, beside training; `PARTITION` of those who have not said yet."""
 
-    def judge(self, seen: Round) -> Verdict | None:
-        """The verdict; None while warming up."""
+    def faults(self, seen: Round) -> tuple[str, ...]:
+        """What is wrong with uploads, before the strategy sees them; changes nothing."""
+
+    def judge(self, seen: Round, after: Views) -> Verdict | None:
+        """The verdict on a round and the strategy's arrays after it; None while warming up."""
 
 
 class Roster:
@@ -81,52 +104,77 @@ class Roster:
 
 
 def opened(
-    replies: Sequence[Message], before: ArrayRecord, roster: Roster, weighted_by: str | None
+    replies: Sequence[Message], before: Views, roster: Roster, weighted_by: str | None
 ) -> tuple[tuple[Upload, ...], tuple[str, ...]]:
     """Uploads and faults of a round; our own record is taken out of every reply, as if it had never been there.
 
     A reply that is an error is nobody's fault: that client took no part.
     """
     uploads: dict[int, Upload] = {}
+    nodes: dict[int, int] = {}
     faults = []
     good = sorted((m for m in replies if not m.has_error()), key=lambda reply: reply.metadata.src_node_id)
-    answers = [taken(reply) for reply in good]
+    answers = [answered(reply) for reply in good]
     for reply, answer in zip(good, answers, strict=True):  # those who say who they are come first
         if (partition := _partition(answer)) is not None:
             roster.number(reply.metadata.src_node_id, partition)
     for reply, answer in zip(good, answers, strict=True):
-        client = roster.number(reply.metadata.src_node_id)
-        sent = [record for record in reply.content.values() if isinstance(record, ArrayRecord)]
-        if len(sent) != 1:
-            faults.append(f"Client {client} sent {len(sent)} records of arrays in place of one.")
+        node = reply.metadata.src_node_id
+        client = roster.number(node)
+        try:
+            arrays, examples = _contents(reply, before, weighted_by)
+        except ValueError as error:
+            faults.append(f"Client {client} sent {error}.")
             continue
-        wrong = mismatch(sent[0], before)
-        examples = _examples(reply, weighted_by)
-        if wrong:
-            faults.append(f"Client {client} sent {wrong}.")
-        elif examples is not None and not 0.0 <= examples < math.inf:
-            faults.append(f"Client {client} says that it has {examples} examples.")
-        elif client in uploads:
-            faults.append(f"Two nodes say that they are client {client}.")
+        if client in uploads:
+            faults.append(f"Two nodes say that they are client {client}: {nodes[client]} and {node}.")
         else:
-            uploads[client] = Upload(client, dict(sent[0].items()), examples, answer)
-    return tuple(uploads[k] for k in sorted(uploads)), tuple(faults)
+            uploads[client], nodes[client] = Upload(client, arrays, examples, answer), node
+    found = tuple(uploads[k] for k in sorted(uploads))
+    return found, tuple(faults) or _other_types(found)
 
 
-def _partition(answer: ArrayRecord | None) -> int | None:
+def _contents(reply: Message, before: Views, weighted_by: str | None) -> tuple[Views, float | None]:
+    """Arrays and the number of examples, or a ValueError that says what there is instead."""
+    records = list(reply.content.values())
+    sent = [record for record in records if isinstance(record, ArrayRecord)]
+    if len(sent) != 1:
+        raise ValueError(f"{len(sent)} records of arrays in place of one")
+    arrays = viewed_like(dict(sent[0].items()), before)
+    if weighted_by is None:
+        return arrays, None
+    found = [record[weighted_by] for record in records if isinstance(record, MetricRecord) and weighted_by in record]
+    if not found:
+        return arrays, None  # a strategy that needs it says so itself
+    value = found[0] if len(found) == 1 else found
+    if not (isinstance(value, int | float) and 0 < value <= _MOST):
+        raise ValueError(f"{weighted_by} = {plain(repr(value), 40)} in place of one number in (0, {_MOST:.0e}]")
+    return arrays, float(value)
+
+
+def _partition(answer: Answer) -> int | None:
     """What a client says; None where it says nothing that could be a partition."""
-    if answer is None or "partition" not in answer:
+    if PARTITION not in answer:
         return None
     try:
-        value = float(answer["partition"].numpy())
-    except (TypeError, ValueError, EOFError, OSError):
+        value = float(read(answer, PARTITION, (1,))[0])
+    except ValueError:
         return None
     return int(value) if 0.0 <= value < 1e9 and value == int(value) else None
 
 
-def _examples(reply: Message, weighted_by: str | None) -> float | None:
-    if weighted_by is None:
-        return None
-    records = [record for record in reply.content.values() if isinstance(record, MetricRecord)]
-    found = [record[weighted_by] for record in records if weighted_by in record]
-    return float(found[0]) if len(found) == 1 and isinstance(found[0], int | float) else None
+def _other_types(uploads: tuple[Upload, ...]) -> tuple[str, ...]:
+    """Clients whose arrays are of other types than most clients': the mean would be of one or the other.
+
+    Not of other types than were sent, since FedAvg makes floats of the integers that clients send again and again.
+    """
+    each = [{name: view.dtype for name, view in upload.arrays.items()} for upload in uploads]
+    if all(types == each[0] for types in each):
+        return ()
+    usual = {name: Counter(types[name] for types in each).most_common(1)[0][0] for name in each[0]}
+    return tuple(
+        f"Client {upload.client} sent an array {name!r} of type {types[name]}; most sent {usual[name]}."
+        for upload, types in zip(uploads, each, strict=True)
+        for name in usual
+        if types[name] != usual[name]
+    )

@@ -6,19 +6,20 @@ import logging
 from dataclasses import dataclass
 
 import numpy as np
-from flwr.app import ArrayRecord
 from scipy.special import fdtrc
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.detect.innovations import step_sizes_between
+from fedgauss.detect.innovations import Innovations, innovations, step_sizes_between
+from fedgauss.detect.mean_updates import server_only
 from fedgauss.detect.monitor import Monitor
-from fedgauss.detect.server_only import server_only
 from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.flower.arrays import vector
+from fedgauss.detect.whitening import freedom_needed
+from fedgauss.integrations.flower.answers import Request
+from fedgauss.integrations.flower.arrays import Views, vector
 from fedgauss.integrations.flower.rounds import Round
 from fedgauss.integrations.flower.views import View, everything
-from fedgauss.integrations.flower.whole import refusal, with_note
+from fedgauss.integrations.flower.whole import implausible, with_note
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
 _STILL = 0.01  # level of the test that the mean update does not move during the warm-up
@@ -50,14 +51,16 @@ class ServerOnly:
     sync_every  local steps of a round, if only roughly: how much noise a round averages over
     after       rounds of training before the warm-up
 
-    Nothing is asked of clients, and neither rate, optimiser nor loss need be known: this is the mode for momentum,
-    Adam, robust aggregation (FedMedian, Krum) and models with many parameters. Every verdict says that it was used.
+    Nothing is asked of clients, not even which partition they have, and neither rate, optimiser nor loss need be known:
+    this is the mode for momentum, Adam, robust aggregation (FedMedian, Krum) and models with many parameters. Every
+    verdict says that it was used.
 
     What it costs. Parameters seen in part obey no closed recursion, so the run's return to its optimum cannot be taken
     out of u. A run that hovers has updates that undo each other, which makes alarms rarer than alpha; an attack shows
     only while the model moves to where it leads, some 1 / (eta lambda) steps, and best where that is long. A gradient
     that is still shrinking looks like a change: so the monitor does not begin before both halves of the last
-    `warm_up` rounds have the same mean (Hotelling's test at .01), and training that goes on learning will alarm.
+    `warm_up` rounds have the same mean (Hotelling's test at .01), and training that goes on learning will alarm. Where
+    no monitor can be made, of too few rounds or of a parameter that never moves, the log says why and training goes on.
     """
 
     def __init__(
@@ -77,50 +80,82 @@ class ServerOnly:
         self.sync_every = _checks.whole("sync_every", sync_every)
         self.after = _checks.whole("after", after, at_least=0, fix="It counts rounds.")
         self.alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
-        self.horizon, self.seed = horizon, seed
+        self.horizon = None if horizon is None else _checks.whole("horizon", horizon, fix="It counts steps.")
+        self.seed = _checks.whole("seed", seed, at_least=0)
         self.monitor: Monitor | None = None
-        self._updates: list[FloatArray] = []
+        self._parts: Innovations | None = None  # of the monitor
+        self._updates: list[FloatArray] = []  # of the warm-up
+        self._number = 0  # of the last round
         self._note = ""
 
-    def request(self, server_round: int) -> ArrayRecord | None:
+    def request(self, server_round: int) -> Request:
         """Nothing: that is the point."""
+        return {}
+
+    def faults(self, seen: Round) -> tuple[str, ...]:
+        """Uploads that the monitor would not take for a mean."""
+        if self._parts is None:
+            return ()
+        rows = [self._update(seen, vector(upload.arrays, seen.before)) for upload in seen.uploads]
+        return implausible(self._parts, seen, np.stack(rows), self._updates[-1])
+
+    def judge(self, seen: Round, after: Views) -> Verdict | None:
+        """None until the monitor has begun, then its verdict."""
+        if seen.number < self._number:
+            self._start_again()
+        self._number = seen.number
+        update = self._update(seen, vector(after, seen.before))
+        if self.monitor is not None:
+            return with_note(self.monitor.update(update), self._note)
+        if seen.number > self.after and self._long_enough(len(update)):
+            self._warm(seen.number, update)
         return None
 
-    def judge(self, seen: Round) -> Verdict | None:
-        """None until the monitor has begun, then its verdict."""
-        if self.monitor is None:
-            if seen.sound and seen.number > self.after:
-                self._warm(seen)
-            return None
-        if not seen.sound:
-            return refusal(self.monitor, len(self._updates[-1]), " ".join(seen.faults))
-        return with_note(self.monitor.update(self._update(seen)), self._note)
-
-    def _update(self, seen: Round) -> FloatArray:
-        assert seen.after is not None
-        way = self.view(vector(seen.before, seen.before) - vector(seen.after, seen.before))
+    def _update(self, seen: Round, after: FloatArray) -> FloatArray:
+        way = self.view(seen.origin - after)
         if self.steps is None:
             return way
         last = seen.number * self.sync_every
         return way / float(step_sizes_between(self.steps, last - self.sync_every, last).sum())
 
-    def _warm(self, seen: Round) -> None:
-        self._updates = [*self._updates, self._update(seen)][-self.warm_up :]
+    def _start_again(self) -> None:
+        """Rounds count from the first again: a new run, perhaps from elsewhere, whose mean update may be another."""
+        if self.monitor is None:
+            self._updates.clear()
+        else:
+            self.monitor.reset()
+        _log.warning("fedgauss: rounds begin anew, and so does the watch of the mean update.")
+
+    def _long_enough(self, dim: int) -> bool:
+        needed = freedom_needed(dim) + 1
+        if self.warm_up < needed and not self._note:
+            self._note = f"warm_up must be at least {needed} rounds for {dim} dimensions; got {self.warm_up}."
+            _log.error("fedgauss: nothing is watched. %s Watch fewer, or wait longer.", self._note)
+        return self.warm_up >= needed
+
+    def _warm(self, number: int, update: FloatArray) -> None:
+        self._updates = [*self._updates, update][-self.warm_up :]
+        if len(self._updates) < self.warm_up:
+            return
         rows = np.stack(self._updates)
-        if len(rows) < self.warm_up:
-            return
-        if (p := _same_mean(rows)) < _STILL:
-            _log.warning("fedgauss: the mean update still moves (p = %.2g); no monitor yet.", p)
-            return
+        try:
+            if not (p := _same_mean(rows)) >= _STILL:
+                _log.warning("fedgauss: the mean update still moves (p = %.2g); no monitor yet.", p)
+                return
+            self._begin(number, rows)
+        except (ValueError, ArithmeticError) as error:  # a frozen parameter, or one client's nonsense
+            _log.warning("fedgauss: no monitor can be made of the last %d rounds. %s", self.warm_up, error)
+
+    def _begin(self, number: int, rows: FloatArray) -> None:
         dim, averaging = rows.shape[1], Averaging(self.sync_every)
         # The row before the first is where a path would begin; with this schedule it does not matter.
         lin = server_only(np.eye(dim), np.concatenate([rows[:1], rows]), averaging, self.sync_every)
         monitor = Monitor(lin, averaging, self.sync_every, self.alpha, self.horizon, seed=self.seed)
-        monitor.reset(step=seen.number * self.sync_every, y=rows[-1], round=seen.number)
-        self.monitor = monitor
+        monitor.reset(step=number * self.sync_every, y=rows[-1], round=number)
+        self.monitor, self._parts = monitor, innovations(lin, averaging)
         self._note = (
             f"Server-only mode: {dim} numbers of the mean update, their noise from the {self.warm_up} rounds up to "
-            f"{seen.number}; an attack shows while the model moves."
+            f"{number}; an attack shows while the model moves."
         )
 
 
@@ -129,8 +164,6 @@ def _same_mean(rows: FloatArray) -> float:
     half, dim = len(rows) // 2, rows.shape[1]
     parts = rows[:half], rows[half:]
     freedom = len(rows) - 2
-    if freedom < dim + 1:
-        raise ValueError(f"warm_up must be at least {2 * dim + 5} rounds for {dim} dimensions; got {len(rows)}.")
     within = sum((part - part.mean(axis=0)).T @ (part - part.mean(axis=0)) for part in parts) / freedom
     gap = parts[0].mean(axis=0) - parts[1].mean(axis=0)
     t2 = half * (len(rows) - half) / len(rows) * gap @ np.linalg.pinv(within, hermitian=True) @ gap
