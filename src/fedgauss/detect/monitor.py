@@ -109,6 +109,16 @@ class Monitor:
         return self._step
 
     @property
+    def mean(self) -> FloatArray | None:
+        """Y at the last of them, or where it was told to begin; None while it knows of none."""
+        return None if self._mean is None else self._mean.copy()
+
+    @property
+    def has_uploads(self) -> bool:
+        """Whether it was given what clients uploaded, which `suspects` needs."""
+        return self._clients is not None
+
+    @property
     def alarm(self) -> Verdict | None:
         """The first verdict of the alarm that is on, None when there is none; `reset` ends it."""
         return self._alarm

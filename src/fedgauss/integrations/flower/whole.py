@@ -75,7 +75,7 @@ class Whole:
 
     def _place(self, seen: Round) -> str:
         """Tell the monitor where the round begins, if it does not know; words where it thought otherwise."""
-        last = self.monitor._mean
+        last = self.monitor.mean
         if last is not None and np.array_equal(last, seen.origin):
             return ""
         self.monitor.reset(y=seen.origin)

@@ -13,6 +13,7 @@ import numpy as np
 from fedgauss._checks import FedgaussWarning
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.attribution import Attribution
+from fedgauss.detect.innovations import innovations
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault, mean_vector
 from fedgauss.detect.verdict import Verdict
@@ -134,8 +135,8 @@ class LiveRun:
         try:
             return self.monitor.suspects()
         except ValueError as error:
-            known = self.monitor._clients is not None
-            return str(error) if known else "The rounds lack what clients uploaded: nobody can be named."
+            lacking = "The rounds lack what clients uploaded: nobody can be named."
+            return str(error) if self.monitor.has_uploads else lacking
 
     def _who(self, given: Round) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
         """Names of those who took part, None for everybody, and of all clients as far as they are known."""
@@ -158,9 +159,9 @@ class LiveRun:
         assert self.monitor is not None
         assert self.average is not None
         y = mean_vector(given.parameters, self.monitor.lin.dim)
-        if wrong := fault(self.monitor._innovations, self._last, y, None, None, None):
+        if wrong := fault(innovations(self.monitor.lin, self.monitor.steps), self._last, y, None, None, None):
             raise ValueError(f"round {given.number}: {wrong}")
-        known = self.monitor._mean
+        known = self.monitor.mean
         if step == self.seen_before and known is not None and not np.allclose(y, known):
             self._another = (
                 f"rounds after step {step} must go on from where the monitor left the run; round {given.number} has "
