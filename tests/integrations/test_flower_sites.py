@@ -46,6 +46,26 @@ def test_nodes_give_what_the_pooled_frame_gives_and_log_what_they_sent(tmp_path)
     assert orders[-1] == "report"
 
 
+def test_a_node_takes_part_in_one_run_of_an_app():
+    """Its Context remembers: what asks again begins no other run on the same rows."""
+    grid = InProcessGrid(site_app(own, name_of=named), 3)
+    asked = grid.send_and_receive
+    orders = []
+
+    def stop_after_begin(messages, **options):
+        orders.append(messages[0].content["fedgauss"]["order"])
+        if orders[-1] == "advance":
+            raise KeyboardInterrupt
+        return asked(messages, **options)
+
+    grid.send_and_receive = stop_after_begin
+    with pytest.raises(KeyboardInterrupt):
+        fit_nodes(grid, "cost", n_sites=3)
+    grid.send_and_receive = asked
+    with pytest.raises(ValueError, match="site 'a': a site takes part in one run; 'describe' would begin another"):
+        fit_nodes(grid, "cost", n_sites=3, seed=1)
+
+
 def test_a_node_that_refuses_or_fails_is_named():
     few = site_app(own, least_rows=100, name_of=named)
     with pytest.raises(ValueError, match="site 'a': this site takes part with at least 100 rows; it has 60"):

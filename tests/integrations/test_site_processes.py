@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,7 @@ def test_three_processes_with_three_files_give_the_pooled_fit_and_log_all_they_s
         lines = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
         assert [line["order"] for line in lines[:5]] == ["describe", "design", "squares", "shape", "begin"]
         assert lines[-1]["order"] == "report"
+        assert lines[-2]["asked"]["until"] == 60
         sent = "\n".join(json.dumps(line) for line in lines)
         own = pooled[pooled.site == name]
         for value in [*own.age, *own.dose]:
@@ -66,6 +68,9 @@ def test_a_process_that_is_no_site_is_named():
     silent = [sys.executable, "-c", "pass"]
     with SiteProcesses({"a": silent}) as sites, pytest.raises(ValueError, match=r"site 'a' (ended without|has gone)"):
         sites.ask("describe", [{"much": "x" * 200_000}])
+    latin = [sys.executable, "-c", r"import sys; sys.stdout.buffer.write(b'{\"error\": \"Z\xfcrich\"}\n')"]
+    with SiteProcesses({"a": latin}) as sites, pytest.raises(ValueError, match="site 'a' sent something else"):
+        sites.ask("describe", [{}])
     with (
         pytest.raises(ValueError, match="site 'a' could not be started; no-such-command"),
         SiteProcesses({"a": "no-such-command now"}),
@@ -73,14 +78,27 @@ def test_a_process_that_is_no_site_is_named():
         pass
 
 
+def test_a_silent_site_is_not_waited_for():
+    """Not even one that does not read what it is told, which is more than a pipe holds."""
+    silent = [sys.executable, "-c", "import time; time.sleep(60)"]
+    began = time.monotonic()
+    with (
+        SiteProcesses({"a": silent, "b": silent}, timeout=0.5) as sites,
+        pytest.raises(ValueError, match=r"site 'a' must answer the order 'describe' in 0.5 s; it did not"),
+    ):
+        sites.ask("describe", [{"much": "x" * 200_000}] * 2)
+    assert time.monotonic() - began < 30
+
+
 @pytest.mark.parametrize(
     ("sites", "message"),
     [
         (["fedgauss site a.csv"], "--site must be NAME=COMMAND"),
-        (["a=x", "a=y"], "sites must have different names"),
+        (["a=x", "a=y"], "must have different names"),
         (["a=no-such-command"], "site 'a' could not be started"),
+        (["a=fedgauss 'site"], "site 'a' needs a command whose quotes close"),
     ],
-    ids=["name", "twice", "command"],
+    ids=["name", "twice", "command", "quote"],
 )
 def test_bad_sites_end_with_one_line(sites, message, tmp_path):
     options = [part for site in sites for part in ("--site", site)]
@@ -93,3 +111,15 @@ def test_a_site_that_has_no_such_file_says_so(tmp_path):
     done = runner.invoke(app, ["site", str(tmp_path / "none.csv")])
     assert done.exit_code == 2
     assert "there is no" in done.output
+
+
+def test_a_site_that_keeps_to_columns_it_does_not_have_says_so(files):
+    done = runner.invoke(app, ["site", str(files[0] / "east.csv"), "--columns", "age,nope"])
+    assert done.exit_code == 2
+    assert "columns must name a column of the frame; got 'nope'" in done.output
+
+
+def test_the_verb_answers_lines_that_are_no_utf_8(files):
+    done = runner.invoke(app, ["site", str(files[0] / "east.csv")], input=b'{"order": "Z\xfcrich", "content": {}}\n')
+    assert done.exit_code == 0
+    assert "an order must be one of describe" in json.loads(done.stdout)["error"]

@@ -27,7 +27,12 @@ This command simulates them and says what theory promises, with an error beside 
   fedgauss watch run.jsonl --monitor m.npz    a live page, and alarms
 """
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,  # a site's may hold rows
+)
 
 
 def _show_version(wanted: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,8 +19,8 @@ _SITE_HELP = """\
 Take part in a federated fit with rows that stay here.
 
 Answers, line by line, what `fedgauss federate` asks: names of columns and levels, sums, a Hessian, parameters at each \
-synchronisation. No row leaves. Every line that left is in the log. It is started by `fedgauss federate`, on this \
-machine or through ssh, and ends with it.
+synchronisation. No row leaves. Every order, and every line that left, is in the log. It is started by \
+`fedgauss federate`, on this machine or through ssh, and ends with it.
 
 [bold]Example[/bold]
   fedgauss site data.csv --least-rows 50 --log sent.jsonl
@@ -43,7 +44,9 @@ def site(
     columns: Annotated[
         str | None, typer.Option(help="Columns that may be asked about, separated by commas; all if not given.")
     ] = None,
-    log: Annotated[Path | None, typer.Option(help="Where to write down every line that leaves.")] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Where to write down every order, and every line that leaves.")
+    ] = None,
 ) -> None:
     """`fedgauss.inference.federated.lines` on standard input and output."""
     with plain_endings():
@@ -54,7 +57,8 @@ def site(
         here = Site(read_table(data), least_rows, listed_names(columns))
         with ExitStack() as stack:
             written = None if log is None else stack.enter_context(log.open("a", encoding="utf-8"))
-            serve_lines(here, sys.stdin, sys.stdout, written)
+            orders = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
+            serve_lines(here, orders, sys.stdout, written)
 
 
 @app.command(help=_FEDERATE_HELP)
@@ -70,6 +74,7 @@ def federate(
     sync_every: Annotated[int, typer.Option(help="Steps between two mixings, tau.")] = 10,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Fixes the order in which rows are read.")] = 0,
+    timeout: Annotated[float, typer.Option(help="Seconds that a site has to answer an order.")] = 600.0,
     out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("fit"),
 ) -> None:
     """`fedgauss.inference.federated.coordinator` with sites behind pipes."""
@@ -83,7 +88,7 @@ def federate(
         if len(commands) < len(sites):
             raise ValueError("sites must have different names; one occurs more than once.")
         folder = writable_folder(out)
-        with SiteProcesses(commands) as reached, bar() as tick:
+        with SiteProcesses(commands, timeout) as reached, bar() as tick:
             found = fit_sites(
                 reached.ask, reached.names, target, family, listed_names(features), formula, intercept=intercept,
                 sync_every=sync_every, level=level, seed=seed, tick=tick,

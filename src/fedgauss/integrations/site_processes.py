@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
 
+from fedgauss import _checks
 from fedgauss.inference.federated.lines import order_line
 from fedgauss.inference.federated.messages import LONGEST, Message, decoded
 
@@ -20,18 +23,22 @@ class SiteProcesses:
     with SiteProcesses({"a": "fedgauss site a.csv", "b": "ssh b fedgauss site b.csv"}) as sites:
         fit_sites(sites.ask, sites.names, "y")
 
+    timeout   seconds that a site has for its reply to an order
     Nothing is bound to a port, and no shell reads the commands.
     """
 
-    def __init__(self, commands: Mapping[str, str | Sequence[str]]) -> None:
+    def __init__(self, commands: Mapping[str, str | Sequence[str]], timeout: float = 600.0) -> None:
         self.names = sorted(commands)
-        self._commands = [commands[name] for name in self.names]
-        self._started: list[subprocess.Popen[str]] = []
+        self._timeout = _checks.real("timeout", timeout, above=0.0)
+        self._commands = [_words(name, commands[name]) for name in self.names]
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._replies: list[Future[bytes]] = []  # to the last order
+        self._threads = ThreadPoolExecutor(max(1, len(self.names)))  # one a site, or a silent one would stop the others
 
     def __enter__(self) -> SiteProcesses:
         try:
-            for name, command in zip(self.names, self._commands, strict=True):
-                self._started.append(_start(name, command))
+            for name, words in zip(self.names, self._commands, strict=True):
+                self._started.append(_start(name, words))
         except BaseException:
             self.close()
             raise
@@ -44,17 +51,17 @@ class SiteProcesses:
 
     def ask(self, order: str, contents: Sequence[Message]) -> list[Message]:
         """Tell every site, then hear every site: they work at the same time."""
-        for name, process, content in zip(self.names, self._started, contents, strict=True):
-            assert process.stdin is not None
-            try:
-                process.stdin.write(order_line(order, content))
-                process.stdin.flush()
-            except OSError as error:
-                raise ValueError(f"site {name!r} has gone ({error}); see what it wrote before.") from error
-        return [self._heard(name, process) for name, process in zip(self.names, self._started, strict=True)]
+        lines = [order_line(order, content).encode() for content in contents]
+        end = time.monotonic() + self._timeout
+        told = zip(self._started, lines, strict=True)
+        self._replies = [self._threads.submit(_exchanged, process, line) for process, line in told]
+        return [self._heard(name, reply, order, end) for name, reply in zip(self.names, self._replies, strict=True)]
 
     def close(self) -> None:
         """No more orders; whoever does not end by itself is ended."""
+        for process, reply in zip(self._started, self._replies, strict=False):
+            if not reply.done():
+                process.kill()  # its thread waits for it, and its pipes cannot be closed before
         for process in self._started:
             if process.stdin is not None:
                 with suppress(OSError):
@@ -68,11 +75,19 @@ class SiteProcesses:
             if process.stdout is not None:
                 process.stdout.close()
         self._started = []
+        self._threads.shutdown()
 
-    def _heard(self, name: str, process: subprocess.Popen[str]) -> Message:
-        assert process.stdout is not None
-        line = process.stdout.readline(LONGEST)
-        if not line.endswith("\n"):
+    def _heard(self, name: str, reply: Future[bytes], order: str, end: float) -> Message:
+        try:
+            line = reply.result(max(0.0, end - time.monotonic()))
+        except TimeoutError:
+            raise ValueError(
+                f"site {name!r} must answer the order {order!r} in {self._timeout:g} s; it did not. Is it still "
+                "there? For long runs use a longer timeout."
+            ) from None
+        except OSError as error:
+            raise ValueError(f"site {name!r} has gone ({error}); see what it wrote before.") from error
+        if not line.endswith(b"\n"):
             raise ValueError(f"site {name!r} ended without a reply; see what it wrote before.")
         try:
             return decoded(line)
@@ -80,11 +95,26 @@ class SiteProcesses:
             raise ValueError(f"site {name!r} sent something else than a reply: {error}") from error
 
 
-def _start(name: str, command: str | Sequence[str]) -> subprocess.Popen[str]:
-    words = shlex.split(command) if isinstance(command, str) else list(command)
+def _exchanged(process: subprocess.Popen[bytes], line: bytes) -> bytes:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(line)
+    process.stdin.flush()
+    return process.stdout.readline(LONGEST)
+
+
+def _words(name: str, command: str | Sequence[str]) -> list[str]:
+    try:
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+    except ValueError as error:
+        raise ValueError(f"site {name!r} needs a command whose quotes close; got {command!r}.") from error
     if not words:
         raise ValueError(f"site {name!r} needs a command that runs it, such as 'fedgauss site data.csv'.")
+    return words
+
+
+def _start(name: str, words: list[str]) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+        return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     except OSError as error:
         raise ValueError(f"site {name!r} could not be started; {words[0]}: {error.strerror}.") from error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -13,22 +14,22 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.engine.runs import Runs
 from fedgauss.inference.conclude import IntArray, Question, check_hessian, conclude
 from fedgauss.inference.design import Design, checked_weights
+from fedgauss.inference.federated.agreement import agreed_levels, parameters, shown
+from fedgauss.inference.federated.fields import REPLIES
 from fedgauss.inference.federated.messages import Message
-from fedgauss.inference.federated.site import SUMS
+from fedgauss.inference.federated.stops import stops_of, warm_steps
+from fedgauss.inference.federated.talk import Ask, Talk
 from fedgauss.inference.fit import Fit, finished
 from fedgauss.inference.frames import listed
-from fedgauss.inference.obstacles import check_collinear, check_constant, check_rows
-from fedgauss.inference.passes import Pass, Schedule, inverse
+from fedgauss.inference.obstacles import check_collinear, check_constant, check_rows, sides_of
+from fedgauss.inference.passes import Pass, inverse
 from fedgauss.inference.row_batches import busy_steps, steps_of_a_pass
 from fedgauss.inference.standardise import Location, Units, scalable, starting_point, unscaled
 from fedgauss.inference.summaries import summaries
-from fedgauss.inference.whitened import schedule, warm_rows
+from fedgauss.inference.whitened import schedule
 from fedgauss.networks import Network, as_network, ring
-from fedgauss.problems.families import OneVersusRest
 from fedgauss.problems.families import family as family_named
 
-# An order and what goes with it for each site; their replies in the same order.
-Ask = Callable[[str, Sequence[Message]], Sequence[Message]]
 Tick = Callable[[str, int, int], None]
 
 
@@ -52,21 +53,25 @@ def fit_sites(
 ) -> Fit:
     """`fit` in one pass by the plug-in, between sites that are reached through `ask`; arguments are as `fit` has them.
 
-    With the sites in the order of their names it gives what `fit` gives on the pooled frame, to the precision of
-    float32. Separable classes are noticed where one site's rows overlap; where none do by themselves, a note says so.
+    With the sites in the order of their names it gives the estimates and standard errors that `fit` gives on the pooled
+    frame, to the precision of float32, but where the warm-up must be another (`stops`); bias and the test of clients
+    are nearly the same. Separable classes are noticed where one site's rows overlap; where none do by themselves,
+    a note says so. There is one pass: in a second one the same rows would be in other sums, and whoever knows the order
+    in which they are read could solve for single ones.
     """
     level = _checks.probability("level", level, fix="Use 0.95?")
-    tau = _checks.whole("sync_every", sync_every)
+    tau, seed = _checks.whole("sync_every", sync_every), _checks.whole("seed", seed, at_least=0)
+    if family != "one_versus_rest":
+        family_named(family)
     n_sites = len(sites)
     graph = ring(n_sites) if network is None else as_network(network, n_sites)
-    talk = _Talk(ask, sites)
-    model = {"target": target, "family": family, "features": features, "formula": formula, "intercept": intercept}
-    described = talk.all("describe", model)
-    counts = np.array([int(reply["rows"]) for reply in described])
-    total = int(counts.sum())
-    design, totals = _agreed(talk, described, counts, sites, target, family)
-    columns, about = _located(talk, design, totals, counts)
-    notes = _checked(talk, design, columns, total)
+    talk = Talk(ask, sites)
+    named = features if features is None or isinstance(features, str) else list(features)
+    model = {"target": target, "family": family, "features": named, "formula": formula, "intercept": intercept}
+    design, totals = _agreed(talk, model, sites)
+    counts, total = design.counts, int(design.counts.sum())
+    columns, about = _located(talk, design, totals)
+    notes = _checked(talk, design, columns)
     units = Units(columns, about, design.constant is not None)
     if not standardise:
         units = unscaled(columns, design.constant is not None)
@@ -76,7 +81,7 @@ def fit_sites(
     if tau > n_steps:
         raise ValueError(f"sync_every must be at most the {n_steps} steps of a pass; got {tau}. Use 10?")
     start = starting_point(design.family, totals.marks, total, len(design.names), units.intercept)
-    whole = _run(talk, units, graph, tau, schedule(n_steps, len(start)), w, start, seed, tick)
+    whole = _run(talk, units, graph, tau, counts, w, start, seed, tick)
     check_hessian(whole)
     question = Question(
         "plugin", level, design.all_names, units.readout(max(1, len(design.classes))), correct_drift=correct_drift
@@ -91,25 +96,6 @@ def fit_sites(
     return Fit(**{**vars(fitted), "notes": (*fitted.notes, *notes)})
 
 
-class _Talk:
-    """Asks sites by name, and turns an error of one into an error here."""
-
-    def __init__(self, ask: Ask, sites: Sequence[str]) -> None:
-        self._ask, self._sites = ask, sites
-
-    def all(self, order: str, content: Message) -> list[Message]:
-        """The same order to every site."""
-        return self.each(order, [content] * len(self._sites))
-
-    def each(self, order: str, contents: Sequence[Message]) -> list[Message]:
-        """An order to every site, with a content of its own."""
-        replies = list(self._ask(order, contents))
-        for site, reply in zip(self._sites, replies, strict=True):
-            if "error" in reply:
-                raise ValueError(f"site {site!r}: {reply['error']}")
-        return replies
-
-
 class _Totals(NamedTuple):
     """Over all sites."""
 
@@ -118,44 +104,32 @@ class _Totals(NamedTuple):
     marks: FloatArray  # of classes, or of the response, (C,)
 
 
-def _agreed(
-    talk: _Talk, described: Sequence[Message], counts: IntArray, sites: Sequence[str], target: str, family: str
-) -> tuple[Design, _Totals]:
-    """The design without its rows: levels of all sites together, and a name for each column."""
-    first = described[0]["levels"]
-    for site, reply in zip(sites, described, strict=True):
-        if reply["levels"].keys() != first.keys():
-            apart = sorted(reply["levels"].keys() ^ first.keys())
-            raise ValueError(f"sites must have the same columns; {site!r} and {sites[0]!r} differ in {apart}.")
-    levels = {name: _joined(name, [reply["levels"][name] for reply in described], sites) for name in first}
-    replies = talk.all("design", {"levels": levels, "total": int(counts.sum())})
-    names, classes = tuple(replies[0]["names"]), tuple(replies[0]["classes"])
+def _agreed(talk: Talk, model: Message, sites: Sequence[str]) -> tuple[Design, _Totals]:
+    """The design without its rows: columns and levels of all sites together, and a name for each parameter."""
+    described = talk.all("describe", model)
+    counts = np.array([int(reply["rows"]) for reply in described])
+    levels = agreed_levels([reply["levels"] for reply in described], sites)
+    names, constant, family, classes = parameters(model, levels, int(counts.sum()))
     design = Design(
-        np.empty((0, len(names))), names, replies[0]["constant"], np.empty(0), target, classes,
-        OneVersusRest(len(classes)) if classes else family_named(family), tuple(sites), counts,
-    )  # fmt: skip
+        np.empty((0, len(names))), names, constant, np.empty(0), model["target"], classes, family, tuple(sites), counts
+    )
     check_rows(sites, counts, len(design.all_names))
+    pairs = sides_of(family, design.target, classes, design.response)
+    for sizes, rows in zip(talk.sizes, counts.tolist(), strict=True):
+        sizes |= {"p": len(names), "C": max(1, len(classes)), "d": len(design.all_names), "s": len(pairs)}
+        sizes["t"] = min(rows, len(names))
+    replies = talk.all("design", {"levels": levels, "total": int(counts.sum())})
+    for site, reply in zip(sites, replies, strict=True):
+        if tuple(reply["names"]) != design.all_names:
+            raise ValueError(f"sites must name parameters alike; {site!r} does not. Does it run the same fedgauss?")
     sums, marks = (np.sum([reply[name] for reply in replies], axis=0) for name in ("sums", "marks"))
-    return design, _Totals(sums, sum(float(reply["response"]) for reply in replies), marks)
+    totals = _Totals(sums, sum(float(reply["response"]) for reply in replies), marks)
+    return replace(design, names=tuple(map(shown, names)), classes=tuple(map(shown, classes))), totals
 
 
-def _joined(name: str, levels: Sequence[list[Any] | None], sites: Sequence[str]) -> list[Any] | None:
-    """The levels of all sites, sorted; None for a column of numbers."""
-    numbers = [site for site, own in zip(sites, levels, strict=True) if own is None]
-    if len(numbers) == len(sites):
-        return None
-    if numbers:
-        raise ValueError(
-            f"column {name!r} must be of one kind; it holds numbers at {listed(numbers)} and text or categories "
-            "elsewhere. Make it the same everywhere."
-        )
-    every = {(type(level).__name__, level) for own in levels for level in own or ()}
-    return [level for _, level in sorted(every)]
-
-
-def _located(talk: _Talk, design: Design, totals: _Totals, counts: IntArray) -> tuple[Location, Location | None]:
+def _located(talk: Talk, design: Design, totals: _Totals) -> tuple[Location, Location | None]:
     """Means and scales of the covariates, and of the response where it is scaled."""
-    total, centred = int(counts.sum()), design.constant is not None
+    total, centred = int(design.counts.sum()), design.constant is not None
     means = totals.sums / total if centred else np.zeros(len(design.names))
     response = totals.response / total if centred else 0.0
     replies = talk.all("squares", {"means": means, "response": response})
@@ -167,13 +141,14 @@ def _located(talk: _Talk, design: Design, totals: _Totals, counts: IntArray) -> 
     return Location(means, scales), about
 
 
-def _checked(talk: _Talk, design: Design, columns: Location, total: int) -> tuple[str, ...]:
+def _checked(talk: Talk, design: Design, columns: Location) -> tuple[str, ...]:
     """Refuse what cannot be fitted; notes about what could not be ruled out."""
-    intercept = design.constant is not None
     check_constant(design.names, columns)
-    replies = talk.all("shape", {"means": columns.mean, "scales": columns.scale, "intercept": intercept})
-    check_collinear(design.names, [reply["triangle"] for reply in replies], total, intercept)
-    unsure = [what for what in replies[0]["overlaps"] if not any(reply["overlaps"][what] for reply in replies)]
+    replies = talk.all("shape", {"means": columns.mean, "scales": columns.scale})
+    triangles = [reply["triangle"] for reply in replies]
+    check_collinear(design.names, triangles, int(design.counts.sum()), design.constant is not None)
+    pairs = sides_of(design.family, design.target, design.classes, design.response)
+    unsure = [what for i, what in enumerate(pairs) if not any(reply["overlaps"][i] for reply in replies)]
     if not unsure:
         return ()
     return (
@@ -183,41 +158,45 @@ def _checked(talk: _Talk, design: Design, columns: Location, total: int) -> tupl
 
 
 def _run(
-    talk: _Talk, units: Units, graph: Network, tau: int, plan: Schedule, w: FloatArray, start: FloatArray, seed: int,
+    talk: Talk, units: Units, graph: Network, tau: int, counts: IntArray, w: FloatArray, start: FloatArray, seed: int,
     tick: Tick,
 ) -> Pass:  # fmt: skip
     """Warm-up, burn-in and window; parameters mix after every tau steps."""
-    dim, n_sites, n_steps = len(start), len(w), len(plan.eta)
-    rows = warm_rows(dim, n_sites)
+    n_sites, n_steps = len(w), steps_of_a_pass(int(counts.sum()), len(w))
+    plan = schedule(n_steps, len(start))
     common = {
-        "means": units.columns.mean, "scales": units.columns.scale, "intercept": units.intercept,
+        "means": units.columns.mean, "scales": units.columns.scale,
         "about": None if units.response is None else np.concatenate(units.response),
-        "eta": plan.eta, "n_steps": n_steps, "burn_in": plan.burn_in, "sync_every": tau, "seed": seed, "start": start,
-        "warm": rows,
+        "n_steps": n_steps, "sync_every": tau, "seed": seed, "start": start,
+        "warm": warm_steps(plan, counts.tolist(), len(start)),
     }  # fmt: skip
-    plans = [{**common, "number": k, "share": n_sites * w[k]} for k in range(n_sites)]
-    first = _inverse(w, [reply["hessian"] for reply in talk.each("begin", plans)])
-    second, begun_hessian = first, np.empty((dim, dim))
-    contents: list[Message] = [{"matrix": first, "guard": "damped"} for _ in range(n_sites)]
-    for until in sorted({*range(tau, n_steps + 1, tau), plan.burn_in, n_steps}):
+    plans = [{**common, "number": k, "share": float(n_sites * w[k])} for k in range(n_sites)]
+    hessian = np.einsum("k,kij->ij", w, [reply["hessian"] for reply in talk.each("begin", plans)])
+    first = second = inverse(hessian[None])[0]
+    contents: list[Message] = [{"matrix": first} for _ in range(n_sites)]
+    mixed, moved, since = np.tile(start, (n_sites, 1)), np.zeros((n_sites, len(start))), 0
+    for until in stops_of(plan, tau):
         tick("steps", until, n_steps)
-        replies = talk.each("advance", [{"until": until, **content} for content in contents])
+        mixes = until % tau == 0
+        orders = [{"until": until, **content} for content in contents]
+        replies = talk.each("advance", orders, REPLIES["advance"] if mixes else {})
         contents = [{} for _ in range(n_sites)]
-        if until % tau == 0:
-            mixed = graph.matrix.T @ np.stack([reply["theta"] for reply in replies])
+        if mixes:
+            theta = np.stack([reply["theta"] for reply in replies])
+            moved += (theta - mixed) * max(0, until - max(since, plan.burn_in)) / (until - since)
+            mixed, since = graph.matrix.T @ theta, until
             contents = [{"theta": own} for own in mixed]
         if until == plan.burn_in:
-            told = talk.all("report", {})
-            begun_hessian = np.einsum("k,kij->ij", w, [reply["hessian_sum"] / reply["count"] for reply in told])
-            second = inverse(begun_hessian[None])[0]
-            contents = [{**content, "matrix": second, "guard": "capped"} for content in contents]
+            told = talk.all("report", {}, REPLIES["first report"])
+            hessian = np.einsum("k,kij->ij", w, [reply["hessian_sum"] / until for reply in told])
+            second = inverse(hessian[None])[0]
+            contents = [{**content, "matrix": second} for content in contents]
     told = talk.all("report", {})
-    sums = {name: np.stack([reply[name] for reply in told])[None] for name in SUMS}
-    average = np.mean([reply["average"] for reply in told], axis=0)
-    runs = Runs(average[None], average[None], n_steps, n_sites, seed, {})  # the last iterate is nobody's business
-    known = summaries({"summed": np.array([told[0]["count"]]), **sums})
-    return Pass(runs, known, first[None], second[None], begun_hessian[None], plan, w, start)
-
-
-def _inverse(w: FloatArray, hessians: Sequence[FloatArray]) -> FloatArray:
-    return inverse(np.einsum("k,kij->ij", w, hessians)[None])[0]
+    sums = {name: np.stack([reply[name] for reply in told])[None] for name in REPLIES["report"]}
+    average = sums["average"].mean(axis=1)
+    runs = Runs(average, average, n_steps, n_sites, seed, {})  # the last iterate is nobody's business
+    # No site tells where its steps began: beside where they ended, the average, it would give away its parameters after
+    # the burn-in, which may be a row after a mixing. They are taken to have gone evenly from one mixing to the next.
+    places = sums["average"] * plan.window - moved
+    known = summaries({**sums, "summed": np.array([plan.window]), "place_sum": places})
+    return Pass(runs, known, first[None], second[None], hessian[None], plan, w, start)

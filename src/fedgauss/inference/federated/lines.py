@@ -1,8 +1,9 @@
-"""A site behind a pair of pipes: a line of JSON in, a line of JSON out, and a log of every line that left."""
+"""A site behind a pair of pipes: a line of JSON in, a line of JSON out, and a log of what was asked and what left."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import IO, Any
 
 from fedgauss.inference.federated.messages import Message, decoded, encoded
@@ -12,29 +13,31 @@ from fedgauss.inference.federated.site import Site
 def serve_lines(site: Site, orders: Iterable[str], replies: IO[str], log: IO[str] | None = None) -> None:
     """Answer orders until there are no more. What cannot be read is answered with an error, and changes nothing."""
     for line in orders:
-        order, reply = _answered(site, line)
+        order, asked, reply = _answered(site, line)
         text = encoded(reply)
         if log is not None:
-            write_down(log, order, reply)
+            write_down(log, order, reply, asked)
         replies.write(text + "\n")
         replies.flush()
 
 
-def write_down(log: IO[str], order: str, reply: Message) -> None:
+def write_down(log: IO[str], order: str, reply: Message, asked: Message | None = None) -> None:
     """A line of the log, before the reply leaves: whoever reads it later knows at least as much as was sent."""
-    log.write(encoded({"order": order, "sent": reply}) + "\n")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    log.write(encoded({"time": now, "order": order, "asked": asked, "sent": reply}) + "\n")
     log.flush()
 
 
-def _answered(site: Site, line: str) -> tuple[str, Message]:
+def _answered(site: Site, line: str) -> tuple[str, Message | None, Message]:
+    """The order, what came with it, and the reply."""
     try:
         told = decoded(line)
-        order, content = str(told.get("order")), told.get("content")
-        if not isinstance(content, dict):
-            raise ValueError(f"an order must come with its content; got {type(content).__name__}.")
+        order, content = told.get("order"), told.get("content")
+        if not isinstance(order, str) or not isinstance(content, dict):
+            raise ValueError("an order must have a name and its content.")
     except ValueError as error:
-        return "unreadable", {"error": str(error)}
-    return order, site.answer(order, content)
+        return "unreadable", None, {"error": str(error)}
+    return order, content, site.answer(order, content)
 
 
 def order_line(order: str, content: Any) -> str:

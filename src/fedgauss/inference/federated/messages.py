@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import math
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -14,8 +15,8 @@ _DEEPEST = 12
 
 
 def encoded(message: Message) -> str:
-    """One line of JSON. Floats keep every bit."""
-    return json.dumps(_plain(message), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    """One line of JSON, of ASCII alone. Floats keep every bit."""
+    return json.dumps(_plain(message), separators=(",", ":"), allow_nan=False)
 
 
 def decoded(text: str | bytes) -> Message:
@@ -23,12 +24,21 @@ def decoded(text: str | bytes) -> Message:
     if len(text) > LONGEST:
         raise ValueError(f"a message must have at most {LONGEST:,} characters; got {len(text):,}.")
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"a message must be one line of JSON; got {str(text[:60])!r}.") from error
+        raise ValueError(f"a message must be one line of JSON; got {text[:60]!r}.") from error
     if not isinstance(found, dict):
         raise ValueError(f"a message must be a JSON object; got {type(found).__name__}.")
     return {name: _lively(name, value, 0) for name, value in found.items()}
+
+
+def printable(text: str) -> str:
+    """Text from elsewhere that may be shown: control characters could take a terminal over, and are spelt out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"numbers must be finite; got {constant}.")
 
 
 def _plain(value: Any) -> Any:
@@ -48,15 +58,17 @@ def _lively(name: str, value: Any, depth: int) -> Any:
         return _array(name, value["shape"], value["values"])
     if isinstance(value, dict):
         return {part: _lively(part, inside, depth + 1) for part, inside in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name!r} must hold finite numbers.")
     return [_lively(name, part, depth + 1) for part in value] if isinstance(value, list) else value
 
 
 def _array(name: str, shape: Any, values: Any) -> Any:
-    whole = isinstance(shape, list) and all(isinstance(size, int) and size >= 0 for size in shape)
+    whole = isinstance(shape, list) and all(type(size) is int and 0 <= size <= LONGEST for size in shape)
     try:
         array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name!r} must hold numbers.") from error
-    if not whole or array.ndim != 1 or array.size != int(np.prod(shape)) or not np.all(np.isfinite(array)):
-        raise ValueError(f"{name!r} must hold finite numbers, as many as its shape {shape!r} says; got {array.shape}.")
+    if not whole or array.ndim != 1 or array.size != math.prod(shape) or not np.all(np.isfinite(array)):
+        raise ValueError(f"{name!r} must hold finite numbers, as many as its shape says; got {array.size} of them.")
     return array.reshape(shape)

@@ -5,222 +5,185 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from fedgauss import _checks, networks
-from fedgauss._random import stage_key
-from fedgauss._types import FloatArray
-from fedgauss.engine.simulate import simulate
-from fedgauss.inference.design import asked_terms, covariates_of, intercept_name, response_of
+from fedgauss import _checks
+from fedgauss.inference.design import Design, asked_terms, covariates_of, intercept_name, response_of
+from fedgauss.inference.federated.agreement import terms_in_order
+from fedgauss.inference.federated.fields import ASKED, REPLIES, check_fields
 from fedgauss.inference.federated.messages import Message
-from fedgauss.inference.formula import Formula
-from fedgauss.inference.frames import Column, Frame
-from fedgauss.inference.obstacles import separable, sides_of, triangle
-from fedgauss.inference.passes import LastClients
-from fedgauss.inference.row_batches import RowBatches, batch_edges, shuffled
+from fedgauss.inference.federated.own_columns import check_many, plain_levels, recoded
+from fedgauss.inference.federated.own_steps import OwnSteps
+from fedgauss.inference.federated.refusals import Refused, in_words
+from fedgauss.inference.frames import Frame
+from fedgauss.inference.obstacles import check_huber, separable, sides_of, triangle
 from fedgauss.inference.standardise import Location, Units, marks
-from fedgauss.inference.summaries import ClientSums
-from fedgauss.inference.whitened import warm_hessians
-from fedgauss.problems.arrays import from_arrays
-from fedgauss.problems.families import Family
-from fedgauss.problems.preconditioned import Guard, Preconditioned
 
-_FEWEST = 5  # rows that a level, or two sets of parameters, may tell of
-SUMS = ("gradient_sum", "square_sum", "hessian_sum", "place_sum")
+_PREPARATIONS = ("describe", "design", "squares", "shape", "begin")
 
 
 class Site:
-    """Orders come in this order: describe, design, squares, shape, begin, advance (many times), report.
+    """Orders come in this order, once each: describe, design, squares, shape, begin; then advance and report.
 
     What leaves a site: its number of rows and names of columns and levels; sums and sums of squares of columns; the
     triangle of a QR, which is as much as their covariance matrix; a Hessian; its parameters at each synchronisation;
-    and after the burn-in and at the end sums of gradients, their squares and Hessians.
+    after the burn-in a sum of Hessians, and at the end sums of gradients, their squares and Hessians.
 
     What it refuses, by an error in place of a reply: to take part with fewer than `least_rows` rows, or with a missing
-    value; columns other than `columns`, where these are given; levels that fewer than 5 of its rows have; Hessians over
-    fewer than `least_rows` rows; parameters that fewer than 5 rows stand between; reports at other times; and a second
-    run. Whoever asks could still work out something of single rows by starting sites over and over: the log tells.
+    value; columns other than `columns`, where these are given; a level or a value that sets fewer than 5 of its rows
+    apart from all others; Hessians over fewer than `least_rows` rows, or fewer than two for each parameter; parameters
+    that fewer than 5 rows stand between; what is not in `fields`; orders out of turn; and a second run. Step sizes and
+    burn-in are its own business. Whoever asks could still work out something of single rows by starting sites over and
+    over: the log tells.
     """
 
     def __init__(self, frame: Any, least_rows: int = 10, columns: Sequence[str] | None = None) -> None:
-        self._table = Frame(frame) if columns is None else Frame({name: frame[name] for name in columns})
+        self._table = Frame(frame)
+        if columns is not None:
+            self._table = Frame({self._table.check_name(name, "columns"): frame[name] for name in columns})
         self._least = _checks.whole("least_rows", least_rows)
         self._heard: dict[str, Message] = {}
-        self._formula: Formula | None = None
-        self._columns: dict[str, Column] = {}
-        self._step, self._theta, self._matrix = 0, np.empty(0), np.empty((0, 0))
-        self._guard: Guard = "damped"
-        self._sums: dict[str, Any] = {}
-        self._path: Any = 0.0
-        self._count = 0
-        self._orders: dict[str, Callable[[Message], Message]] = {
-            "describe": self._describe,
-            "design": self._design,
-            "squares": self._squares,
-            "shape": self._shape,
-            "begin": self._begin,
-            "advance": self._advance,
-            "report": self._report,
-        }
+        self._sizes: dict[str, int] = {}
+        self._run: OwnSteps | None = None
 
     def answer(self, order: str, content: Message) -> Message:
         """The reply to an order, or {"error": why}."""
         try:
-            if order not in self._orders:
-                raise ValueError(f"an order must be one of {', '.join(self._orders)}; got {order!r}.")
-            if "begin" in self._heard and order not in ("advance", "report"):
-                raise ValueError(f"a site takes part in one run; {order!r} would begin another. Start it anew.")
-            reply = self._orders[order](content)
-            if order in ("describe", "design", "begin"):
+            self._check_turn(order)
+            run = self._run
+            asked = run.asked() if run and order == "advance" else ASKED[order]
+            with in_words(f"the order {order!r} is not as it should be: "):
+                check_fields(asked, content, self._sizes)
+            told = run.told(order, content) if run else REPLIES[order]
+            reply = self._follow(order, content)
+            with in_words(f"the reply to {order!r} cannot be told: "):
+                check_fields(told, reply, self._sizes)
+            if order in _PREPARATIONS:
                 self._heard[order] = content
             return reply
-        except (ValueError, ArithmeticError) as error:
+        except Refused as error:
             return {"error": str(error)}
-        except (AttributeError, KeyError, TypeError) as error:
-            return {"error": f"the order {order!r} came too early, or without something it needs ({error})."}
+        except Exception as error:  # whose words may quote a row, as a traceback would
+            return {"error": f"the order {order!r} failed at this site ({type(error).__name__})."}
+
+    @property
+    def begun(self) -> bool:
+        """Whether it takes part in a run, and so in no other."""
+        return self._run is not None
 
     def state(self) -> Message:
         """What another `Site` with the same rows needs to go on from here; it tells more than the replies do."""
-        numbers = {"step": self._step, "sums": self._sums, "path": self._path, "count": self._count}
-        return {"heard": self._heard, "theta": self._theta, **numbers, "matrix": self._matrix, "guard": self._guard}
+        return {"heard": self._heard, "run": None if self._run is None else self._run.state()}
 
     @classmethod
     def restored(cls, frame: Any, state: Message, least_rows: int = 10) -> Site:
         """The site that `state` was taken of."""
         site, heard = cls(frame, least_rows), state["heard"]
-        for order, prepare in (("describe", site._describe), ("design", site._design), ("begin", site._prepare)):
+        for order, prepare in (("describe", site._describe), ("design", site._design)):
             if order in heard:
                 prepare(heard[order])
+                site._heard[order] = heard[order]
+        if "begin" in heard:
+            site._run = OwnSteps(site._here, heard["begin"], site._least, site._sizes)
+            site._run.go_on(state["run"])
         site._heard = heard
-        site._step, site._count = int(state["step"]), int(state["count"])
-        site._sums, site._path, site._theta = state["sums"], state["path"], state["theta"]
-        site._matrix, site._guard = state["matrix"], state["guard"]
         return site
 
+    def _check_turn(self, order: str) -> None:
+        if order not in ASKED:
+            raise Refused(f"an order must be one of {', '.join(ASKED)}; got {order!r}.")
+        if self.begun and order in _PREPARATIONS:
+            raise Refused(f"a site takes part in one run; {order!r} would begin another. Start it anew.")
+        due = "" if self.begun else _PREPARATIONS[len(self._heard)]
+        if due and order != due:
+            raise Refused(f"orders must come in turn, once each; {due} is due, got {order!r}. Start the site anew.")
+
+    def _follow(self, order: str, content: Message) -> Message:
+        if self._run is not None:
+            return self._run.report() if order == "report" else self._run.advance(content)
+        prepare: dict[str, Callable[[Message], Message]] = {
+            "describe": self._describe,
+            "design": self._design,
+            "squares": self._squares,
+            "shape": self._shape,
+            "begin": self._begin,
+        }
+        return prepare[order](content)
+
     def _describe(self, asked: Message) -> Message:
-        """How many rows there are, and which levels each column has."""
-        self._target, self._family, self._wanted = asked["target"], asked["family"], asked["formula"]
-        terms = asked_terms(self._table, self._target, None, asked["features"], self._wanted, asked["intercept"])
-        self._columns = self._table.read(list(dict.fromkeys([self._target, *(term.column for term in terms.terms)])))
-        self._formula, self._rows = terms, len(self._columns[self._target].values)
-        if self._rows < self._least:
-            raise ValueError(f"this site takes part with at least {self._least} rows; it has {self._rows}.")
+        """How many rows there are, and which levels each column has, in the order of the columns."""
+        target = asked["target"]
+        with in_words():
+            terms = asked_terms(self._table, target, None, asked["features"], asked["formula"], asked["intercept"])
+            columns = self._table.read(list(dict.fromkeys([target, *(term.column for term in terms.terms)])))
+        rows = len(columns[target].values)
+        if rows < self._least:
+            raise Refused(f"this site takes part with at least {self._least} rows; it has {rows}.")
         as_levels = {term.column for term in terms.terms if term.levels}
-        if self._family == "one_versus_rest":
-            as_levels.add(self._target)
-        for name in as_levels:
-            self._columns[name] = self._columns[name].as_levels()
-        for name, column in self._columns.items():
-            if column.levels is not None and np.bincount(column.values.astype(int)).min() < _FEWEST:
-                raise ValueError(
-                    f"levels must have at least {_FEWEST} rows each at this site, or they would tell of single ones; "
-                    f"some of {name!r} have fewer. Join rare levels, or leave the column out."
-                )
-        levels = {name: None if c.levels is None else list(c.levels) for name, c in self._columns.items()}
-        return {"rows": self._rows, "levels": levels}
+        if asked["family"] == "one_versus_rest":
+            as_levels.add(target)
+        columns = {name: c.as_levels() if name in as_levels else c for name, c in columns.items()}
+        for column in columns.values():
+            check_many(column)
+        levels = {name: plain_levels(column) for name, column in columns.items()}
+        self._columns, self._rows = columns, rows
+        return {"rows": rows, "levels": levels}
 
     def _design(self, agreed: Message) -> Message:
         """Sums of the columns, once levels are those of all sites."""
-        assert self._formula is not None
-        columns = {name: _recoded(self._columns[name], levels) for name, levels in agreed["levels"].items()}
-        self._x, names = covariates_of(self._formula, columns, int(agreed["total"]))
-        self._y, classes, family = response_of(columns[self._target], self._family)
-        self._kind: Family = family
-        self._classes = classes
+        model, levels = self._heard["describe"], agreed["levels"]
+        target = model["target"]
+        if levels.keys() != self._columns.keys():
+            raise Refused("levels must be those of the columns that were described, and of no others.")
+        columns = {name: recoded(self._columns[name], own) for name, own in levels.items()}
+        with in_words():
+            terms = terms_in_order(model, levels)
+            x, names = covariates_of(terms, columns, int(agreed["total"]))
+        constant = intercept_name(terms, model["formula"], names)
+        try:
+            y, classes, family = response_of(columns[target], model["family"])
+        except ValueError as error:
+            raise Refused(
+                f"the target {target!r} must suit the family {model['family']!r}; it does not at this site. logistic "
+                "needs 0 and 1, poisson counts, one_versus_rest classes, and all others numbers."
+            ) from error
+        here = Design(x, names, constant, y, target, classes, family, ("here",), np.array([self._rows]))
+        try:
+            check_huber(here)
+        except ValueError as error:
+            raise Refused(
+                f"the threshold of family 'huber', 1.345, must not be far below the spread of the target; at this site "
+                f"it is for {target!r}. Measure it in other units at all sites."
+            ) from error
+        self._here, self._sides = here, sides_of(family, target, classes, y)
+        self._sizes = {
+            "p": len(names), "C": max(1, len(classes)), "d": len(here.all_names), "s": len(self._sides),
+            "t": min(self._rows, len(names)),
+        }  # fmt: skip
         return {
-            "names": list(names),
-            "constant": intercept_name(self._formula, self._wanted, names),
-            "classes": list(classes),
-            "sums": self._x.sum(axis=0),
-            "response": float(self._y.sum()),
-            "marks": marks(self._y, family).sum(axis=0),
+            "names": list(here.all_names),
+            "sums": x.sum(axis=0),
+            "response": float(y.sum()),
+            "marks": marks(y, family).sum(axis=0),
         }
 
     def _squares(self, about: Message) -> Message:
         """Sums of squares about means that all sites share."""
         return {
-            "squares": ((self._x - about["means"]) ** 2).sum(axis=0),
-            "response": float(((self._y - about["response"]) ** 2).sum()),
+            "squares": ((self._here.covariates - about["means"]) ** 2).sum(axis=0),
+            "response": float(((self._here.response - about["response"]) ** 2).sum()),
         }
 
     def _shape(self, located: Message) -> Message:
         """How columns hang together, and of which pairs of classes it is sure that no plane parts them."""
         columns = Location(located["means"], located["scales"])
-        rows = Units(columns, None, bool(located["intercept"])).rows(self._x)
+        rows = Units(columns, None, self._here.constant is not None).rows(self._here.covariates)
         spans = np.linalg.matrix_rank(rows) == rows.shape[1]
-        found = sides_of(self._kind, self._target, self._classes, self._y)
-        overlaps = {what: bool(spans and not separable(rows, side)) for what, side in found.items()}
-        return {"triangle": triangle(self._x, columns), "overlaps": overlaps}
+        overlaps = [bool(spans and not separable(rows, side)) for side in self._sides.values()]
+        return {"triangle": triangle(self._here.covariates, columns), "overlaps": overlaps}
 
     def _begin(self, plan: Message) -> Message:
         """The mean Hessian at the start over the first steps."""
-        self._prepare(plan)
-        warm = int(plan["warm"])
-        sums = warm_hessians(self._problem, stage_key(0, "data"), jnp.float32(plan["start"]), 1, np.int32(warm))
-        return {"hessian": np.asarray(sums, dtype=float)[:, :, 0, 0] / warm}
-
-    def _prepare(self, plan: Message) -> None:
-        """Take over units, the order of rows and step sizes."""
-        about = plan["about"]
-        response = None if about is None else Location(about[:1], about[1:])
-        units = Units(Location(plan["means"], plan["scales"]), response, bool(plan["intercept"]))
-        n_steps, number = int(plan["n_steps"]), int(plan["number"])
-        order = shuffled(self._rows, number, int(plan["seed"]), 0)
-        rows = from_arrays(
-            units.rows(self._x)[order], units.target(self._y)[order], np.zeros(self._rows), units.family(self._kind),
-            n_classes=len(self._classes) or None,
-        )  # fmt: skip
-        edges = batch_edges(rows.counts, n_steps)
-        self._tau, self._burn_in = int(plan["sync_every"]), int(plan["burn_in"])
-        between = int(np.diff(edges[:: self._tau, 0]).min(initial=self._rows))
-        if between < _FEWEST:
-            raise ValueError(
-                f"at least {_FEWEST} rows must be read between two synchronisations, or parameters would tell of "
-                f"single ones; here it would be {between}. Ask for a larger sync_every."
-            )
-        if edges[min(int(plan["warm"]), n_steps), 0] < self._least:
-            raise ValueError(f"the Hessian of the warm-up must be of at least {self._least} rows here.")
-        self._problem = RowBatches(rows, edges, int(np.diff(edges, axis=0).max()))
-        # A step of client k is eta K w_k: alone, its share goes into the step size.
-        self._eta: FloatArray = plan["eta"] * float(plan["share"])
-        self._step, self._theta = 0, plan["start"]
-        self._forget()
-
-    def _advance(self, go: Message) -> Message:
-        """Steps up to `until` along P g, from the parameters given or from its own. These are told only where mixed."""
-        until, end = int(go["until"]), len(self._eta)
-        if not self._step < until <= end or (until % self._tau and until not in (self._burn_in, end)):
-            raise ValueError(f"a site stops at synchronisations, after the burn-in and at the end; got step {until}.")
-        if "matrix" in go:
-            self._matrix, self._guard = go["matrix"], go["guard"]
-            self._forget()
-        runs = simulate(
-            Preconditioned(self._problem, self._matrix, self._eta, self._guard), networks.complete(1),
-            self._eta[:until], until, sync_every=None, after=self._step, start=go.get("theta", self._theta),
-            observe=[ClientSums(1), LastClients()], progress=False,
-        )  # fmt: skip
-        for name in SUMS:
-            self._sums[name] = self._sums[name] + np.asarray(getattr(runs, name)[0, 0], dtype=float)
-        self._path = self._path + np.asarray(runs.average[0], dtype=float) * (until - self._step)
-        self._count += until - self._step
-        self._step, self._theta = until, np.asarray(runs.last[0], dtype=float)
-        return {} if until % self._tau else {"theta": self._theta}
-
-    def _report(self, content: Message) -> Message:
-        """The sums since the matrix last changed, and the mean of the iterates."""
-        if self._step not in (self._burn_in, len(self._eta)):
-            raise ValueError(f"a site reports after the burn-in and at the end; this is step {self._step}.")
-        return {**self._sums, "count": self._count, "average": self._path / self._count}
-
-    def _forget(self) -> None:
-        self._sums = dict.fromkeys(SUMS, 0.0)
-        self._path, self._count = 0.0, 0
-
-
-def _recoded(column: Column, levels: list[Any] | None) -> Column:
-    """The same column with the levels of all sites."""
-    if levels is None:
-        return column
-    place = {level: i for i, level in enumerate(levels)}
-    return Column(column.name, np.array([place[value] for value in column.labels], dtype=float), tuple(levels))
+        self._run = OwnSteps(self._here, plan, self._least, self._sizes)
+        self._heard["begin"] = plan  # before anything is told: there is no second try
+        return self._run.warm_up()

@@ -24,7 +24,7 @@ from flwr.serverapp import Grid
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import write_down
 from fedgauss.inference.federated.messages import Message as Content
-from fedgauss.inference.federated.messages import decoded, encoded
+from fedgauss.inference.federated.messages import decoded, encoded, printable
 from fedgauss.inference.federated.site import Site
 from fedgauss.inference.fit import Fit
 
@@ -40,7 +40,7 @@ def site_app(
 ) -> ClientApp:
     """A ClientApp that answers for the rows of frame_of(context), if there are at least `least_rows`.
 
-    log_of    the file in which a node writes down every reply, one line each, before it leaves
+    log_of    the file in which a node writes down every order and its reply, one line each, before it leaves
     name_of   what a node is called in messages and on the network; its number if not given
     """
     app = ClientApp()
@@ -55,7 +55,7 @@ def site_app(
         text = encoded(reply)
         if log_of is not None:
             with Path(log_of(context)).open("a", encoding="utf-8") as log:
-                write_down(log, order, reply)
+                write_down(log, order, reply, content)
         return Message(_record(reply=text), reply_to=message)
 
     return app
@@ -64,13 +64,11 @@ def site_app(
 def _answered(frame: Any, order: str, content: Content, context: Context, least_rows: int) -> Content:
     """The reply of the site as it was after its last message."""
     kept = context.state.config_records.get(_RECORD)
-    if kept is None or order == "describe":
+    site = Site(frame, least_rows) if kept is None else Site.restored(frame, decoded(str(kept["state"])), least_rows)
+    if order == "describe" and not site.begun:  # whoever asked before has given up
         site = Site(frame, least_rows)
-    else:
-        site = Site.restored(frame, decoded(str(kept["state"])), least_rows)
     reply = site.answer(order, content)
-    if "error" not in reply:
-        context.state[_RECORD] = ConfigRecord({"state": encoded(site.state())})
+    context.state[_RECORD] = ConfigRecord({"state": encoded(site.state())})  # also after an error: rows are read once
     return reply
 
 
@@ -83,7 +81,7 @@ def fit_nodes(
     """
     nodes = _nodes(grid, n_sites, timeout)
     told = _ask(grid, nodes, timeout, "name", [{}] * len(nodes))
-    named = sorted((str(reply["name"]), node) for reply, node in zip(told, nodes, strict=True))
+    named = sorted((printable(str(reply.get("name"))), node) for reply, node in zip(told, nodes, strict=True))
     names, ordered = [name for name, _ in named], [node for _, node in named]
     if len(set(names)) < len(names):
         raise ValueError(f"sites must have different names; got {names}.")
@@ -115,8 +113,12 @@ def _ask(grid: Grid, nodes: Sequence[int], timeout: float, order: str, contents:
         if node not in replies:
             raise ValueError(f"node {node} must answer the order {order!r}; it did not in {timeout:g} s.")
         if replies[node].has_error():
-            raise ValueError(f"node {node} must answer the order {order!r}; it failed: {replies[node].error.reason}")
-        found.append(decoded(str(replies[node].content[_RECORD]["reply"])))
+            reason = printable(str(replies[node].error.reason))
+            raise ValueError(f"node {node} must answer the order {order!r}; it failed: {reason}")
+        try:
+            found.append(decoded(str(replies[node].content[_RECORD]["reply"])))
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"node {node} sent something else than a reply to {order!r}: {error}") from error
     return found
 
 

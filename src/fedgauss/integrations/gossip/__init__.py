@@ -8,6 +8,7 @@ with Metropolis weights on the survivors. Every peer watches its own neighbourho
 """
 
 from fedgauss.integrations.gossip.peer import PeerRun, Round, run_peer
+from fedgauss.integrations.gossip.sites import fit_peers
 from fedgauss.integrations.gossip.torch_links import TorchLinks
 
-__all__ = ["PeerRun", "Round", "TorchLinks", "run_peer"]
+__all__ = ["PeerRun", "Round", "TorchLinks", "fit_peers", "run_peer"]

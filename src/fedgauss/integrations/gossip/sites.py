@@ -41,7 +41,7 @@ def fit_peers(
     def ask(order: str, contents: Sequence[Message]) -> list[Message]:
         own = site.answer(order, decoded(encoded(contents[rank])))
         if log is not None:
-            write_down(log, order, own)
+            write_down(log, order, own, contents[rank])
         return [decoded(text) for text in told_to_all(encoded(own), rank, network, exchange)]
 
     return fit_sites(ask, names, target, network=network, **options)

@@ -1,0 +1,50 @@
+"""Columns of a site: whether they may be told of, and how they look to all sites."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedgauss.inference.federated.refusals import Refused
+from fedgauss.inference.federated.stops import FEWEST
+from fedgauss.inference.frames import Column
+
+
+def check_many(column: Column) -> None:
+    """Levels, or values other than the usual one, must be those of several rows or of none."""
+    counts = np.unique(column.values, return_counts=True)[1]
+    if column.levels is not None and counts.min() < FEWEST:
+        raise Refused(
+            f"levels must have at least {FEWEST} rows each at this site, or they would tell of single ones; some of "
+            f"{column.name!r} have fewer. Join rare levels, or leave the column out."
+        )
+    if 0 < len(column.values) - counts.max() < FEWEST:
+        raise Refused(
+            f"at least {FEWEST} rows must differ from the others in a column, or sums would tell of single ones; in "
+            f"{column.name!r} fewer do at this site. Leave the column out, or the site."
+        )
+
+
+def plain_levels(column: Column) -> list[Any] | None:
+    """As JSON has them."""
+    if column.levels is None:
+        return None
+    levels = [level.item() if isinstance(level, np.generic) else level for level in column.levels]
+    kinds = {float if type(level) is int else type(level) for level in levels}
+    if kinds not in ({str}, {bool}, {float}):
+        raise Refused(
+            "categories must all be text, numbers or true and false to be compared with other sites'; those of "
+            f"{column.name!r} are not. Make them text."
+        )
+    return levels
+
+
+def recoded(column: Column, levels: list[Any] | None) -> Column:
+    """The same column with the levels of all sites."""
+    if levels is None and column.levels is None:
+        return column
+    if levels is None or column.levels is None or not set(column.levels) <= set(levels):
+        raise Refused(f"the levels of {column.name!r} must be those of all sites, this one's among them.")
+    place = {level: i for i, level in enumerate(levels)}
+    return Column(column.name, np.array([place[value] for value in column.labels], dtype=float), tuple(levels))
