@@ -90,7 +90,7 @@ def test_a_cell_judges_the_runs_that_infer_would_make():
 
 
 def test_methods_share_their_runs_and_the_bootstrap_takes_the_first_of_them():
-    cells = CoverageCell(SMALL, runs=30), BootstrapCell(SMALL, runs=20, chains=40)
+    cells = CoverageCell(SMALL, runs=30), BootstrapCell(SMALL, runs=4, chains=40)
     rows = [row for cell in cells for row in cell.run()]
     assert {row["method"] for row in rows} == set(METHODS)
     assert cell_key(cells[0]) != cell_key(cells[1])

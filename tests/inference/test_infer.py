@@ -149,6 +149,7 @@ def test_predicted_coverage_without_bias_is_the_level():
 
 def test_results_follow_from_estimate_and_covariance():
     found = fg.infer(LINEAR, RING, n_steps=600, sync_every=10, names=["a", "b", "c"])
+    assert not any("gradients: intervals" in note for note in found.notes)
     low, high = found.conf_int(0.9).T
     np.testing.assert_allclose((high - low) / 2, stats.norm.ppf(0.95) * found.std_errors)
     np.testing.assert_allclose(found.p_values, 2 * stats.norm.sf(np.abs(found.z_values)))
@@ -274,13 +275,13 @@ def test_a_population_of_clients_has_tests_with_few_degrees_of_freedom():
 
 @pytest.mark.parametrize("weights", [np.full(8, 1 / 8), np.arange(1.0, 9.0) / 36], ids=["equal", "unequal"])
 def test_a_population_has_an_unbiased_covariance_whatever_the_weights(weights):
-    """20,000 draws of eight clients' pulls: the mean of the estimated covariance is that of sum_k w_k p_k.
+    """5,000 draws of eight clients' pulls: the mean of the estimated covariance is that of sum_k w_k p_k.
 
-    Six standard errors of that mean, about 4 % (false failure 1e-8). The factor K / (K - 1) would be 13 % short with
+    Five standard errors of that mean, about 5 % (false failure 1e-6). The factor K / (K - 1) would be 13 % short with
     these unequal weights, and each interval with it.
     """
     rng = np.random.default_rng(0)
-    places = rng.standard_normal((20_000, 8, 1))
+    places = rng.standard_normal((5000, 8, 1))
     truth = np.sum(weights**2)
     found = []
     for pulls in places:
@@ -291,9 +292,9 @@ def test_a_population_has_an_unbiased_covariance_whatever_the_weights(weights):
         estimate = Estimate(np.zeros(1), np.ones((1, 1)), 0.95, "plugin", ("a",))
         found.append(population(estimate, whole, as_it_is(1)))
     cov = np.array([each.cov[0, 0] for each in found])
-    assert abs(cov.mean() - truth) < 6 * cov.std() / np.sqrt(len(cov))
+    assert abs(cov.mean() - truth) < 5 * cov.std() / np.sqrt(len(cov))
     # The second moment fits Student's t: Var(cov) / E(cov)^2 = 2 / f.
-    assert found[0].freedom == pytest.approx(2 * cov.mean() ** 2 / cov.var(), rel=0.1)
+    assert found[0].freedom == pytest.approx(2 * cov.mean() ** 2 / cov.var(), rel=0.2)
     if weights[0] == weights[1]:
         assert found[0].freedom == pytest.approx(7.0)
 
@@ -322,14 +323,15 @@ def test_joint_sets_of_the_bootstrap_know_how_many_chains_there_were():
 )
 def test_sums_see_every_place_in_a_round(every, sync_every, expected):
     assert unaligned(every, sync_every) == expected
-    whole = run_plain(LINEAR, RING, STEPS, 80, sync_every, every=every)
-    assert whole.summaries.count == 80 // expected
+
+
+def test_a_run_sums_up_at_steps_that_are_not_aligned_with_its_rounds():
+    assert run_plain(LINEAR, RING, STEPS, 80, 7, every=7).summaries.count == 80 // 8
 
 
 def test_a_covariance_of_few_gradients_is_noted():
-    short, long = (fg.infer(LINEAR, RING, n_steps=n, sync_every=10) for n in (105, 600))
+    short = fg.infer(LINEAR, RING, n_steps=105, sync_every=10)
     assert any("comes from 72 gradients" in note for note in short.notes)
-    assert not any("gradients: intervals" in note for note in long.notes)
 
 
 def test_joint_statements_that_cannot_be_made_are_refused():
