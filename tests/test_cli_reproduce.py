@@ -275,8 +275,9 @@ def test_killed_in_the_middle_it_gives_the_same_rows_and_runs_no_cell_twice(tmp_
     ],
     ids=["engine", "no scheduler", "no engine", "nobody there"],
 )
-def test_where_to_compute_is_checked(verb, options, message, tmp_path, log):
+def test_where_to_compute_is_checked(verb, options, message, tmp_path, log, monkeypatch):
     pytest.importorskip("distributed")
+    monkeypatch.setattr("fedgauss.integrations.dask_cluster._CONNECT", 0.5)
     done = runner.invoke(app, [verb, *options, "--out", str(tmp_path / "out")])
     assert done.exit_code == 2
     assert message in done.output

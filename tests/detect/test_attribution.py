@@ -143,7 +143,7 @@ def test_the_table_turns_into_a_frame():
 
 def test_without_pandas_the_table_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="pip install .fedgauss.frames"):
+    with pytest.raises(ImportError, match=r"fedgauss\[frames\]"):
         attribute(noise(np.random.default_rng(1)), 12, 15, LIN).to_frame()
 
 

@@ -48,7 +48,7 @@ def test_checkpoints_are_shorter_runs():
     r = runs(at([40, 10, 25], Average()), at([3], Disagreement()))
     assert r.average_at.shape == (7, 3, 2)
     for row, n in enumerate([40, 10, 25]):
-        np.testing.assert_array_equal(r.average_at[:, row], runs(n_steps=n).average)
+        np.testing.assert_array_equal(r.average_at[:, row], runs("disagreement", n_steps=n).average)
     np.testing.assert_array_equal(r.disagreement_at[:, 0], runs("disagreement", n_steps=3).disagreement)
 
 
