@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test study check docs bench rivals lock clean
+.PHONY: help setup demo test study check types lint docs bench rivals lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -22,7 +22,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "Creating $(VENV) with $$($(PYTHON) --version) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@echo "Installing $$(grep -c == requirements.lock) locked dependencies (a minute or two) ..."
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile --require-hashes -r requirements.lock
 	@echo "Installing fedgauss ..."
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
 	@touch $@
@@ -38,12 +38,15 @@ test: setup ## run the tests
 study: setup ## run the long statistical studies
 	$(BIN)/pytest -n 2 -m study
 
-check: setup ## lint, format, types, layers and the documentation
+check: types lint docs ## lint, format, types, layers and the documentation; -j 2 for two at a time
+
+types: setup
+	$(BIN)/mypy
+
+lint: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 	$(BIN)/lint-imports
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/docs
 
 docs: setup ## build the documentation: build/docs/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/docs
