@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 
 import fedgauss
-from experiments.counting_cells import Counted, Environment, counted, pids, runs
+from fedgauss.coverage import sweep as coverage
+from fedgauss.coverage.federation import federations
 from fedgauss.experiments.catalogue import catalogue, scale_named
-from fedgauss.experiments.cell import cell_key
-from fedgauss.experiments.coverage_settings import federations
-from fedgauss.experiments.runner import SweepError, SweepInterrupted, run_cells
-from fedgauss.experiments.store import Store
 from fedgauss.integrations import dask_cluster
 from fedgauss.integrations.dask_cluster import on_dask
-from fedgauss.report.coverage import sweep as coverage
 from fedgauss.report.reproduction import sweep as reproduction
+from fedgauss.sweep.cell import cell_key
+from fedgauss.sweep.run import SweepError, SweepInterrupted, run_cells
+from fedgauss.sweep.store import Store
+from sweep.counting_cells import Counted, Environment, counted, pids, runs
 
 distributed = pytest.importorskip("distributed")
 pickle = pytest.importorskip("distributed.protocol.pickle")
