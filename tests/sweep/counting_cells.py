@@ -17,6 +17,19 @@ from fedgauss.sweep.store import Store
 
 
 @dataclass(frozen=True)
+class Number:
+    number: int
+    name: str
+    estimate: float
+    error: float | None = None
+
+
+@dataclass(frozen=True)
+class Value:
+    value: str | None
+
+
+@dataclass(frozen=True)
 class Counted:
     """Notes "number pid" in `log` as it starts; its rows depend on the number alone."""
 
@@ -46,7 +59,7 @@ class Counted:
         if self.ending == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         rng = random.Random(self.number)
-        return [{"number": self.number, "name": "μ", "estimate": rng.gauss(0, 1), "error": None} for _ in range(3)]
+        return [Number(self.number, "μ", rng.gauss(0, 1)) for _ in range(3)]
 
 
 def counted(n_cells: int, log: Path, seconds: float = 0.0) -> list[Counted]:
@@ -96,4 +109,4 @@ class Environment:
     name: str
 
     def run(self) -> list[Row]:
-        return [{"value": os.environ.get(self.name)}]
+        return [Value(os.environ.get(self.name))]

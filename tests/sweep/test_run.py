@@ -28,7 +28,7 @@ def swept(tmp_path, cells, workers):
     """The rows of an uninterrupted sweep, in a store of its own."""
     with Store(tmp_path / "reference.sqlite") as store:
         run_cells(cells, store, workers)
-        return store.rows()
+        return store.rows(dict)
 
 
 def start_sweep(tmp_path, n_cells, seconds, workers=2):
@@ -116,7 +116,7 @@ def test_workers_have_one_thread_and_this_process_keeps_its_environment(tmp_path
     before = dict(os.environ)
     with Store(tmp_path / "s") as store:
         run_cells([Environment("OPENBLAS_NUM_THREADS")], store, workers=1)
-        assert store.rows() == [{"value": "1"}]
+        assert store.rows(dict) == [{"value": "1"}]
     assert dict(os.environ) == before
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
@@ -201,7 +201,7 @@ def test_kill_9_loses_and_repeats_nothing(tmp_path):
         assert (summary.found, summary.left) == (len(kept), 0)
         again = Counter(runs(tmp_path / "log")) - before
         assert again == Counter(set(range(30)) - kept)
-        assert store.rows() == swept(tmp_path, cells, workers=0)
+        assert store.rows(dict) == swept(tmp_path, cells, workers=0)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_ctrl_c_at_any_moment_loses_nothing(tmp_path, seconds):
     with Store(tmp_path / "s.sqlite") as store:
         run_cells(cells, store, workers=0)
         assert Counter(runs(tmp_path / "log")) - before == Counter(set(range(200)) - kept)
-        assert store.rows() == swept(tmp_path, cells, workers=0)
+        assert store.rows(dict) == swept(tmp_path, cells, workers=0)
 
 
 def test_ctrl_c_while_workers_start(tmp_path, monkeypatch):

@@ -1,16 +1,21 @@
-"""A cell is the unit of work of a sweep: plain values that say what to compute, and rows that come of it."""
+"""A cell is the unit of work of a sweep: plain values that say what to compute, and the rows it returns."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, Protocol
 
-Row = dict[str, float | int | str | None]
-
 # Raise it when a cell with the same fields begins to give other rows: stores of the old ones are then refused.
-SPEC_VERSION = 1
+SPEC_VERSION = 2
+
+
+class Row(Protocol):
+    """A dataclass of plain values (numbers, strings, None); None stands for a value that is missing."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 class Cell(Protocol):
@@ -29,8 +34,8 @@ class Cell(Protocol):
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def run(self) -> list[Row]:
-        """The rows of this cell; any column names."""
+    def run(self) -> Sequence[Row]:
+        """The rows of this cell."""
         ...
 
 

@@ -6,17 +6,19 @@ import json
 import numbers
 import platform
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from fedgauss import __version__
 from fedgauss.sweep.cell import SPEC_VERSION, Cell, Row, cell_json, cell_key
+
+T = TypeVar("T")
 
 FORMAT_VERSION = 1  # of the tables below
 _PATIENCE = 1.0  # seconds to wait for a process that is just letting go of the file
@@ -113,17 +115,19 @@ class Store:
             held = {key for (key,) in self._connection.execute("SELECT key FROM cells")}
         return held.intersection(keys)
 
-    def rows(self, keys: Iterable[str] | None = None, experiment: str | None = None) -> list[Row]:
+    def rows(self, kind: Callable[..., T], keys: Iterable[str] | None = None, experiment: str | None = None) -> list[T]:
         """Rows of the cells with these keys, in the order of `keys`; or all, sorted by experiment and spec.
 
-        The order in which cells finished never shows.
+        Each is `kind(**columns)`, where `kind` is the dataclass that the cells returned, or `dict`. The order in which
+        cells finished never shows.
         """
         with self._explained():
             query = "SELECT key FROM cells WHERE ?1 IS NULL OR experiment = ?1 ORDER BY experiment, spec"
             held = dict.fromkeys(key for (key,) in self._connection.execute(query, (experiment,)))
             chosen = held if keys is None else [key for key in dict.fromkeys(keys) if key in held]
             query = "SELECT payload FROM rows WHERE cell = ? ORDER BY ordinal"
-            return [json.loads(text) for key in chosen for (text,) in self._connection.execute(query, (key,))]
+            texts = [text for key in chosen for (text,) in self._connection.execute(query, (key,))]
+        return [kind(**json.loads(text)) for text in texts]
 
     def _open(self) -> None:
         # The lock comes with the first transaction and stays; until it is ours and the file known, nothing changes.
@@ -200,7 +204,7 @@ def _versions() -> str:
 
 
 def _payload(cell: Cell, row: Row) -> str:
-    return json.dumps({column: _plain(cell, column, value) for column, value in row.items()})
+    return json.dumps({column: _plain(cell, column, value) for column, value in vars(row).items()})
 
 
 def _plain(cell: Cell, column: str, value: Any) -> float | int | str | None:

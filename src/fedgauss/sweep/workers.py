@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, resource_tracker
 from multiprocessing.reduction import ForkingPickler
@@ -22,7 +22,7 @@ from fedgauss.sweep.plan import Plan
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-Finished = tuple[Cell, list[Row], float]  # a cell, its rows, and the seconds it took
+Finished = tuple[Cell, Sequence[Row], float]  # a cell, its rows, and the seconds it took
 
 _TICK = 0.2  # seconds between two looks at the clock while workers compute
 # One thread a worker. It is also part of the result: BLAS adds in another order when it has more threads.
