@@ -164,7 +164,7 @@ def test_another_version_is_refused_and_left_alone(tmp_path, name, words):
         Store(path)
     message = str(caught.value)
     assert words in message
-    assert f"this is fedgauss {fedgauss.__version__} (store format 1, specs 1)" in message
+    assert f"this is fedgauss {fedgauss.__version__} (store format 1, specs 2)" in message
     assert str(path) in message
     assert "another --out, or delete the file" in message
     assert path.read_bytes() == before
