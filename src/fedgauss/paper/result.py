@@ -151,8 +151,6 @@ def _in_file(path: Path) -> list[Result]:
     found = [value for value in vars(module).values() if isinstance(value, Result)]
     if not found:
         raise ValueError(f"a file of results must hold a Result; {path} holds none. Add RESULT = ... to it.")
-            f"a file of results must hold a Result; {path} holds none. Write RESULT = ... at its top level."
-        )
     return found
 
 
