@@ -50,13 +50,13 @@ def known_error(value: float, error: float) -> Slope:
 
 def fitted(x: Values, y: Values, errors: Values) -> Slope:
     """The least-squares slope of y on log x; the errors of the y are independent."""
-    weights = _weights(x)
+    weights = slope_weights(x)
     return known_error(float(weights @ np.asarray(y)), float(np.linalg.norm(weights * np.asarray(errors))))
 
 
 def slope(x: Values, y: Values) -> float:
     """The least-squares slope of y on log x."""
-    return float(_weights(x) @ np.asarray(y))
+    return float(slope_weights(x) @ np.asarray(y))
 
 
 def over_draws(values: Sequence[float]) -> Slope:
@@ -66,7 +66,7 @@ def over_draws(values: Sequence[float]) -> Slope:
     return Slope(float(np.mean(values)), error, float(special.stdtrit(count - 1, 0.5 + _LEVEL / 2)))
 
 
-def _weights(x: Values) -> FloatArray:
+def slope_weights(x: Values) -> FloatArray:
     """c with slope = c'y: c_i = (log x_i - mean) / sum_j (log x_j - mean)^2."""
     centred = np.log(x) - np.log(x).mean()
     return centred / (centred**2).sum()

@@ -1,4 +1,4 @@
-"""Pictures of the results beyond the paper."""
+"""Figures of the results that go beyond the paper."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from fedgauss._types import FloatArray
+from fedgauss.paper.budget import Point
 from fedgauss.report.palette import LIGHT
 from fedgauss.report.reproduction.panels import stacked
 from fedgauss.report.style import styled
 
-Points = Sequence[tuple[float, float, float]]  # x, value, error
+Points = Sequence[Point]
 
 _DASHED = (0, (4, 3))
 # What is taken out, its mark and its colour; a stage is drawn where the term taken out is not zero.
@@ -96,22 +97,21 @@ def clients_figure(title: str, families: Sequence[Lines], floor: float) -> Figur
 
 @styled
 def phase_figure(
-    title: str, panels: Mapping[float, Mapping[int, Lines]], bounds: Mapping[float, FloatArray], threshold: float
+    title: str, panels: Mapping[float, Sequence[Lines]], bounds: Mapping[float, FloatArray], threshold: float
 ) -> Figure:
     """A panel for each beta: distance against K for each n, with both bounds through the first point of the last n.
 
     bounds      for each beta rows (K, printed, corrected) at the largest n
     threshold   sqrt(n) there, from where on the printed bound does not vanish
     """
-    some = next(iter(panels.values()))
     legend: list[Any] = [
-        Line2D([], [], color=LIGHT[one.role], marker="o", ms=4, label=one.label) for one in some.values()
+        Line2D([], [], color=LIGHT[one.role], marker="o", ms=4, label=one.label) for one in next(iter(panels.values()))
     ]
     legend.append(Line2D([], [], color=LIGHT["ink"], lw=1.0, ls=_DASHED, label="bound, printed"))
     legend.append(Line2D([], [], color=LIGHT["ink"], lw=1.0, ls=":", label="bound, corrected"))
     figure, grid = stacked(title, len(panels), legend, height=1.45, head=0.28)
     for (beta, curves), (axes,) in zip(panels.items(), grid, strict=True):
-        for one in curves.values():
+        for one in curves:
             x, y, _ = zip(*one.exact[0], strict=True)
             axes.plot(x, y, color=LIGHT[one.role], lw=1.0)
             _points(axes, one.simulated, LIGHT[one.role])
@@ -129,14 +129,16 @@ def phase_figure(
 
 
 @styled
-def drift_figure(title: str, means: Mapping[str, Sequence[Points]], roles: Mapping[str, str]) -> Figure:
-    """The exact standardised mean against K on logarithmic axes: dots for draws, lines for their root mean square."""
+def drift_figure(title: str, means: Mapping[str, FloatArray], roles: Mapping[str, str]) -> Figure:
+    """The exact standardised mean against K on logarithmic axes: dots for draws, lines for their root mean square.
+
+    means   rows (K, mean, error) for each draw, by kind of clients
+    """
     legend: list[Any] = [Line2D([], [], color=LIGHT[roles[name]], marker=".", ms=6, label=name) for name in means]
     legend.append(Line2D([], [], color=LIGHT["ink"], lw=1.0, ls=_DASHED, label=r"$\propto \sqrt{K}$"))
     figure, ((axes,),) = stacked(title, 1, legend, height=2.5)
-    for name, draws in means.items():
+    for name, table in means.items():
         colour = LIGHT[roles[name]]
-        table = np.array(draws)  # (draws, K, 3)
         x, typical = table[0, :, 0], np.sqrt((table[:, :, 1] ** 2).mean(axis=0))
         axes.plot(table[:, :, 0].ravel(), table[:, :, 1].ravel(), ".", ms=3.5, color=colour, alpha=0.55, mew=0)
         axes.plot(x, typical, color=colour)
