@@ -121,7 +121,7 @@ def phase_figure(
         axes.plot(k, start * corrected / corrected[0], color=LIGHT["ink"], lw=1.0, ls=":")
         axes.axvline(threshold, color=LIGHT["faint"], lw=1.0, zorder=0)
         _clients_axis(axes, [k for k, _, _ in one.exact[0]])
-        _distance_axis(axes)
+        _log_axis(axes, (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0))
         axes.set_title(f"$\\beta$ = {beta:g}", fontsize=10.5, color=LIGHT["muted"], pad=4)
         axes.set_ylabel(r"$d_c^\dagger$")
     grid[-1][0].set_xlabel("clients $K$, logarithmic")
@@ -144,10 +144,7 @@ def drift_figure(title: str, means: Mapping[str, FloatArray], roles: Mapping[str
         axes.plot(x, typical, color=colour)
         if name == next(iter(means)):
             axes.plot(x, typical[0] * np.sqrt(x / x[0]), color=LIGHT["ink"], lw=1.0, ls=_DASHED)
-    axes.set_yscale("log")
-    marks = [mark for mark in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if axes.get_ylim()[0] < mark < axes.get_ylim()[1]]
-    axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
-    axes.yaxis.set_minor_locator(NullLocator())
+    _log_axis(axes, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20))
     _clients_axis(axes, x)
     axes.set(xlabel="clients $K$, logarithmic", ylabel="standardised mean, logarithmic")
     return figure
@@ -166,9 +163,10 @@ def _clients_axis(axes: Any, clients: Sequence[float] | FloatArray) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _distance_axis(axes: Any) -> None:
+def _log_axis(axes: Any, candidates: Sequence[float]) -> None:
+    """A logarithmic y axis with those marks that lie on it."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    marks = [mark for mark in (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0) if low <= mark <= high]
+    marks = [mark for mark in candidates if low <= mark <= high]
     axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
     axes.yaxis.set_minor_locator(NullLocator())

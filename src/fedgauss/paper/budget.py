@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from fedgauss._linearization import Linearization
     from fedgauss.step_sizes import StepSizes
     from fedgauss.theory.decomposition import ErrorTerms
+    from fedgauss.theory.distances import Distance
 
 Where = Literal["Figure 1, right", "Table over tau", "Figure 2", "phase map", "unequal Hessians", "Logistic"]
 Measure = Literal["distance", "length", "exact moments", "exact mean", "slope on log n"]
 Covariance = Literal["Sigma_n", "Sigma/K"]
+Rows = Iterable["BeyondRow"]
 Point = tuple[float, float, float]  # x, value, standard error
 
 AT_ZERO = Reading(SHORT[ZERO], "zeros")
@@ -90,6 +92,10 @@ class BeyondRow:
             raise ValueError(f"a row must hold an estimate and its error; this one is a {self.measure}.")
         return self.estimate, self.error
 
+    def with_distance(self, found: Distance) -> BeyondRow:
+        """This row with a distance of runs."""
+        return replace(self, estimate=found.estimate, error=found.standard_error, floor=found.floor)
+
 
 class BeyondResult(Result):
     """A result that goes beyond the paper, with a verdict in words of its own."""
@@ -101,16 +107,14 @@ class BeyondResult(Result):
 
 @dataclass(frozen=True)
 class CurveCell(abc.ABC):
-    """A cell that measures one curve, and what its rows have in common."""
+    """A cell that measures one curve, and what its rows have in common.
 
-    result: str
+    experiment   the result that the rows belong to
+    """
+
+    experiment: str
     setting: Where
     curve: Curve
-
-    @property
-    def experiment(self) -> str:
-        """The result that the rows belong to."""
-        return self.result
 
     @property
     def group(self) -> str:
@@ -136,7 +140,7 @@ class CurveCell(abc.ABC):
     def row(self, measure: Measure, **columns: Any) -> BeyondRow:
         """A row of this curve."""
         return BeyondRow(
-            result=self.result,
+            result=self.experiment,
             setting=self.setting,
             reading=self.curve.reading.name,
             curve=self.label,
@@ -202,19 +206,20 @@ class BudgetCell(CurveCell):
         lin = linearize(problem)
         covariances = _covariances(lin, curve.steps, self.n_steps)
         root, zero = _root(covariances["Sigma_n"]), np.zeros(lin.dim)
-        where: dict[str, Any] = {"n": self.n_steps, "replicates": self.replicates}
         rows = []
         for stage, z in zip(STAGES, _stages(terms), strict=True):
             for name, cov in covariances.items():
-                ball = ball_distance(z @ root, zero, cov, 1.0)
-                found = {"estimate": ball.estimate, "error": ball.standard_error, "floor": ball.floor}
+                row = self._row("distance", stage).with_distance(ball_distance(z @ root, zero, cov, 1.0))
                 if name == "Sigma_n":
                     half = half_space_distance(z, zero, np.eye(lin.dim), 1.0, directions=8)
-                    found |= {"half_spaces": half.estimate, "half_spaces_floor": half.floor}
-                rows.append(self.row("distance", term=stage, covariance=name, **where, **found))
+                    row = replace(row, half_spaces=half.estimate, half_spaces_floor=half.floor)
+                rows.append(replace(row, covariance=name))
         for term, (_, mean, rms) in zip(TERMS, terms.rows(), strict=False):
-            rows.append(self.row("length", term=term, mean=mean, rms=rms, **where))
+            rows.append(replace(self._row("length", term), mean=mean, rms=rms))
         return rows
+
+    def _row(self, measure: Measure, term: str) -> BeyondRow:
+        return self.row(measure, n=self.n_steps, replicates=self.replicates, term=term)
 
 
 @dataclass(frozen=True)
@@ -239,30 +244,16 @@ class MomentsCell(CurveCell):
 
         curve, problem = self.curve, self.curve.problem()
         lin = linearize(problem)
-        path = exact_path(
-            problem,
-            curve.network,
-            curve.steps,
-            max(self.steps),
-            curve.sync_every,
-            self.mean_start(lin),
-            sync_phase=curve.reading.phase,
-        )
+        last, start, phase = max(self.steps), self.mean_start(lin), curve.reading.phase
+        path = exact_path(problem, curve.network, curve.steps, last, curve.sync_every, start, sync_phase=phase)
         rows = []
         for n in self.steps:
             mean, cov = n**0.5 * (path.mean_average[n - 1] - lin.optimum), n * path.cov_average[n - 1]
             for name, theory in _covariances(lin, curve.steps, n).items():
-                rows.append(
-                    self.row(
-                        "exact moments",
-                        n=n,
-                        term="all",
-                        covariance=name,
-                        estimate=gaussian_ball_distance(mean, cov, theory),
-                        error=0.0,
-                        variance_ratio=float(np.trace(np.linalg.solve(theory, cov))) / lin.dim,
-                    )
-                )
+                row = self.row("exact moments", n=n, term="all", covariance=name)
+                distance = gaussian_ball_distance(mean, cov, theory)
+                ratio = float(np.trace(np.linalg.solve(theory, cov))) / lin.dim
+                rows.append(replace(row, estimate=distance, error=0.0, variance_ratio=ratio))
         return rows
 
 
@@ -301,11 +292,11 @@ class Budget:
         """The distance that a Gaussian law would show at as many runs."""
         return self._mean("floor", "all", "Sigma_n")
 
-    def distance(self, stage: str, covariance: Covariance = "Sigma_n") -> float:
+    def distance(self, stage: str, covariance: str = "Sigma_n") -> float:
         """Over balls."""
         return self._mean("estimate", stage, covariance)
 
-    def error(self, stage: str, covariance: Covariance = "Sigma_n") -> float:
+    def error(self, stage: str, covariance: str = "Sigma_n") -> float:
         """The Monte-Carlo standard error of a distance."""
         return self._mean("error", stage, covariance)
 
@@ -325,12 +316,12 @@ class Budget:
         """Whether a term is there at all: runs are in single precision, and what is zero shows as rounding."""
         return self.rms(term) > 1e-3 * sum(self.rms(other) for other in TERMS)
 
-    def _mean(self, column: str, term: str, covariance: Covariance | None = None) -> float:
+    def _mean(self, column: str, term: str, covariance: str | None = None) -> float:
         values = [getattr(row, column) for row in matching(self.rows, term=term, covariance=covariance)]
         return sum(values) / len(values)
 
 
-def budgets_of(rows: Iterable[BeyondRow], **columns: Any) -> list[Budget]:
+def budgets_of(rows: Rows, **columns: Any) -> list[Budget]:
     """Budgets of the rows with these columns, as the settings are listed, and from zero before from the optimum."""
     grouped: dict[tuple[Any, ...], list[BeyondRow]] = {}
     for row in matching(rows, **columns):
@@ -341,7 +332,7 @@ def budgets_of(rows: Iterable[BeyondRow], **columns: Any) -> list[Budget]:
     return [Budget(tuple(grouped[place])) for place in sorted(grouped)]
 
 
-def by_draw(rows: Iterable[BeyondRow], **columns: Any) -> list[list[Point]]:
+def by_draw(rows: Rows, **columns: Any) -> list[list[Point]]:
     """K, estimate and error of the rows with these columns, ordered by K, a list for each draw of the clients."""
     found: dict[int, list[Point]] = {}
     for row in matching(rows, **columns):
@@ -349,7 +340,7 @@ def by_draw(rows: Iterable[BeyondRow], **columns: Any) -> list[list[Point]]:
     return [sorted(line) for line in found.values()]
 
 
-def matching(rows: Iterable[BeyondRow], **columns: Any) -> list[BeyondRow]:
+def matching(rows: Rows, **columns: Any) -> list[BeyondRow]:
     """Those of the rows that have these values in these columns."""
     return [row for row in rows if all(getattr(row, name) == value for name, value in columns.items())]
 

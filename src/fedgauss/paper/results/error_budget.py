@@ -17,14 +17,13 @@ from fedgauss.paper.budget import (
     STAGES,
     TERMS,
     BeyondResult,
-    BeyondRow,
     Budget,
     BudgetCell,
-    Covariance,
     CurveCell,
     Measure,
     MomentsCell,
     Point,
+    Rows,
     Where,
     budgets_of,
     by_draw,
@@ -40,8 +39,6 @@ from fedgauss.report.words import listed, number, with_error
 if TYPE_CHECKING:
     from fedgauss.report.drawing import Drawing
     from fedgauss.report.table import Table
-
-Rows = Sequence[BeyondRow]
 
 _NAME = "error_budget"
 _FIGURE_1: Where = "Figure 1, right"
@@ -114,7 +111,7 @@ class ErrorBudget(BeyondResult):
     """What is left of each distance as terms are taken out, and what of it depends on K."""
 
     def section(self, rows: Rows, others: Mapping[str, Sequence[Any]]) -> Section:
-        """Upheld in no part: the leading term is not client drift, unless D_3 acts on the paper's own clients."""
+        """The claim that client drift leads fails unless D_3 acts on clients of the paper's own model."""
         drift = any(budget.acts("D_3") for budget in budgets_of(rows, clients="random effects"))
         return Section(
             result=self,
@@ -122,7 +119,7 @@ class ErrorBudget(BeyondResult):
             words="unclear" if drift else "the start and moving noise",
             summary=_summary(rows),
             findings=(
-                *_on_figure_1(rows),
+                _on_figure_1(rows),
                 *_on_slopes(rows),
                 *_on_tau(rows),
                 *_on_figure_2(rows),
@@ -184,30 +181,24 @@ def _gap(few: Budget, many: Budget) -> tuple[float, float]:
 
 
 def _summary(rows: Rows) -> str:
-    start = ""
-    for first in budgets_of(rows, setting=_FIGURE_1, reading=_ZERO)[:1]:
-        whole, shifted, rest = _taken_out([first])
-        start = (
-            f"From zero at $K$ = {first.at.K}, {whole} falls to {shifted} without $D_1$ and to {rest} without $D_4$. "
-        )
-    return f"{start}From the optimum the distance changes by {number(exact_slope(rows).value)} per unit of $log K$."
+    first = budgets_of(rows, setting=_FIGURE_1, reading=_ZERO)[0]
+    whole, shifted, rest = _taken_out([first])
+    return (
+        f"From zero at $K$ = {first.at.K}, {whole} falls to {shifted} without $D_1$ and to {rest} without $D_4$. "
+        f"From the optimum the distance changes by {number(exact_slope(rows).value)} per unit of $log K$."
+    )
 
 
-def _on_figure_1(rows: Rows) -> Iterator[str]:
+def _on_figure_1(rows: Rows) -> str:
     """What the start does in Figure 1, right."""
-    zero = budgets_of(rows, setting=_FIGURE_1, reading=_ZERO)
-    if not zero:
-        return
-    first = zero[0]
+    zero, near = (budgets_of(rows, setting=_FIGURE_1, reading=reading) for reading in (_ZERO, _OPTIMUM))
     whole, shifted, rest = _taken_out(zero)
-    near = budgets_of(rows, setting=_FIGURE_1, reading=_OPTIMUM, K=first.at.K)
-    noise = f" and {number(near[0].rms('D_4'), 2)} from the optimum" if near else ""
-    yield (
+    return (
         f"Figure 1, right, from zero, $K$ = {listed([str(budget.at.K) for budget in zero])}: the distance is {whole}; "
-        f"without $D_1$ it is {shifted}; without $D_4$ as well it is {rest}, where {number(first.floor)} is the noise "
-        "floor. The start acts twice: it shifts the average ($D_1$), and on the way from there gradients are noisier "
-        f"than at the optimum ($D_4$, whose root mean square is {number(first.rms('D_4'), 2)} from zero{noise} at "
-        f"$K$ = {first.at.K})."
+        f"without $D_1$ it is {shifted}; without $D_4$ as well it is {rest}, where {number(zero[0].floor)} is the "
+        "noise floor. The start acts twice: it shifts the average ($D_1$), and on the way from there gradients are noisier "
+        f"than at the optimum ($D_4$, whose root mean square is {number(zero[0].rms('D_4'), 2)} from zero and "
+        f"{number(near[0].rms('D_4'), 2)} from the optimum at $K$ = {zero[0].at.K})."
     )
 
 
@@ -258,13 +249,12 @@ def _on_figure_2(rows: Rows) -> Iterator[str]:
             f"{_distances(pair, 'all', 'Sigma/K')}, and normal laws with their exact covariances at "
             f"{listed([number(d) for d in exact[500, beta]])}.{more if abs(gap) > _MANY * error else ''}"
         )
-    if exact:
-        worst = max((many - few for few, many in exact.values()), key=abs)
-        yield (
-            f"Over {len(exact)} pairs of $n$ and $β$ the panels of those normal laws, which have no Monte-Carlo error, "
-            f"differ by at most {number(abs(worst), 4)}; there the one with more clients is "
-            f"{'nearer to' if worst < 0 else 'further from'} the limit law."
-        )
+    worst = max((many - few for few, many in exact.values()), key=abs)
+    yield (
+        f"Over {len(exact)} pairs of $n$ and $β$ the panels of those normal laws, which have no Monte-Carlo error, "
+        f"differ by at most {number(abs(worst), 4)}; there the one with more clients is "
+        f"{'nearer to' if worst < 0 else 'further from'} the limit law."
+    )
     pair = budgets_of(rows, setting="Figure 2", reading=_ZERO, beta=_BETA)
     if len(pair) == 2:
         few, many = pair
@@ -317,7 +307,7 @@ def _taken_out(budgets: Sequence[Budget]) -> list[str]:
     return [_distances(budgets, stage) for stage in ("all", "without D_1", "W")]
 
 
-def _distances(budgets: Sequence[Budget], stage: str, covariance: Covariance = "Sigma_n", digits: int = 3) -> str:
+def _distances(budgets: Sequence[Budget], stage: str, covariance: str = "Sigma_n", digits: int = 3) -> str:
     return listed([number(budget.distance(stage, covariance), digits) for budget in budgets])
 
 
@@ -342,7 +332,7 @@ def _drawings(rows: Rows) -> tuple[Drawing, ...]:
     from fedgauss.report.drawing import Drawing
 
     shown = _shown(budgets_of(rows))
-    drawn = Drawing(
+    by_term = Drawing(
         "error_budget",
         budget_figure(
             f"With the terms $D$ taken out, no distance is above {number(max(b.distance('W') for b in shown))}",
@@ -354,8 +344,6 @@ def _drawings(rows: Rows) -> tuple[Drawing, ...]:
         "step; all else against $Σ_n$.",
         "A dot chart: for each setting, distances move towards zero as error terms are taken out.",
     )
-    if len({row.K for row in matching(rows, setting=_FIGURE_1)}) == 1:
-        return (drawn,)
     families = [
         Lines(
             reading,
@@ -379,13 +367,13 @@ def _drawings(rows: Rows) -> tuple[Drawing, ...]:
         "have.",
         "A line chart against the number of clients: one curve near one, several near 0.05.",
     )
-    return drawn, against_k
+    return by_term, against_k
 
 
 def _left(budget: Budget) -> dict[str, float]:
     """The distance with all terms, and what is left of it as those that act are taken out."""
     limit = budget.at.setting == "Figure 2"
-    covariance: Covariance = "Sigma/K" if limit else "Sigma_n"
+    covariance = "Sigma/K" if limit else "Sigma_n"
     left = {"all": budget.distance("all", covariance)}
     left |= {term: budget.distance(stage, covariance) for stage, term in REMOVED.items() if budget.acts(term)}
     return left | {"Sigma": budget.distance("W")} if limit else left

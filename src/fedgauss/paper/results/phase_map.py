@@ -17,6 +17,7 @@ from fedgauss.paper.budget import (
     Measure,
     MomentsCell,
     Point,
+    Rows,
     matching,
     runs,
 )
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from fedgauss.report.drawing import Drawing
     from fedgauss.report.table import Table
 
-Rows = Sequence[BeyondRow]
 Axis = Literal["n", "K"]
 Place = tuple[float, int]  # beta, and n or K
 
@@ -98,15 +98,7 @@ class PhaseCell(CurveCell):
         for i, n in enumerate(self.steps):
             ball = ball_distance(z[:, i], np.zeros(dim), np.eye(dim), 1.0)
             printed, corrected = _bound(n, self.curve.n_clients, self.curve.beta)
-            yield replace(
-                base,
-                n=n,
-                estimate=ball.estimate,
-                error=ball.standard_error,
-                floor=ball.floor,
-                printed=printed,
-                corrected=corrected,
-            )
+            yield replace(base.with_distance(ball), n=n, printed=printed, corrected=corrected)
         value, error = slope_on_log_n(self.steps, np.linalg.norm(z, axis=2).T)
         yield replace(base, measure="slope on log n", estimate=value, error=error)
 

@@ -16,6 +16,7 @@ from fedgauss.paper.budget import (
     BeyondRow,
     BudgetCell,
     CurveCell,
+    Rows,
     budgets_of,
     by_draw,
     runs,
@@ -29,8 +30,6 @@ from fedgauss.report.words import listed, number, with_error
 if TYPE_CHECKING:
     from fedgauss.report.drawing import Drawing
     from fedgauss.report.table import Table
-
-Rows = Sequence[BeyondRow]
 
 HESSIANS: tuple[Clients, Clients] = ("Hessians follow offsets", "Hessians permuted")
 
