@@ -48,7 +48,7 @@ class BeyondRow:
     """One measurement, and where it was made.
 
     setting      a setting of the paper, or one of our own; `curve` tells people the rest
-    tau, r       steps between two mixings, and the exponent of K = n^r where K follows n
+    tau, ...     coordinates of the curve
     measure      "distance": of runs over balls, and over half-spaces in eight directions
                  "length": of an error term's mean, and its root mean square length
                  "exact moments": the distance of the Gaussian law with a run's exact mean and covariance
@@ -68,8 +68,10 @@ class BeyondRow:
     n: int | None = None
     K: int
     tau: int
-    r: float | None = None
+    gamma: float
     beta: float
+    rho: float | None = None
+    r: float | None = None
     replicates: int | None = None
     measure: Measure
     term: str | None = None
@@ -124,14 +126,13 @@ class CurveCell(abc.ABC):
     @property
     def label(self) -> str:
         """The setting and its coordinates, for people."""
-        curve = self.curve
-        described = {
-            "Table over tau": f"Table over tau, tau={curve.sync_every}",
-            "Figure 2": f"Figure 2, r={curve.r} beta={curve.beta}",
-            "phase map": f"beta={curve.beta}",
-            "unequal Hessians": curve.clients,
+        labels = {
+            "Table over tau": f"Table over tau, tau={self.curve.sync_every}",
+            "Figure 2": f"Figure 2, r={self.curve.r} beta={self.curve.beta}",
+            "phase map": f"beta={self.curve.beta}",
+            "unequal Hessians": self.curve.clients,
         }
-        return described.get(self.setting, self.setting)
+        return labels.get(self.setting, self.setting)
 
     @abc.abstractmethod
     def run(self) -> list[BeyondRow]:
@@ -147,10 +148,8 @@ class CurveCell(abc.ABC):
             clients=self.curve.clients,
             draw=self.curve.draw,
             K=self.curve.n_clients,
-            tau=self.curve.sync_every,
-            r=self.curve.r,
-            beta=self.curve.beta,
             measure=measure,
+            **self.curve.coordinates,
             **columns,
         )
 

@@ -20,7 +20,6 @@ from fedgauss.paper.budget import (
     Budget,
     BudgetCell,
     CurveCell,
-    Measure,
     MomentsCell,
     Point,
     Rows,
@@ -166,7 +165,7 @@ def exact_panels(rows: Rows) -> dict[tuple[int | None, float], tuple[float, floa
     return {place: (few[place], many[place]) for place in few if place in many}
 
 
-def _lines(rows: Rows, measure: Measure, reading: str) -> list[list[Point]]:
+def _lines(rows: Rows, measure: str, reading: str) -> list[list[Point]]:
     """The distance against K in Figure 1 right's setting, a line for each draw of the clients."""
     return by_draw(rows, setting=_FIGURE_1, measure=measure, reading=reading, term="all", covariance="Sigma_n")
 
@@ -196,8 +195,8 @@ def _on_figure_1(rows: Rows) -> str:
     return (
         f"Figure 1, right, from zero, $K$ = {listed([str(budget.at.K) for budget in zero])}: the distance is {whole}; "
         f"without $D_1$ it is {shifted}; without $D_4$ as well it is {rest}, where {number(zero[0].floor)} is the "
-        "noise floor. The start acts twice: it shifts the average ($D_1$), and on the way from there gradients are noisier "
-        f"than at the optimum ($D_4$, whose root mean square is {number(zero[0].rms('D_4'), 2)} from zero and "
+        "noise floor. The start acts twice: it shifts the average ($D_1$), and on the way from there gradients are "
+        f"noisier than at the optimum ($D_4$, whose root mean square is {number(zero[0].rms('D_4'), 2)} from zero and "
         f"{number(near[0].rms('D_4'), 2)} from the optimum at $K$ = {zero[0].at.K})."
     )
 

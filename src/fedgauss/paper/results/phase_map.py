@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.paper.budget import (
-    FIGURE_2,
-    BeyondResult,
-    BeyondRow,
-    CurveCell,
-    Measure,
-    MomentsCell,
-    Point,
-    Rows,
-    matching,
-    runs,
-)
+from fedgauss.paper.budget import FIGURE_2, BeyondResult, BeyondRow, CurveCell, MomentsCell, Point, Rows, matching, runs
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
 from fedgauss.paper.slopes import Slope, fitted, known_error, slope, slope_weights
@@ -178,7 +167,7 @@ def slopes_on_log_n(rows: Rows) -> dict[Place, Slope]:
     return {place: found[place] for place in sorted(found)}
 
 
-def _lines(rows: Rows, measure: Measure, across: Axis, column: str = "estimate") -> dict[Place, list[Point]]:
+def _lines(rows: Rows, measure: str, across: Axis, column: str = "estimate") -> dict[Place, list[Point]]:
     """A column against K for each beta and n, or against n for each beta and K."""
     by = "n" if across == "K" else "K"
     found: dict[Place, list[Point]] = {}
@@ -189,7 +178,7 @@ def _lines(rows: Rows, measure: Measure, across: Axis, column: str = "estimate")
     return {place: sorted(found[place]) for place in sorted(found)}
 
 
-def _slopes(rows: Rows, measure: Measure, across: Axis, column: str = "estimate") -> dict[Place, float]:
+def _slopes(rows: Rows, measure: str, across: Axis, column: str = "estimate") -> dict[Place, float]:
     """Of the logarithm of a column, which has no Monte-Carlo error."""
     lines = _lines(rows, measure, across, column)
     return {place: slope([x for x, _, _ in line], np.log([y for _, y, _ in line])) for place, line in lines.items()}
