@@ -151,9 +151,8 @@ def drift_figure(title: str, means: Mapping[str, FloatArray], roles: Mapping[str
 
 
 def _points(axes: Any, points: Points, colour: str) -> None:
-    if points:
-        x, y, error = zip(*points, strict=True)
-        axes.errorbar(x, y, 2 * np.array(error), fmt="o", ms=3.5, color=colour, elinewidth=0.8)
+    x, y, error = np.array(points).T
+    axes.errorbar(x, y, 2 * error, fmt="o", ms=3.5, color=colour, elinewidth=0.8)
 
 
 def _clients_axis(axes: Any, clients: Sequence[float] | FloatArray) -> None:

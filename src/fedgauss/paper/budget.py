@@ -6,8 +6,9 @@ The results that go beyond the paper share these cells, the rows they return, an
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -19,13 +20,12 @@ from fedgauss.paper.setting import CODED, OPTIMUM, SHORT, ZERO, Clients, Curve, 
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization
     from fedgauss.step_sizes import StepSizes
-    from fedgauss.theory.decomposition import ErrorTerms
     from fedgauss.theory.distances import Distance
 
 Where = Literal["Figure 1, right", "Table over tau", "Figure 2", "phase map", "unequal Hessians", "Logistic"]
 Measure = Literal["distance", "length", "exact moments", "exact mean", "slope on log n"]
 Covariance = Literal["Sigma_n", "Sigma/K"]
-Rows = Iterable["BeyondRow"]
+Rows = Sequence["BeyondRow"]
 Point = tuple[float, float, float]  # x, value, standard error
 
 AT_ZERO = Reading(SHORT[ZERO], "zeros")
@@ -206,7 +206,8 @@ class BudgetCell(CurveCell):
         covariances = _covariances(lin, curve.steps, self.n_steps)
         root, zero = _root(covariances["Sigma_n"]), np.zeros(lin.dim)
         rows = []
-        for stage, z in zip(STAGES, _stages(terms), strict=True):
+        removed = (terms.start, terms.drift, terms.curvature, terms.moving)  # in the order of STAGES
+        for stage, z in zip(STAGES, accumulate(removed, np.subtract, initial=terms.left), strict=True):
             for name, cov in covariances.items():
                 row = self._row("distance", stage).with_distance(ball_distance(z @ root, zero, cov, 1.0))
                 if name == "Sigma_n":
@@ -354,15 +355,6 @@ def _covariances(lin: Linearization, steps: StepSizes, n: int) -> dict[Covarianc
     from fedgauss.theory.covariances import average_covariance, limit_covariance
 
     return {"Sigma_n": average_covariance(lin, steps, n), "Sigma/K": limit_covariance(lin)}
-
-
-def _stages(terms: ErrorTerms) -> Iterator[FloatArray]:
-    """The left side, then what is left of it as terms are taken out one after another."""
-    rest = terms.left
-    yield rest
-    for term in (terms.start, terms.drift, terms.curvature, terms.moving):
-        rest = rest - term
-        yield rest
 
 
 def _root(cov: FloatArray) -> FloatArray:

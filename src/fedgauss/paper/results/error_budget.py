@@ -344,12 +344,7 @@ def _drawings(rows: Rows) -> tuple[Drawing, ...]:
         "A dot chart: for each setting, distances move towards zero as error terms are taken out.",
     )
     families = [
-        Lines(
-            reading,
-            role,
-            [point for line in _lines(rows, "distance", reading)[:1] for point in line],
-            _lines(rows, "exact moments", reading),
-        )
+        Lines(reading, role, _lines(rows, "distance", reading)[0], _lines(rows, "exact moments", reading))
         for reading, role in ((_ZERO, "limit"), (_OPTIMUM, "finite"))
     ]
     low, high = (

@@ -250,13 +250,9 @@ def _drawing(rows: Rows) -> Drawing:
 
     simulated, exact = _lines(rows, "distance", "K"), _lines(rows, "exact moments", "K")
     betas, steps = (sorted(set(values)) for values in zip(*simulated, strict=True))
-    roles = _ROLES[-len(steps) :]
+    roles = dict(zip(steps, _ROLES[-len(steps) :], strict=True))
     panels = {
-        beta: [
-            Lines(f"$n$ = {n}", role, simulated[beta, n], [exact[beta, n]])
-            for n, role in zip(steps, roles, strict=True)
-        ]
-        for beta in betas
+        beta: [Lines(f"$n$ = {n}", roles[n], simulated[beta, n], [exact[beta, n]]) for n in steps] for beta in betas
     }
     n = steps[-1]
     bounds = {beta: _bounds(n, beta, [k for k, _, _ in simulated[beta, n]]) for beta in betas}
