@@ -38,6 +38,7 @@ result that is finished there.
   fedgauss reproduce --scale quick            everything, thinned out
   fedgauss reproduce figure1_left connection  two results
   fedgauss reproduce --out study --workers 8  everything, by 8 processes
+  fedgauss reproduce my_result.py             a result of your own, in a file that ends in RESULT = ...
 """
 _REPRODUCTION = Path("reproduction")
 
@@ -57,7 +58,7 @@ def reproduce(
 ) -> None:
     """The paper's results, from cells to a page."""
     names = names or []
-    command = _reproduce_command([name.lower() for name in names], scale.lower(), out, workers, scheduler)
+    command = _reproduce_command(names, scale.lower(), out, workers, scheduler)
     with plain_endings(), sweep_endings(command):
         from fedgauss.paper.result import chosen, scale_named
 
