@@ -12,4 +12,7 @@ ORDER = (
     "connection",
     "ablation_tau",
     "ablation_gamma",
+    "error_budget",
+    "phase_map",
+    "unequal_hessians",
 )
