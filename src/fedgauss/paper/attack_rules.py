@@ -1,12 +1,13 @@
-"""The rules that an attack table sets side by side, in three families of what they share."""
+"""The rules that an attack table sets side by side, in three sets of rules that share their statistic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fedgauss._linearization import Linearization
 from fedgauss._types import FloatArray
@@ -21,7 +22,8 @@ from fedgauss.detect.paper_rule import (
     paper_boundary,
     studentised_boundary,
 )
-from fedgauss.detect.runs import watch_runs
+from fedgauss.detect.runs import WatchedRuns, watch_runs
+from fedgauss.detect.thresholds import Boundary
 from fedgauss.detect.watch import rounds_to_drop
 from fedgauss.step_sizes import StepSizes
 
@@ -34,125 +36,137 @@ INNOVATION = "innovation, horizon"
 OPEN_ENDED = "innovation, no horizon"
 E_PROCESS = "e-process"
 PAPER_RULES = (UNDER_FOUND, UNDER_TUNED, RIGHT_TUNED, RIGHT_ZERO)
-RULES = (*PAPER_RULES, STUDENTISED, INNOVATION, OPEN_ENDED, E_PROCESS)
+OTHER_RULES = (STUDENTISED, INNOVATION, OPEN_ENDED, E_PROCESS)
+CONSTANT, GAUSSIAN_RATE = "c", "Gaussian false alarms"
 
 _FOUND_C = 0.78  # the paper states no c; this one was found by trying which comes nearest to its table
 _BURN_IN, _FIRST_LOOK = 20, 40  # steps, of the studentised rule
-FamilyName = Literal["paper", "studentised", "innovation"]
 
 
 @dataclass(frozen=True)
-class Known:
+class HonestLaw:
     """What rules are told: A and V_K of honest runs, step sizes, length, rounds, level and bootstrap paths B."""
 
     lin: Linearization
     steps: StepSizes
     n_steps: int
     sync_every: int
+    bootstraps: int
     alpha: float = 0.05
-    bootstraps: int = 1000
 
 
-class Fact(NamedTuple):
+class RuleNumber(NamedTuple):
     """A number that belongs to a rule, whatever the runs are, with its error."""
 
     rule: str
-    measure: Literal["c", "Gaussian false alarms"]
+    measure: str
     estimate: float
     error: float
 
 
-class Trace(NamedTuple):
+class RunTrace(NamedTuple):
     """A statistic and its threshold over the steps of one run."""
 
     rule: str
-    steps: FloatArray
+    steps: npt.NDArray[np.int64]
     statistic: FloatArray
     threshold: FloatArray
 
 
-class Judged(NamedTuple):
+class RunsJudged(NamedTuple):
     """The first alarms of every run under each rule, and the first run over time under one of them."""
 
     alarms: dict[str, Alarms]
-    trace: Trace | None
+    trace: RunTrace | None
 
 
-class Family(NamedTuple):
+class RuleSet(NamedTuple):
     """Rules that share their statistic: what is known of them beforehand, and what they say of paths (R, n, d)."""
 
-    facts: list[Fact]
-    judge: Callable[[FloatArray], Judged]
+    numbers: list[RuleNumber]
+    judge: Callable[[FloatArray], RunsJudged]
 
 
-def family(name: FamilyName, known: Known) -> Family:
-    """The rules of one family, calibrated."""
-    return {"paper": _paper, "studentised": _studentised, "innovation": _innovation}[name](known)
-
-
-def _paper(known: Known) -> Family:
+def paper_rules(law: HonestLaw) -> RuleSet:
     """Algorithm 2: noise scaled as printed or rightly, and c found by trying, by cross-validation, or left out."""
-    bootstrap = Bootstrap(known.lin, known.steps, known.n_steps, replicates=known.bootstraps)
-    alpha = known.alpha
+    bootstrap = Bootstrap(law.lin, law.steps, law.n_steps, replicates=law.bootstraps)
     boundaries = {
-        UNDER_FOUND: paper_boundary(bootstrap, alpha, _FOUND_C, "printed"),
-        UNDER_TUNED: paper_boundary(bootstrap, alpha, "cross-validated", "printed"),
-        RIGHT_TUNED: paper_boundary(bootstrap, alpha, "cross-validated"),
-        RIGHT_ZERO: paper_boundary(bootstrap, alpha),
+        UNDER_FOUND: paper_boundary(bootstrap, law.alpha, _FOUND_C, "printed"),
+        UNDER_TUNED: paper_boundary(bootstrap, law.alpha, "cross-validated", "printed"),
+        RIGHT_TUNED: paper_boundary(bootstrap, law.alpha, "cross-validated"),
+        RIGHT_ZERO: paper_boundary(bootstrap, law.alpha),
     }
-    return _cusum_family(bootstrap, boundaries, shown=RIGHT_TUNED)
+    return _cusum_rules(bootstrap, boundaries, shown=RIGHT_TUNED)
 
 
-def _studentised(known: Known) -> Family:
+def _studentised_rule(law: HonestLaw) -> RuleSet:
     """R_t over its own quantile against the quantile of the largest such ratio: time-uniform, and without a c."""
-    bootstrap = Bootstrap(known.lin, known.steps, known.n_steps, burn_in=_BURN_IN, replicates=known.bootstraps)
-    return _cusum_family(bootstrap, {STUDENTISED: studentised_boundary(bootstrap, known.alpha, _FIRST_LOOK)})
+    bootstrap = Bootstrap(law.lin, law.steps, law.n_steps, burn_in=_BURN_IN, replicates=law.bootstraps)
+    return _cusum_rules(bootstrap, {STUDENTISED: studentised_boundary(bootstrap, law.alpha, _FIRST_LOOK)})
 
 
-def _cusum_family(bootstrap: Bootstrap, boundaries: dict[str, CusumBoundary], shown: str | None = None) -> Family:
-    facts = [Fact(rule, "Gaussian false alarms", *one.family_wise) for rule, one in boundaries.items()]
-    facts += [Fact(rule, "c", one.c, 0.0) for rule, one in boundaries.items() if rule in PAPER_RULES]
+def _cusum_rules(bootstrap: Bootstrap, boundaries: dict[str, CusumBoundary], shown: str | None = None) -> RuleSet:
+    numbers = [RuleNumber(rule, GAUSSIAN_RATE, *one.family_wise) for rule, one in boundaries.items()]
+    numbers += [RuleNumber(rule, CONSTANT, one.c, 0.0) for rule, one in boundaries.items() if rule in PAPER_RULES]
 
-    def judge(paths: FloatArray) -> Judged:
+    def judge(paths: FloatArray) -> RunsJudged:
         statistic, onset = bootstrap.watched(paths)
         alarms = {rule: first_alarms(one, statistic, onset) for rule, one in boundaries.items()}
-        steps = bootstrap.every * np.arange(1.0, statistic.shape[1] + 1.0)
-        return Judged(alarms, None if shown is None else Trace(shown, steps, statistic[0], boundaries[shown].values))
+        if shown is None:
+            return RunsJudged(alarms, None)
+        steps = bootstrap.every * np.arange(1, statistic.shape[1] + 1)
+        return RunsJudged(alarms, RunTrace(shown, steps, statistic[0], boundaries[shown].values))
 
-    return Family(facts, judge)
+    return RuleSet(numbers, judge)
 
 
-def _innovation(known: Known) -> Family:
+def _innovation_rules(law: HonestLaw) -> RuleSet:
     """The monitor's default, for a run of known and of unknown length, and the e-process; all look at syncs only."""
-    lin, tau = known.lin, known.sync_every
+    lin, tau = law.lin, law.sync_every
     limits = {
-        INNOVATION: Monitor(lin, known.steps, tau, known.alpha, known.n_steps).boundary,
-        OPEN_ENDED: Monitor(lin, known.steps, tau, known.alpha).boundary,
+        INNOVATION: Monitor(lin, law.steps, tau, law.alpha, law.n_steps).boundary,
+        OPEN_ENDED: Monitor(lin, law.steps, tau, law.alpha).boundary,
     }
 
-    def judge(paths: FloatArray) -> Judged:
+    def judge(paths: FloatArray) -> RunsJudged:
         means = paths[:, tau - 1 :: tau]
-        seen = {rule: watch_runs(lin, known.steps, means, tau, limit) for rule, limit in limits.items()}
-        # A monitor names the first step after the change, and 0 where it says nothing.
-        alarms = {rule: Alarms(one.alarm_step, np.maximum(one.alarm_onset - 1, 0)) for rule, one in seen.items()}
-        alarms[E_PROCESS] = _bet(known, means)
-        steps = seen[INNOVATION].steps
-        threshold = np.array([limits[INNOVATION].at(int(step))[0] for step in steps])
-        return Judged(alarms, Trace(INNOVATION, steps.astype(float), seen[INNOVATION].mean[:, 0], threshold))
+        seen = {rule: watch_runs(lin, law.steps, means, tau, limit) for rule, limit in limits.items()}
+        alarms = {rule: monitor_alarms(one.alarm_step, one.alarm_onset) for rule, one in seen.items()}
+        alarms[E_PROCESS] = _bet(law, means)
+        return RunsJudged(alarms, monitor_trace(INNOVATION, seen[INNOVATION], limits[INNOVATION]))
 
-    return Family([], judge)
+    return RuleSet([], judge)
 
 
-def _bet(known: Known, means: FloatArray) -> Alarms:
+# By the name that cells have for them.
+RULE_SETS: dict[str, Callable[[HonestLaw], RuleSet]] = {
+    "paper": paper_rules,
+    "studentised": _studentised_rule,
+    "innovation": _innovation_rules,
+}
+
+
+def monitor_alarms(step: npt.NDArray[np.int64], onset: npt.NDArray[np.int64]) -> Alarms:
+    """First alarms as a monitor has them: its onset is the first step after the change, and 0 without an alarm."""
+    return Alarms(step, np.maximum(onset - 1, 0))
+
+
+def monitor_trace(rule: str, seen: WatchedRuns, limits: Boundary, run: int = 0) -> RunTrace:
+    """The mean channel of a monitor over one of the runs it has watched."""
+    threshold = np.array([limits.at(int(step))[0] for step in seen.steps])
+    return RunTrace(rule, seen.steps, seen.mean[:, run], threshold)
+
+
+def _bet(law: HonestLaw, means: FloatArray) -> Alarms:
     """First alarms of the e-process on Y after each round, (R, J, d); the rounds that a monitor drops are left out."""
-    parts, tau = innovations(known.lin, known.steps), known.sync_every
+    parts, tau = innovations(law.lin, law.steps), law.sync_every
     rounds = range(max(1, rounds_to_drop(tau)), means.shape[1])  # the first has no Y before it
     blocks = [parts.block(j * tau, (j + 1) * tau) for j in rounds]
     whitened = [
         parts.whiten(block, means[:, j - 1].T, means[:, j].T).T for j, block in zip(rounds, blocks, strict=True)
     ]
     x, weights = np.stack(whitened, axis=1), np.array([block.weight for block in blocks])
-    over = e_process_paths(x, weights) >= -np.log(known.alpha)
+    over = e_process_paths(x, weights) >= -np.log(law.alpha)
     alarmed, count = over.any(axis=1), over.argmax(axis=1) + 1
     dropped = rounds[0]
     onset = np.array([_likeliest(one[:t], weights[:t]) for one, t in zip(x, count, strict=True)])
