@@ -12,7 +12,7 @@ import abc
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ import numpy.typing as npt
 from fedgauss import networks, step_sizes
 from fedgauss._types import FloatArray
 from fedgauss.detect.paper_rule import Alarms
-from fedgauss.paper.attack_rules import RuleNumber, RunsJudged
 from fedgauss.paper.judging import Part
 from fedgauss.paper.result import Result, Section
 
@@ -116,6 +115,31 @@ class AttackSetting:
         return runs.path.astype(np.float64)
 
 
+class RuleNumber(NamedTuple):
+    """A number that belongs to a rule, whatever the runs are, with its error."""
+
+    rule: str
+    measure: str
+    estimate: float
+    error: float
+
+
+class RunTrace(NamedTuple):
+    """A statistic and its threshold over the steps of one run."""
+
+    rule: str
+    steps: npt.NDArray[np.int64]
+    statistic: FloatArray
+    threshold: FloatArray
+
+
+class RunsJudged(NamedTuple):
+    """The first alarms of every run under each rule, and the first run over time under one of them."""
+
+    alarms: dict[str, Alarms]
+    trace: RunTrace | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttackCell(abc.ABC):
     """Some rules on the runs of every case. Cells with one seed see the same runs, so that rules can be compared."""
@@ -129,6 +153,11 @@ class AttackCell(abc.ABC):
     def experiment(self) -> str:
         """The result that the rows belong to."""
         return self.result
+
+    @property
+    def group(self) -> str:
+        """Cells of one group share compiled programs."""
+        return f"{type(self).__name__} {self.replicates}"
 
     @abc.abstractmethod
     def judged(self) -> tuple[list[RuleNumber], Iterable[RunsJudged]]:

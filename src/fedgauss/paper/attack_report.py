@@ -11,18 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedgauss.paper.attack import (
-    ALARM,
-    DELAY,
-    DETECTED,
-    EARLY,
-    MISS,
-    ONSET,
-    POWER,
-    PRINTED,
-    AttackResult,
-    AttackRow,
-)
+from fedgauss.paper.attack import ALARM, DELAY, DETECTED, EARLY, MISS, ONSET, POWER, PRINTED, AttackResult, AttackRow
 from fedgauss.paper.attack_rules import CONSTANT, GAUSSIAN_RATE, RIGHT_ZERO, UNDER_FOUND
 from fedgauss.paper.judging import SLACK, Estimate, Outcome, Point, Verdict, agreement_of, best_of
 from fedgauss.report.reproduction.tables import AGREES
@@ -223,24 +212,19 @@ class AttackReport:
         )
         if len(self.attacked) == 1:
             return honest, *self._tables_of_one_attack()
-        agrees = f"({AGREES} where one of the paper’s rules agrees with"
-        one, three, errors = "the printed number)", "all three printed numbers)", "(Monte-Carlo errors in brackets)"
+        agrees = f"{AGREES} where one of the paper’s rules agrees with"
+        points = f"mean; 2.5 to 97.5 % points ({agrees} all three printed numbers)"
+        after, errors = f"whose first alarm comes after step {t_0}", "(Monte-Carlo errors in brackets)"
+        shares = f"Share of runs with an alarm at any time, as the paper counts ({agrees} the printed number)"
+        misses = f"Mean distance of the estimated onset from {t_0} in steps, over the same runs {errors}"
         return (
             honest,
-            self._by_case((DETECTED,), f"Share of runs with an alarm at any time, as the paper counts {agrees} {one}"),
-            self._by_case(
-                ONSET, f"Estimated onset over runs with an alarm: mean; 2.5 to 97.5 % points {agrees} {three}", 0
-            ),
-            self._by_case(
-                ALARM, f"Step of the alarm over runs with one: mean; 2.5 to 97.5 % points {agrees} {three}", 0
-            ),
-            self._by_case((POWER,), f"Power: share of runs whose first alarm comes after step {t_0} {errors}"),
-            self._by_case(
-                (DELAY,), f"Mean delay in steps, over runs whose first alarm comes after step {t_0} {errors}", 1
-            ),
-            self._by_case(
-                (MISS,), f"Mean distance of the estimated onset from {t_0} in steps, over the same runs {errors}", 1
-            ),
+            self._by_case((DETECTED,), 3, shares),
+            self._by_case(ONSET, 0, f"Estimated onset over runs with an alarm: {points}"),
+            self._by_case(ALARM, 0, f"Step of the alarm over runs with one: {points}"),
+            self._by_case((POWER,), 3, f"Power: share of runs {after} {errors}"),
+            self._by_case((DELAY,), 1, f"Mean delay in steps, over runs {after} {errors}"),
+            self._by_case((MISS,), 1, misses),
         )
 
     def _tables_of_one_attack(self) -> tuple[Table, Table]:
@@ -270,7 +254,7 @@ class AttackReport:
             ),
         )
 
-    def _by_case(self, measures: tuple[str, ...], caption: str, digits: int = 3) -> Table:
+    def _by_case(self, measures: tuple[str, ...], digits: int, caption: str) -> Table:
         """A column for each attack; a mean with its points has whole steps, so that six fit into a terminal."""
         columns = [TableColumn(f"{x:g}", x, measures, digits, errors=digits > 0) for x in self.attacked]
         return self._table(self.symbol, columns, caption)

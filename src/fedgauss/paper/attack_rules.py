@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from fedgauss.detect.paper_rule import (
 from fedgauss.detect.runs import WatchedRuns, watch_runs
 from fedgauss.detect.thresholds import Boundary
 from fedgauss.detect.watch import rounds_to_drop
-from fedgauss.step_sizes import StepSizes
+from fedgauss.paper.attack import AttackSetting, RuleNumber, RunsJudged, RunTrace
 
 UNDER_FOUND = "under-scaled, c = 0.78"
 UNDER_TUNED = "under-scaled, c tuned"
@@ -39,45 +38,9 @@ PAPER_RULES = (UNDER_FOUND, UNDER_TUNED, RIGHT_TUNED, RIGHT_ZERO)
 OTHER_RULES = (STUDENTISED, INNOVATION, OPEN_ENDED, E_PROCESS)
 CONSTANT, GAUSSIAN_RATE = "c", "Gaussian false alarms"
 
+ALPHA = 0.05
 _FOUND_C = 0.78  # the paper states no c; this one was found by trying which comes nearest to its table
 _BURN_IN, _FIRST_LOOK = 20, 40  # steps, of the studentised rule
-
-
-@dataclass(frozen=True)
-class HonestLaw:
-    """What rules are told: A and V_K of honest runs, step sizes, length, rounds, level and bootstrap paths B."""
-
-    lin: Linearization
-    steps: StepSizes
-    n_steps: int
-    sync_every: int
-    bootstraps: int
-    alpha: float = 0.05
-
-
-class RuleNumber(NamedTuple):
-    """A number that belongs to a rule, whatever the runs are, with its error."""
-
-    rule: str
-    measure: str
-    estimate: float
-    error: float
-
-
-class RunTrace(NamedTuple):
-    """A statistic and its threshold over the steps of one run."""
-
-    rule: str
-    steps: npt.NDArray[np.int64]
-    statistic: FloatArray
-    threshold: FloatArray
-
-
-class RunsJudged(NamedTuple):
-    """The first alarms of every run under each rule, and the first run over time under one of them."""
-
-    alarms: dict[str, Alarms]
-    trace: RunTrace | None
 
 
 class RuleSet(NamedTuple):
@@ -87,30 +50,33 @@ class RuleSet(NamedTuple):
     judge: Callable[[FloatArray], RunsJudged]
 
 
-def paper_rules(law: HonestLaw) -> RuleSet:
-    """Algorithm 2: noise scaled as printed or rightly, and c found by trying, by cross-validation, or left out."""
-    bootstrap = Bootstrap(law.lin, law.steps, law.n_steps, replicates=law.bootstraps)
+def paper_rules(attack: AttackSetting, lin: Linearization, paths: int) -> RuleSet:
+    """Algorithm 2: noise scaled as printed or rightly, and c found by trying, by cross-validation, or left out.
+
+    Like every rule here it is told A and V_K of honest runs, `lin`, and has so many Gaussian `paths` for a threshold.
+    """
+    bootstrap = Bootstrap(lin, attack.steps, attack.n_steps, replicates=paths)
     boundaries = {
-        UNDER_FOUND: paper_boundary(bootstrap, law.alpha, _FOUND_C, "printed"),
-        UNDER_TUNED: paper_boundary(bootstrap, law.alpha, "cross-validated", "printed"),
-        RIGHT_TUNED: paper_boundary(bootstrap, law.alpha, "cross-validated"),
-        RIGHT_ZERO: paper_boundary(bootstrap, law.alpha),
+        UNDER_FOUND: paper_boundary(bootstrap, ALPHA, _FOUND_C, "printed"),
+        UNDER_TUNED: paper_boundary(bootstrap, ALPHA, "cross-validated", "printed"),
+        RIGHT_TUNED: paper_boundary(bootstrap, ALPHA, "cross-validated"),
+        RIGHT_ZERO: paper_boundary(bootstrap, ALPHA),
     }
     return _cusum_rules(bootstrap, boundaries, shown=RIGHT_TUNED)
 
 
-def _studentised_rule(law: HonestLaw) -> RuleSet:
+def _studentised_rule(attack: AttackSetting, lin: Linearization, paths: int) -> RuleSet:
     """R_t over its own quantile against the quantile of the largest such ratio: time-uniform, and without a c."""
-    bootstrap = Bootstrap(law.lin, law.steps, law.n_steps, burn_in=_BURN_IN, replicates=law.bootstraps)
-    return _cusum_rules(bootstrap, {STUDENTISED: studentised_boundary(bootstrap, law.alpha, _FIRST_LOOK)})
+    bootstrap = Bootstrap(lin, attack.steps, attack.n_steps, burn_in=_BURN_IN, replicates=paths)
+    return _cusum_rules(bootstrap, {STUDENTISED: studentised_boundary(bootstrap, ALPHA, _FIRST_LOOK)})
 
 
 def _cusum_rules(bootstrap: Bootstrap, boundaries: dict[str, CusumBoundary], shown: str | None = None) -> RuleSet:
     numbers = [RuleNumber(rule, GAUSSIAN_RATE, *one.family_wise) for rule, one in boundaries.items()]
     numbers += [RuleNumber(rule, CONSTANT, one.c, 0.0) for rule, one in boundaries.items() if rule in PAPER_RULES]
 
-    def judge(paths: FloatArray) -> RunsJudged:
-        statistic, onset = bootstrap.watched(paths)
+    def judge(runs: FloatArray) -> RunsJudged:
+        statistic, onset = bootstrap.watched(runs)
         alarms = {rule: first_alarms(one, statistic, onset) for rule, one in boundaries.items()}
         if shown is None:
             return RunsJudged(alarms, None)
@@ -120,26 +86,27 @@ def _cusum_rules(bootstrap: Bootstrap, boundaries: dict[str, CusumBoundary], sho
     return RuleSet(numbers, judge)
 
 
-def _innovation_rules(law: HonestLaw) -> RuleSet:
-    """The monitor's default, for a run of known and of unknown length, and the e-process; all look at syncs only."""
-    lin, tau = law.lin, law.sync_every
+def _innovation_rules(attack: AttackSetting, lin: Linearization, paths: int) -> RuleSet:
+    """The monitor's default, for a run of known and of unknown length, and the e-process; all look at syncs only,
+    and have thresholds that need no paths."""
+    tau = attack.sync_every
     limits = {
-        INNOVATION: Monitor(lin, law.steps, tau, law.alpha, law.n_steps).boundary,
-        OPEN_ENDED: Monitor(lin, law.steps, tau, law.alpha).boundary,
+        INNOVATION: Monitor(lin, attack.steps, tau, ALPHA, attack.n_steps).boundary,
+        OPEN_ENDED: Monitor(lin, attack.steps, tau, ALPHA).boundary,
     }
 
-    def judge(paths: FloatArray) -> RunsJudged:
-        means = paths[:, tau - 1 :: tau]
-        seen = {rule: watch_runs(lin, law.steps, means, tau, limit) for rule, limit in limits.items()}
+    def judge(runs: FloatArray) -> RunsJudged:
+        means = runs[:, tau - 1 :: tau]
+        seen = {rule: watch_runs(lin, attack.steps, means, tau, limit) for rule, limit in limits.items()}
         alarms = {rule: monitor_alarms(one.alarm_step, one.alarm_onset) for rule, one in seen.items()}
-        alarms[E_PROCESS] = _bet(law, means)
+        alarms[E_PROCESS] = _bet(attack, lin, means)
         return RunsJudged(alarms, monitor_trace(INNOVATION, seen[INNOVATION], limits[INNOVATION]))
 
     return RuleSet([], judge)
 
 
 # By the name that cells have for them.
-RULE_SETS: dict[str, Callable[[HonestLaw], RuleSet]] = {
+RULE_SETS: dict[str, Callable[[AttackSetting, Linearization, int], RuleSet]] = {
     "paper": paper_rules,
     "studentised": _studentised_rule,
     "innovation": _innovation_rules,
@@ -157,16 +124,16 @@ def monitor_trace(rule: str, seen: WatchedRuns, limits: Boundary, run: int = 0) 
     return RunTrace(rule, seen.steps, seen.mean[:, run], threshold)
 
 
-def _bet(law: HonestLaw, means: FloatArray) -> Alarms:
+def _bet(attack: AttackSetting, lin: Linearization, means: FloatArray) -> Alarms:
     """First alarms of the e-process on Y after each round, (R, J, d); the rounds that a monitor drops are left out."""
-    parts, tau = innovations(law.lin, law.steps), law.sync_every
+    parts, tau = innovations(lin, attack.steps), attack.sync_every
     rounds = range(max(1, rounds_to_drop(tau)), means.shape[1])  # the first has no Y before it
     blocks = [parts.block(j * tau, (j + 1) * tau) for j in rounds]
     whitened = [
         parts.whiten(block, means[:, j - 1].T, means[:, j].T).T for j, block in zip(rounds, blocks, strict=True)
     ]
     x, weights = np.stack(whitened, axis=1), np.array([block.weight for block in blocks])
-    over = e_process_paths(x, weights) >= -np.log(law.alpha)
+    over = e_process_paths(x, weights) >= -np.log(ALPHA)
     alarmed, count = over.any(axis=1), over.argmax(axis=1) + 1
     dropped = rounds[0]
     onset = np.array([_likeliest(one[:t], weights[:t]) for one, t in zip(x, count, strict=True)])

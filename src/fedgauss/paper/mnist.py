@@ -21,18 +21,9 @@ from fedgauss._types import FloatArray
 from fedgauss.detect.innovations import innovations
 from fedgauss.detect.runs import WatchedRuns, watch_runs
 from fedgauss.detect.thresholds import Boundary, boundary
-from fedgauss.paper.attack import AttackCell, AttackSetting
-from fedgauss.paper.attack_rules import (
-    RIGHT_TUNED,
-    RIGHT_ZERO,
-    UNDER_TUNED,
-    HonestLaw,
-    RuleNumber,
-    RunsJudged,
-    monitor_alarms,
-    monitor_trace,
-    paper_rules,
-)
+from fedgauss.paper import attack_rules
+from fedgauss.paper.attack import AttackCell, AttackSetting, RuleNumber, RunsJudged
+from fedgauss.paper.attack_rules import ALPHA, RIGHT_TUNED, RIGHT_ZERO, UNDER_TUNED, monitor_alarms, monitor_trace
 
 if TYPE_CHECKING:
     from fedgauss.problems.arrays import ArrayProblem
@@ -47,7 +38,6 @@ OPTIMUM_RULES, WARM_UP_RULES = tuple(_AT_OPTIMUM.values()), tuple(_WARMED_UP.val
 _LONGEST, _EVERY = 500, 100  # steps of the warm start that is simulated, and between the ends that can be asked for
 _STREAMS = 1 << 20  # seeds of one cell; those of warm starts, runs and reports must not meet
 _SIMULATED = 4  # runs with thresholds of their own
-_ALPHA = 0.05
 # In draws, like the cost of other cells: a report of A and V and a watched run; R_t of a path in 40 dimensions.
 _WATCHED_COST, _PATH_COST, _THRESHOLD_COST = 2e5, 6e4, 3e7
 
@@ -131,11 +121,6 @@ class WarmUpCell(AttackCell):
         """In draws."""
         return _THRESHOLD_COST + _WATCHED_COST * self.replicates
 
-    @property
-    def group(self) -> str:
-        """Cells of one group share compiled programs."""
-        return f"mnist, default {self.replicates}"
-
     def judged(self) -> tuple[list[RuleNumber], Iterable[RunsJudged]]:
         """What the rule says of honest runs, and of runs with an attack."""
         attack, clients = self.attack, self.attack.clients()
@@ -161,7 +146,7 @@ class WarmUpCell(AttackCell):
 def _thresholds(attack: FlipAttack, lin: Linearization) -> Boundary:
     with redirect_stderr(io.StringIO()):  # a bar of its own would disturb that of the sweep
         white = innovations(lin, attack.steps).whitening
-        return boundary(lin.dim, attack.sync_every, _ALPHA, attack.n_steps, whitening=white)
+        return boundary(lin.dim, attack.sync_every, ALPHA, attack.n_steps, whitening=white)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,17 +170,12 @@ class PapersRuleCell(AttackCell):
         """In draws; R_t takes longer than a run."""
         return _PATH_COST * 2.0 * (self.replicates + self.bootstraps)
 
-    @property
-    def group(self) -> str:
-        """Cells of one group share compiled programs."""
-        return f"mnist, paper {self.replicates}"
-
     def judged(self) -> tuple[list[RuleNumber], Iterable[RunsJudged]]:
         """What is known of each rule, and what it says of honest runs and of runs with an attack."""
         attack, clients = self.attack, self.attack.clients()
         starts = attack.starts(clients, self.warm_up, self.replicates, self.seed)
         lin = attack.known(clients, starts.mean(axis=0))
-        rules = paper_rules(HonestLaw(lin, attack.steps, attack.n_steps, attack.sync_every, self.bootstraps, _ALPHA))
+        rules = attack_rules.paper_rules(attack, lin, self.bootstraps)
         names = _AT_OPTIMUM if self.warm_up is None else {rule: rule for rule in WARM_START_RULES}
 
         def judged_case(flipping: int) -> RunsJudged:

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.paper.attack import ALARM, DETECTED, ONSET, AttackCell, AttackResult, AttackSetting
-from fedgauss.paper.attack_rules import (
-    INNOVATION,
-    OTHER_RULES,
-    PAPER_RULES,
-    RIGHT_TUNED,
-    RULE_SETS,
-    STUDENTISED,
-    HonestLaw,
+from fedgauss.paper.attack import (
+    ALARM,
+    DETECTED,
+    ONSET,
+    AttackCell,
+    AttackResult,
+    AttackSetting,
     RuleNumber,
     RunsJudged,
 )
+from fedgauss.paper.attack_rules import INNOVATION, OTHER_RULES, PAPER_RULES, RIGHT_TUNED, RULE_SETS, STUDENTISED
 from fedgauss.paper.judging import Panel, Part, printed_table
 from fedgauss.paper.result import Scale
 from fedgauss.paper.setting import CENTER
@@ -90,18 +89,12 @@ class ShiftCell(AttackCell):
         simulated = float(runs * self.attack.n_steps * self.attack.n_clients)
         return simulated if self.rules == "innovation" else simulated + _PATH_COST * (runs + 2 * self.bootstraps)
 
-    @property
-    def group(self) -> str:
-        """Cells of one group share compiled programs."""
-        return f"attack {self.replicates}"
-
     def judged(self) -> tuple[list[RuleNumber], Iterable[RunsJudged]]:
         """What is known of each rule, and what it says of the runs under each shift."""
         from fedgauss.problems.linearize import linearize
 
         attack = self.attack
-        lin = linearize(attack.clients())
-        rules = RULE_SETS[self.rules](HonestLaw(lin, attack.steps, attack.n_steps, attack.sync_every, self.bootstraps))
+        rules = RULE_SETS[self.rules](attack, linearize(attack.clients()), self.bootstraps)
         paths = (attack.paths(shift, self.replicates, self.seed) for shift in attack.cases)
         return rules.numbers, map(rules.judge, paths)
 
