@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -16,20 +16,22 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from fedgauss.experiments.cells import APPROXIMATIONS
-from fedgauss.experiments.gaps import QuantileCurve
-from fedgauss.experiments.layouts import Panel
-from fedgauss.experiments.verdicts import CODED, OPTIMUM, READINGS, ZERO, Estimate, Point
+from fedgauss.paper.judging import Estimate, Panel, Point
+from fedgauss.paper.quantile import APPROXIMATIONS
+from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, SHORT, ZERO
+from fedgauss.paper.wording import curve_name, heading, symbol
 from fedgauss.report.figures import WIDTH
 from fedgauss.report.palette import LIGHT
-from fedgauss.report.reproduction.words import SHORT, curve, heading, symbol
 from fedgauss.report.style import styled
+
+if TYPE_CHECKING:
+    from fedgauss.paper.results.figure3_qq import QuantileCurve
 
 _ROLES = ("exact", "limit", "finite")
 _MARKERS = ("o", "s", "^")
 _ORDER = {"Aggr-GA": 0, "f-CLT": 1, "Client-GA": 2}  # the functional CLT in the colour that stands out
 _LEFT, _RIGHT, _GAP = 0.62, 0.12, 0.22
-_LABEL, _LINE, _BETWEEN = 0.50, 0.21, 0.06  # below the last row, a line of text, between rows
+_LABEL, _LINE = 0.50, 0.21  # below the last row, a line of text
 _CAPITAL = {reading: name[0].upper() + name[1:] for reading, name in SHORT.items()}
 
 
@@ -129,6 +131,19 @@ def level_figure(title: str, levels: Sequence[Level]) -> Figure:
     return figure
 
 
+def stacked(
+    title: str,
+    rows: int,
+    legend: Sequence[Any],
+    height: float,
+    head: float = 0.06,
+    left: float = _LEFT,
+    columns: int = 3,
+) -> tuple[Figure, Any]:
+    """Panels above each other; `columns` is how many entries of the legend stand in a line."""
+    return _framed(title, (rows, 1), legend, height, head, left, 0.32, columns)
+
+
 def _grid(
     title: str,
     rows: int,
@@ -138,17 +153,31 @@ def _grid(
     head: float = 0.30,
     left: float = _LEFT,
 ) -> tuple[Figure, Any]:
-    """Panels of this height in inches with a heading above each, under a title and over a legend."""
-    lines = textwrap.wrap(title, 68)
+    """Panels in rows and columns, which share their axes."""
     per_line = 3 if len(legend) != 4 else 2
+    return _framed(title, (rows, columns), legend, height, head, left, 0.06, per_line, sharex="col", sharey="row")
+
+
+def _framed(
+    title: str,
+    shape: tuple[int, int],
+    legend: Sequence[Any],
+    height: float,
+    head: float,
+    left: float,
+    between: float,
+    per_line: int,
+    **shared: Any,
+) -> tuple[Figure, Any]:
+    """Panels of this height in inches with a heading above each, under a title and over a legend."""
+    rows, columns = shape
+    lines = textwrap.wrap(title, 68)
     top, bottom = 0.10 + _LINE * len(lines), _LABEL + _LINE * -(-len(legend) // per_line)
-    total = top + rows * (head + height) + bottom + (rows - 1) * _BETWEEN
+    total = top + rows * (head + height) + bottom + (rows - 1) * between
     figure = Figure(figsize=(WIDTH, total))
     grid = figure.subplots(
         rows,
         columns,
-        sharex="col",
-        sharey="row",
         squeeze=False,
         gridspec_kw={
             "left": left / WIDTH,
@@ -156,8 +185,9 @@ def _grid(
             "top": 1.0 - (top + head) / total,
             "bottom": bottom / total,
             "wspace": _GAP * columns / (WIDTH - left - _RIGHT - _GAP * (columns - 1)),
-            "hspace": (head + _BETWEEN) / height,
+            "hspace": (head + between) / height,
         },
+        **shared,
     )
     figure.text(0.01, 1.0 - 0.06 / total, "\n".join(lines), va="top", fontsize=11.5, linespacing=1.2)
     figure.legend(
@@ -167,12 +197,12 @@ def _grid(
 
 
 def _legend(panel: Panel, series: Sequence[str], columns: Sequence[Column]) -> list[Any]:
-    keys: list[Any] = [_key(curve(panel, one), _ORDER.get(one, i)) for i, one in enumerate(series)]
+    keys: list[Any] = [_key(curve_name(panel, one), _ORDER.get(one, i)) for i, one in enumerate(series)]
     keys.append(Line2D([], [], color=LIGHT["ink"], lw=0.9, ls=(0, (3, 2)), marker="o", mfc="none", label="printed"))
-    points = [point for column in columns for point in column.points]
-    if any(ours.floor for point in points for ours in point.ours.values()):
+    ours = [one for column in columns for point in column.points for one in point.ours.values()]
+    if any(one.floor is not None for one in ours):
         keys.append(Patch(color=LIGHT["faint"], label="noise floor"))
-    if any(ours.draws > 1 for point in points for ours in point.ours.values()):
+    if any(one.draws > 1 for one in ours):
         keys.append(Patch(color=LIGHT["exact"], alpha=0.15, lw=0, label="range over draws"))
     return keys
 
@@ -207,9 +237,10 @@ def _draw_curve(axes: Any, points: Sequence[Point], reading: str, i: int, count:
 
 
 def _mark_floor(axes: Any, points: Sequence[Point], reading: str) -> None:
-    floor = max((point.ours[reading].floor for point in points if reading in point.ours), default=0.0)
-    if floor:
-        axes.axhspan(0.0, floor, color=LIGHT["faint"], lw=0, zorder=0)
+    ours = [point.ours[reading] for point in points if reading in point.ours]
+    floors = [one.floor for one in ours if one.floor is not None]
+    if floors:
+        axes.axhspan(0.0, max(floors), color=LIGHT["faint"], lw=0, zorder=0)
 
 
 def _x_axis(axes: Any, places: Sequence[float]) -> None:

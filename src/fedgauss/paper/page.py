@@ -1,19 +1,29 @@
-"""The page: what was claimed, what was measured, and why they differ."""
+"""What a reader sees of a reproduction: the page, and the same in a terminal."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich import table as rich_table
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from fedgauss import __version__
-from fedgauss.experiments.beyond import beyond_results
-from fedgauss.report.drawing import Drawing
+from fedgauss.paper.result import Result, Section
+from fedgauss.report.formula import plain
 from fedgauss.report.page import Page
-from fedgauss.report.reproduction.section import Section
-from fedgauss.report.reproduction.start import distance_outcomes, start_sentences, worth_showing
-from fedgauss.report.reproduction.sweep import Measured
+from fedgauss.report.table import print_table, print_whole
 from fedgauss.report.words import listed, sentence
 
+if TYPE_CHECKING:
+    from fedgauss.paper.reproduce import Reproduction
+    from fedgauss.report.drawing import Drawing
+
+_COLOURS = {"finite": "green", "exact": "blue", "limit": "red", "muted": ""}
 _READINGS = (
     "From zero (text, start at zero): settings as the text of the paper states them; every client starts at zero.",
     "From the optimum (text, start at optimum): the same, but every client starts at $θ^*$.",
@@ -23,24 +33,30 @@ _READINGS = (
 
 
 def reproduction_page(
-    measured: Measured, sections: Sequence[Section], start: Drawing | None, images: Mapping[str, bytes]
+    found: Reproduction,
+    sections: Sequence[Section],
+    start: tuple[Drawing, Sequence[str]] | None,
+    images: Mapping[str, bytes],
 ) -> Page:
-    """The page, with the SVG of each drawing by name."""
-    page = Page("The paper’s numbers, computed again", _lead(measured, sections))
+    """The page, with the SVG of each drawing by name; `start` shows what the start does to distances."""
+    page = Page("The paper’s numbers, computed again", _lead(found, sections))
     page.contents(
         [("overview", "At a glance"), ("judging", "How results are judged")]
-        + [(section.name, section.title) for section in sections]
+        + [(section.result.name, section.result.title) for section in sections]
         + [("rerun", "Run it again")]
     )
     page.section("At a glance", "overview")
-    if worth_showing(measured.results):
-        for sentence in start_sentences(distance_outcomes(sections)):
-            page.paragraph(sentence)
     if start is not None:
-        page.figure(images[start.name], start.caption, start.alt)
+        drawing, texts = start
+        for text in texts:
+            page.paragraph(text)
+        page.figure(images[drawing.name], drawing.caption, drawing.alt)
     page.overview(
         ("result", "verdict", "in short"),
-        [(s.name, f"{s.title} ({s.where})", s.verdict, s.role, s.summary) for s in sections],
+        [
+            (s.result.name, f"{s.result.title} ({s.result.where})", s.verdict_words, s.verdict.role, s.summary)
+            for s in sections
+        ],
         "Every result, its verdict and the reason",
     )
     _judging(page)
@@ -51,37 +67,29 @@ def reproduction_page(
         "Finished parts are kept in results.sqlite beside this page, so the same command only draws again. Rows are in "
         "one CSV file for each result, verdicts and points in results.json, and every figure is there as PNG and SVG."
     )
-    page.code(measured.command)
+    page.code(found.command)
     page.footer(
-        f"fedgauss {__version__}, scale {measured.scale.name}, {measured.summary.total} cells. The theory is that of "
+        f"fedgauss {__version__}, scale {found.scale.name}, {found.summary.total} cells. The theory is that of "
         "Bonnerjee, Karmakar and Wu, Sharp Gaussian approximations for Decentralized Federated Learning, 2025."
     )
     return page
 
 
-def _lead(measured: Measured, sections: Sequence[Section]) -> str:
+def _lead(found: Reproduction, sections: Sequence[Section]) -> str:
     """Verdicts are counted for the paper's results; those that go beyond it have words of their own."""
-    further = beyond_results()
-    own = [s for s in sections if s.name not in further]
-    counts = Counter(_counted(s.verdict) for s in own)
+    papers = [s for s in sections if not s.result.beyond]
     texts = [
         f"{len(sections)} result{'s' if len(sections) > 1 else ''} on decentralised federated local SGD, simulated "
-        f"under every reading of the paper’s settings, with Monte-Carlo errors, at scale {measured.scale.name}."
+        f"under every reading of the paper’s settings, with Monte-Carlo errors, at scale {found.scale.name}."
     ]
-    if own:
-        verdicts = listed([f"{count} {verdict}" for verdict, count in counts.items()])
-        texts.append(f"Of {len(own)} result{'s' if len(own) > 1 else ''} of the paper: {verdicts}.")
-    if len(own) < len(sections):
-        beyond = [f"{s.title} ({s.verdict})" for s in sections if s.name in further]
-        texts.append(f"Beyond the paper: {listed(beyond)}.")
+    if papers:
+        counts = Counter(s.verdict for s in papers)
+        verdicts = listed([f"{count} {verdict.value}" for verdict, count in counts.items()])
+        texts.append(f"Of {len(papers)} result{'s' if len(papers) > 1 else ''} of the paper: {verdicts}.")
+    if len(papers) < len(sections):
+        further = [f"{s.result.title} ({s.verdict_words})" for s in sections if s.result.beyond]
+        texts.append(f"Beyond the paper: {listed(further)}.")
     return " ".join(texts)
-
-
-def _counted(verdict: str) -> str:
-    """The verdict on a result with two parts, where they differ, as one."""
-    if ";" not in verdict:
-        return verdict
-    return "reproduced in part" if ": reproduced" in verdict else "not reproduced"
 
 
 def _judging(page: Page) -> None:
@@ -131,9 +139,10 @@ def _judging(page: Page) -> None:
 
 
 def _show(page: Page, section: Section, images: Mapping[str, bytes]) -> None:
-    page.section(section.title, section.name)
-    page.paragraph(f"{sentence(section.where)}. The claim: {section.claim}.")
-    page.verdict(f"{sentence(section.verdict)}.", section.role, section.summary)
+    result = section.result
+    page.section(result.title, result.name)
+    page.paragraph(f"{sentence(result.where)}. The claim: {result.claim}.")
+    page.verdict(f"{sentence(section.verdict_words)}.", section.verdict.role, section.summary)
     for drawing in section.drawings:
         page.figure(images[drawing.name], drawing.caption, drawing.alt, small=drawing.small)
     if section.findings:
@@ -145,3 +154,34 @@ def _show(page: Page, section: Section, images: Mapping[str, bytes]) -> None:
             page.paragraph(text)
     for table in section.tables:
         page.table(table.header, table.rows, table.caption)
+
+
+# --- in a terminal ---------------------------------------------------------------------------------------------------
+
+
+def print_reproduction(sections: Sequence[Section], console: Console) -> None:
+    """Everything but the figures; at the end one table of verdicts."""
+    for section in sections:
+        result = section.result
+        console.print(Text(f"{result.title} ({result.where})", style="bold"))
+        console.print(Text(f"Claim: {plain(result.claim)}."))
+        for table in section.tables:
+            console.print()
+            print_table(table, console)
+        verdict = (sentence(section.verdict_words), f"bold {_COLOURS[section.verdict.role]}")
+        console.print(Text.assemble(verdict, f". {plain(section.summary)}"))
+        console.print()
+    console.print(Text("In short", style="bold"))
+    short = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    short.add_column("result", no_wrap=True)
+    short.add_column("verdict")
+    for section in sections:
+        short.add_row(section.result.name, Text(section.verdict_words, style=_COLOURS[section.verdict.role]))
+    print_whole(short, console)
+
+
+def print_list(results: Iterable[Result], console: Console) -> None:
+    """Names, where they stand in the paper, and what they claim."""
+    for result in results:
+        console.print(Text.assemble((result.name, "bold"), f"  {result.title} ({result.where})"), soft_wrap=True)
+        console.print(Padding(Text(plain(result.claim)), (0, 0, 0, 4)))

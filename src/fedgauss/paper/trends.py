@@ -28,11 +28,12 @@ from typing import Literal
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.experiments.draws import error_of_mean
-from fedgauss.experiments.layouts import Panel
-from fedgauss.experiments.verdicts import Point
+from fedgauss.paper.judging import Estimate, Panel, Point, error_of_mean
+from fedgauss.paper.setting import READINGS
 
 Direction = Literal["falls", "rises", "falls, then rises", "differs", "not detected", "at floor", "one draw"]
+
+Trends = dict[str | None, "Trend"]  # by reading; None: of the printed numbers
 
 _FLOORS = 1.5  # noise floors, below which a distance is hardly told from zero
 
@@ -74,7 +75,18 @@ class _Curve:
     x: FloatArray
     values: FloatArray
     errors: FloatArray
-    floor: float
+    floor: float | None
+
+    @property
+    def at_floor(self) -> bool:
+        """Whether no value is above 1.5 noise floors."""
+        return self.floor is not None and bool(np.all(self.values.mean(axis=1) <= _FLOORS * self.floor))
+
+
+def trends(panel: Panel, points: Sequence[Point]) -> Trends:
+    """The trend of the printed numbers (None) and under each reading, where there are enough points."""
+    found = {reading: trend(panel, points, reading) for reading in (None, *READINGS)}
+    return {reading: one for reading, one in found.items() if one is not None}
 
 
 def trend(panel: Panel, points: Sequence[Point], reading: str | None) -> Trend | None:
@@ -103,7 +115,7 @@ def trend(panel: Panel, points: Sequence[Point], reading: str | None) -> Trend |
         direction = "falls, then rises"
     elif len({moved for _, moved in clear}) > 1:
         direction = "differs"
-    elif direction == "not detected" and all(np.all(c.values.mean(axis=1) <= _FLOORS * c.floor) for c in curves):
+    elif direction == "not detected" and all(curve.at_floor for curve in curves):
         direction = "at floor"
     return Trend(
         direction,
@@ -121,7 +133,7 @@ def trend(panel: Panel, points: Sequence[Point], reading: str | None) -> Trend |
     )
 
 
-def exponent(panel: Panel, points: Sequence[Point], reading: str | None) -> tuple[float, float]:
+def exponent(points: Sequence[Point], reading: str | None) -> tuple[float, float]:
     """b in v ~ x^b, fitted on logarithmic scales and averaged over curves and draws, and its error."""
     curves = _curves(points, reading)
     draws = min(curve.values.shape[1] for curve in curves)
@@ -135,19 +147,21 @@ def exponent(panel: Panel, points: Sequence[Point], reading: str | None) -> tupl
 
 def _curves(points: Sequence[Point], reading: str | None) -> list[_Curve]:
     """Each curve, sorted by abscissa; a draw is known by its place among those of its curve."""
-    found: dict[str, list[tuple[float, tuple[float, ...], tuple[float, ...], float]]] = {}
+    found: dict[str, list[tuple[float, Estimate]]] = {}
     for point in points:
-        ours = None if reading is None else point.ours.get(reading)
-        if ours is not None:
-            found.setdefault(point.series, []).append((point.x, ours.values, ours.errors, ours.floor))
+        if reading is not None and reading in point.ours:
+            found.setdefault(point.series, []).append((point.x, point.ours[reading]))
         elif reading is None and point.printed is not None:
-            found.setdefault(point.series, []).append((point.x, (point.printed,), (0.0,), 0.0))
+            found.setdefault(point.series, []).append((point.x, Estimate((point.printed,), (0.0,), runs=0)))
     curves = []
     for series, listed in found.items():
-        x, values, errors, floors = zip(*sorted(listed), strict=True)
-        draws = min(map(len, values))
-        v, e = (np.array([one[:draws] for one in table], dtype=float) for table in (values, errors))
-        curves.append(_Curve(series, np.array(x, dtype=float), v, e, max(floors)))
+        listed.sort(key=lambda pair: pair[0])
+        x, ours = zip(*listed, strict=True)
+        draws = min(estimate.draws for estimate in ours)
+        values = np.array([estimate.values[:draws] for estimate in ours])
+        errors = np.array([estimate.errors[:draws] for estimate in ours])
+        floors = [estimate.floor for estimate in ours if estimate.floor is not None]
+        curves.append(_Curve(series, np.array(x, dtype=float), values, errors, max(floors, default=None)))
     return curves
 
 
