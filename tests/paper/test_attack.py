@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attack_table_rows import attack_rows
 from fedgauss.detect.eprocess import EProcess
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.paper_rule import Alarms, Bootstrap, cross_validated_c
@@ -30,8 +31,6 @@ from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import LARGE, PAPER, QUICK
 from fedgauss.paper.results.attack_shift import RESULT, ShiftAttack, ShiftCell
 from fedgauss.sweep.cell import cell_key
-
-from attack_table_rows import attack_rows
 from oracles.detection import block_covariance, block_innovation
 
 SMALL = ShiftAttack(cases=(0.0, 2.5), traced=2.5, n_steps=120, onset=60, sync_every=5)
@@ -51,7 +50,8 @@ def test_there_are_cells_at_every_scale():
 
 def test_naming_the_cells_loads_neither_jax_nor_what_shows_results():
     program = (
-        "import sys; from fedgauss.paper.result import PAPER; from fedgauss.paper.results import attack_mnist, attack_shift;"
+        "import sys; from fedgauss.paper.result import PAPER;"
+        "from fedgauss.paper.results import attack_mnist, attack_shift;"
         "[module.RESULT.cells(PAPER) for module in (attack_mnist, attack_shift)];"
         "sys.exit(any(name in sys.modules for name in ('jax', 'matplotlib', 'rich')))"
     )

@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from attack_table_rows import MNIST, SHIFT, attack_rows
 from fedgauss.paper.attack import DETECTED, EARLY, POWER, TRACE
 from fedgauss.paper.attack_rules import INNOVATION, OTHER_RULES, PAPER_RULES, RIGHT_TUNED, RIGHT_ZERO, UNDER_FOUND
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.mnist import OPTIMUM_RULES, RIGHT_AT_OPTIMUM, WARM_UP_RULES
+from fedgauss.paper.page import print_reproduction
+from fedgauss.paper.reproduce import Reproduction, write_reproduction
 from fedgauss.paper.result import SCALES
 from fedgauss.report.images import png
-from fedgauss.report.table import print_table
 from fedgauss.sweep.outcome import Summary
-
-from attack_table_rows import MNIST, SHIFT, attack_rows
 from report_parsing import Checked
 
 RULES = (*PAPER_RULES, *OTHER_RULES)
@@ -141,7 +141,8 @@ def test_rules_that_never_alarm_leave_gaps():
 
 def test_the_page_and_the_json_have_it(tmp_path):
     rows = attack_rows(lambda rule: 0.1)
-    whole = Measured((RESULT,), SCALES["paper"], {"attack_shift": rows}, "fedgauss reproduce", Summary(3, 3, 0, 1.0))
+    summary = Summary(3, 3, 0, 1.0)
+    whole = Reproduction((SHIFT,), SCALES["paper"], {"attack_shift": rows}, "fedgauss reproduce", summary)
     _, page = write_reproduction(whole, tmp_path)
     parsed = Checked(page.read_text())
     assert parsed.count("img") == 3

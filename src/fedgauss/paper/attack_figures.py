@@ -13,9 +13,9 @@ from matplotlib.ticker import MaxNLocator
 from fedgauss.paper import attack_rules as rules
 from fedgauss.paper.attack import ALARM, DELAY, DETECTED, POWER, TRACE, AttackRow
 from fedgauss.paper.attack_report import AttackReport, shown
+from fedgauss.paper.figures import stacked
 from fedgauss.report.drawing import Drawing
 from fedgauss.report.palette import LIGHT
-from fedgauss.report.reproduction.panels import stacked
 from fedgauss.report.style import styled
 from fedgauss.report.words import number
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 from fedgauss.paper.attack import ALARM, DELAY, DETECTED, EARLY, MISS, ONSET, POWER, PRINTED, AttackResult, AttackRow
 from fedgauss.paper.attack_rules import CONSTANT, GAUSSIAN_RATE, RIGHT_ZERO, UNDER_FOUND
 from fedgauss.paper.judging import SLACK, Estimate, Outcome, Point, Verdict, agreement_of, best_of
-from fedgauss.report.reproduction.tables import AGREES
-from fedgauss.report.reproduction.words import symbol
+from fedgauss.paper.wording import AGREES, symbol
 from fedgauss.report.table import Table
 from fedgauss.report.words import listed, number, sentence, with_error
 
