@@ -8,8 +8,8 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
-from attack_table_rows import attack_rows
 
+from attack_table_rows import attack_rows
 from fedgauss.paper.page import reproduction_page
 from fedgauss.paper.reproduce import Reproduction, write_reproduction
 from fedgauss.paper.result import SCALES, catalogue

@@ -12,6 +12,8 @@ ORDER = (
     "connection",
     "ablation_tau",
     "ablation_gamma",
+    "attack_shift",
+    "attack_mnist",
     "error_budget",
     "phase_map",
     "unequal_hessians",
