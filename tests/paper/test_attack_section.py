@@ -13,7 +13,7 @@ from fedgauss.experiments.attack_rules import INNOVATION, RIGHT_TUNED, RIGHT_ZER
 from fedgauss.experiments.catalogue import catalogue
 from fedgauss.experiments.mnist_rules import MNIST_RULES, OPTIMUM_RULES, RIGHT_AT_OPTIMUM, WARMED_RULES
 from fedgauss.experiments.paper import SCALES
-from fedgauss.report.images import png
+from fedgauss.report.drawing import png
 from fedgauss.report.reproduction.files import write_reproduction
 from fedgauss.report.reproduction.sections import section
 from fedgauss.report.reproduction.sweep import Measured

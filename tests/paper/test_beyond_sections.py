@@ -9,7 +9,7 @@ import pytest
 
 from fedgauss.experiments.beyond import HESSIANS, beyond_results
 from fedgauss.experiments.budget_cells import STAGES
-from fedgauss.report.images import png
+from fedgauss.report.drawing import png
 from fedgauss.report.reproduction import beyond_budget_findings as findings
 from fedgauss.report.reproduction.beyond import beyond_section
 from fedgauss.report.reproduction.beyond_hessians import exponents

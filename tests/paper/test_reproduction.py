@@ -12,7 +12,6 @@ from rich.console import Console
 
 from fedgauss.experiments.paper import SCALES, results
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO
-from fedgauss.report.formula import plain
 from fedgauss.report.output import rows_csv
 from fedgauss.report.reproduction.files import write_reproduction
 from fedgauss.report.reproduction.findings import against_gamma_1
@@ -24,6 +23,7 @@ from fedgauss.report.reproduction.story import reproduction_page
 from fedgauss.report.reproduction.sweep import Measured
 from fedgauss.report.reproduction.terminal import print_list, print_reproduction
 from fedgauss.report.table import Table
+from fedgauss.report.text import plain
 from fedgauss.sweep.cell import Row
 from fedgauss.sweep.outcome import Summary
 from report_parsing import Checked

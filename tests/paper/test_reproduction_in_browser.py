@@ -11,7 +11,7 @@ import pytest
 
 from fedgauss.experiments.catalogue import catalogue
 from fedgauss.experiments.paper import SCALES
-from fedgauss.report.images import themed_svg
+from fedgauss.report.drawing import themed_svg
 from fedgauss.report.reproduction.files import write_reproduction
 from fedgauss.report.reproduction.start import distance_outcomes, start_drawing
 from fedgauss.report.reproduction.story import reproduction_page

@@ -21,3 +21,9 @@ DARK = {
     "finite": "#84c3a1",
     "limit": "#ea9a78",
 }
+
+
+def palette_css() -> str:
+    """The palette as CSS variables, --ink and so on, which follow the reader's preference for light or dark."""
+    light, dark = (";".join(f"--{role}:{colour}" for role, colour in theme.items()) for theme in (LIGHT, DARK))
+    return f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"

@@ -17,7 +17,7 @@ from fedgauss.report.reproduction.attack_pictures import Points, TracedRun, rule
 from fedgauss.report.reproduction.attack_tables import attack_tables
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.reproduction.words import symbol
-from fedgauss.report.words import number
+from fedgauss.report.text import number
 from fedgauss.sweep.cell import Row
 
 # Of rules that show a run: who alarms, the heading of the panel and the statistic.

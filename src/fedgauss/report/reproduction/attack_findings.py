@@ -12,7 +12,7 @@ from fedgauss.experiments.mnist_rules import RIGHT_AT_OPTIMUM, WARMED_RULES
 from fedgauss.experiments.verdicts import SLACK, Outcome
 from fedgauss.report.reproduction.attack_tables import shown
 from fedgauss.report.reproduction.words import symbol
-from fedgauss.report.words import listed, number, sentence, with_error
+from fedgauss.report.text import listed, number, sentence, with_error
 
 _COMPARED = (RIGHT_TUNED, RIGHT_AT_OPTIMUM, STUDENTISED, INNOVATION, *WARMED_RULES)  # where a table has them
 _SHARED = {

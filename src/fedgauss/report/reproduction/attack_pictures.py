@@ -20,10 +20,10 @@ from fedgauss.experiments.attack_rules import (
     UNDER_FOUND,
     UNDER_TUNED,
 )
+from fedgauss.report.drawing import styled
 from fedgauss.report.palette import LIGHT
 from fedgauss.report.reproduction.attack_tables import shown
 from fedgauss.report.reproduction.panels import stacked
-from fedgauss.report.style import styled
 
 Points = Sequence[tuple[float, float, float]]  # x, value, error
 

@@ -13,7 +13,7 @@ from fedgauss.experiments.verdicts import Outcome, Point, paper_runs
 from fedgauss.report.reproduction.tables import AGREES
 from fedgauss.report.reproduction.words import symbol
 from fedgauss.report.table import Table
-from fedgauss.report.words import number, with_error
+from fedgauss.report.text import number, with_error
 
 
 def shown(rule: str) -> str:

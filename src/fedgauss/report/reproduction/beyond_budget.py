@@ -19,7 +19,7 @@ from fedgauss.report.reproduction.beyond_settings import (
 )
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.table import Table
-from fedgauss.report.words import number, with_error
+from fedgauss.report.text import number, with_error
 from fedgauss.sweep.cell import Row
 
 

@@ -15,7 +15,7 @@ from fedgauss.report.reproduction.beyond_settings import Setting, settings_of
 from fedgauss.report.reproduction.beyond_slopes import Slope, over_draws, slope
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.table import Table
-from fedgauss.report.words import listed, number, with_error
+from fedgauss.report.text import listed, number, with_error
 from fedgauss.sweep.cell import Row
 
 _FOLLOW, _PERMUTED = HESSIANS

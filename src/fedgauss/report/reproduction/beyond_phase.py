@@ -13,7 +13,7 @@ from fedgauss.report.reproduction.beyond_pictures import Lines, phase_figure
 from fedgauss.report.reproduction.beyond_slopes import Slope, fitted, known_error, slope
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.table import Table
-from fedgauss.report.words import number, signed, with_error
+from fedgauss.report.text import number, signed, with_error
 from fedgauss.sweep.cell import Row
 from fedgauss.theory.rates import berry_esseen_limit
 

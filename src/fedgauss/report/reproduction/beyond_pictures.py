@@ -13,9 +13,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from fedgauss._types import FloatArray
+from fedgauss.report.drawing import styled
 from fedgauss.report.palette import LIGHT
 from fedgauss.report.reproduction.panels import stacked
-from fedgauss.report.style import styled
 
 Points = Sequence[tuple[float, float, float]]  # x, value, error
 

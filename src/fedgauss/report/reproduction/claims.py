@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedgauss.experiments.layouts import Panel
 from fedgauss.experiments.trends import Trend
 from fedgauss.report.reproduction.words import SHORT, curve, heading, symbol
-from fedgauss.report.words import listed
+from fedgauss.report.text import listed
 
 Trends = dict[str | None, Trend]  # by reading; None: of the printed numbers
 

@@ -14,7 +14,7 @@ from fedgauss.report.reproduction import findings, tables
 from fedgauss.report.reproduction.pictures import Column, comparison_figure
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.reproduction.words import SHORT
-from fedgauss.report.words import listed, number, with_error
+from fedgauss.report.text import listed, number, with_error
 from fedgauss.sweep.cell import Row
 
 

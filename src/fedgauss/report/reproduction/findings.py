@@ -12,7 +12,7 @@ from fedgauss.experiments.trends import Direction, Trend, trend
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, Outcome, Point, points_of
 from fedgauss.report.reproduction.claims import Trends, claimed
 from fedgauss.report.reproduction.words import SHORT, heading, symbol
-from fedgauss.report.words import listed, number, sentence, signed
+from fedgauss.report.text import listed, number, sentence, signed
 from fedgauss.sweep.cell import Row
 
 _SIDES = {"figure4_left": "left", "figure4_right": "right"}

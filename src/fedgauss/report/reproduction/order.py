@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fedgauss.experiments.gaps import Order
 from fedgauss.report.reproduction.words import SHORT
-from fedgauss.report.words import listed, number
+from fedgauss.report.text import listed, number
 
 
 def order_sentences(found: Sequence[Order]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from fedgauss.report.figures import WIDTH
+from fedgauss.report.drawing import WIDTH
 
 _LINE = 0.21  # of text
 

@@ -20,10 +20,9 @@ from fedgauss.experiments.cells import APPROXIMATIONS
 from fedgauss.experiments.gaps import QuantileCurve
 from fedgauss.experiments.layouts import Panel
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, READINGS, ZERO, Estimate, Point
-from fedgauss.report.figures import WIDTH
+from fedgauss.report.drawing import WIDTH, styled
 from fedgauss.report.palette import LIGHT
 from fedgauss.report.reproduction.words import SHORT, curve, heading, symbol
-from fedgauss.report.style import styled
 
 _ROLES = ("exact", "limit", "finite")
 _MARKERS = ("o", "s", "^")

@@ -21,7 +21,7 @@ from fedgauss.report.reproduction.pictures import quantile_figure
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.reproduction.words import SHORT, errors_shown, over_draws
 from fedgauss.report.table import Table
-from fedgauss.report.words import listed
+from fedgauss.report.text import listed
 from fedgauss.sweep.cell import Row
 
 

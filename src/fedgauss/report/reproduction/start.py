@@ -12,7 +12,7 @@ from fedgauss.report.drawing import Drawing
 from fedgauss.report.reproduction import findings
 from fedgauss.report.reproduction.pictures import Level, level_figure
 from fedgauss.report.reproduction.section import Section
-from fedgauss.report.words import number
+from fedgauss.report.text import number
 
 _NAMES = {
     "figure1_left": "Figure 1, left",

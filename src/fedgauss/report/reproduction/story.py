@@ -12,7 +12,7 @@ from fedgauss.report.page import Page
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.reproduction.start import distance_outcomes, start_sentences, worth_showing
 from fedgauss.report.reproduction.sweep import Measured
-from fedgauss.report.words import listed, sentence
+from fedgauss.report.text import listed, sentence
 
 _READINGS = (
     "From zero (text, start at zero): settings as the text of the paper states them; every client starts at zero.",

@@ -9,7 +9,7 @@ from fedgauss.experiments.trends import Trend
 from fedgauss.experiments.verdicts import READINGS, Point, paper_runs
 from fedgauss.report.reproduction.words import SHORT, errors_shown, heading, over_draws, symbol
 from fedgauss.report.table import Table
-from fedgauss.report.words import number, signed
+from fedgauss.report.text import number, signed
 
 AGREES = "✓"
 

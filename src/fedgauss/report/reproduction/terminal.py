@@ -11,9 +11,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fedgauss.experiments.paper import Result
-from fedgauss.report.formula import plain
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.table import print_table, print_whole
+from fedgauss.report.text import plain
 
 _COLOURS = {"finite": "green", "exact": "blue", "limit": "red", "muted": ""}
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fedgauss.experiments.layouts import Panel
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, Estimate
-from fedgauss.report.words import listed, number, with_error
+from fedgauss.report.text import listed, number, with_error
 
 SHORT = {ZERO: "from zero", OPTIMUM: "from the optimum", CODED: "as coded"}
 SYMBOLS = {"K0": "K_0", "mu": "μ", "tau": "τ", "gamma": "γ", "rho": "ρ", "beta": "β"}
