@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import fedgauss
-from fedgauss.coverage import sweep as coverage
+from fedgauss.coverage import results as coverage
 from fedgauss.coverage.federation import federations
 from fedgauss.experiments.catalogue import catalogue, scale_named
 from fedgauss.integrations import dask_cluster

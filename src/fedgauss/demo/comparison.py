@@ -88,11 +88,6 @@ def compare(
     return Comparison(name, float(terms.mean()), error, float(exact), approximation, positive)
 
 
-def compare_variance(name: str, x: FloatArray, exact: float, approximation: float) -> Comparison:
-    """Compare the sample variance of x, (R,), with its exact value."""
-    return compare(name, product_terms(x, x), exact, approximation, positive=True)
-
-
 def product_terms(x: FloatArray, y: FloatArray) -> FloatArray:
     """(x - mean x) (y - mean y) R / (R - 1), (R,): their mean is the sample covariance."""
     return (x - x.mean()) * (y - y.mean()) * len(x) / (len(x) - 1)

@@ -67,9 +67,7 @@ def paths(result: DemoResult) -> Drawing:
         axes.plot(t, shown[:, :, i].T, color=LIGHT["simulated"], lw=0.7)
         axes.plot(t, mean[:, i], color=LIGHT["exact"], lw=1.6)
         axes.axhline(optimum[i], color=LIGHT["ink"], lw=0.8, ls=_DASHED)
-        axes.set_ylabel(f"coordinate {i + 1} of $Y_t$")
-        axes.set_xscale("log")
-        axes.set_xlim(1, n)
+        axes.set(ylabel=f"coordinate {i + 1} of $Y_t$", xscale="log", xlim=(1, n))
         axes.set_xticks(marks, [f"{mark}" for mark in marks])
         axes.xaxis.set_minor_locator(NullLocator())
         _few_ticks(axes.yaxis, 5)
@@ -111,11 +109,10 @@ def averages(result: DemoResult) -> Drawing:
             label = f"{ellipse.label}: holds {100 * ellipse.share(points):.0f} %"
             axes.plot(*ellipse.outline.T, color=LIGHT[ellipse.role], ls=ellipse.line, lw=1.5, label=label)
         axes.set_title(name, fontsize=10.5, color=LIGHT["muted"])
-        axes.set_xlabel("coordinate 1")
+        axes.set(xlabel="coordinate 1", aspect="equal")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.23), handlelength=2.2, labelspacing=0.35)
         _few_ticks(axes.xaxis)
         _few_ticks(axes.yaxis)
-        axes.set_aspect("equal")
     columns[0].set_ylabel(r"coordinate 2 of $\sqrt{n}\,(\bar{Y}_n - \theta^*)$")
     return Drawing(
         "averages",
@@ -151,9 +148,8 @@ def variance(result: DemoResult) -> Drawing:
         )  # fmt: skip
         end = (n, exact[-1])
         axes.annotate(f"over ${symbol}$", end, xytext=(9, 0), textcoords="offset points", va="center", color=colour)
-    axes.set_xlabel("steps $n$")
-    axes.set_ylabel(r"variance of $\sqrt{n}\,(\bar{Y}_n - \theta^*)$ / theory")
-    axes.set_xlim(0, n * 1.02)
+    variance_of = r"variance of $\sqrt{n}\,(\bar{Y}_n - \theta^*)$"
+    axes.set(xlabel="steps $n$", ylabel=f"{variance_of} / theory", xlim=(0, n * 1.02))
     axes.margins(y=0.12)
     _few_ticks(axes.yaxis)
     averaged = mean_ratio(result.averaged, result.sigma_n[n])
@@ -181,10 +177,9 @@ def disagreement(result: DemoResult) -> Drawing:
     axes.plot(t, np.sqrt(part.exact.disagreement), color=LIGHT["exact"], lw=1.2, label="exact")
     axes.plot(t[::4], simulated[::4], ".", ms=3.2, color=LIGHT["ink"], label="simulated, every fourth step")
     axes.legend(loc="upper right")
-    axes.set_xlim(0, setup.n_steps)
-    axes.set_ylim(bottom=0.0)
-    axes.set_xlabel(f"step $t$; clients mix at multiples of {setup.sync_every}")
+    axes.set(xlabel=f"step $t$; clients mix at multiples of {setup.sync_every}", xlim=(0, setup.n_steps))
     axes.set_ylabel(r"$|\Theta_t(I-J)|_F$, root mean square")
+    axes.set_ylim(bottom=0.0)
     return Drawing(
         "disagreement",
         figure,
@@ -216,10 +211,8 @@ def watched(result: DemoResult) -> Drawing:
     axes.plot(list(ratio), list(ratio.values()), color=LIGHT["exact"], marker=".", ms=4, label="statistic")
     if alarm is not None:
         axes.plot([alarm.step], [ratio[alarm.step]], "o", ms=7, color=LIGHT["limit"], zorder=3, label="alarm")
-    axes.set_xlim(0, verdicts[-1].step)
+    axes.set(xlabel="step $t$", ylabel="statistic / threshold", xlim=(0, verdicts[-1].step))
     axes.set_ylim(bottom=0.0)
-    axes.set_xlabel("step $t$")
-    axes.set_ylabel("statistic / threshold")
     _few_ticks(axes.yaxis)
     figure.legend(loc="outside lower center", ncols=3, handlelength=1.8, columnspacing=1.4)
     return Drawing(

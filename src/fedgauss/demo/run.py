@@ -10,16 +10,7 @@ import numpy as np
 
 from fedgauss import networks
 from fedgauss._types import FloatArray
-from fedgauss.demo.comparison import (
-    Agreement,
-    Comparison,
-    Ellipse,
-    agreement,
-    compare,
-    compare_variance,
-    product_terms,
-    variance_ratio,
-)
+from fedgauss.demo.comparison import Agreement, Comparison, Ellipse, agreement, compare, product_terms, variance_ratio
 from fedgauss.demo.setup import DemoSetup, demo_attack
 from fedgauss.demo.watch import WatchedAttack, watch_attack
 from fedgauss.engine import observers
@@ -209,8 +200,8 @@ def _simulate(setup: DemoSetup, start: FloatArray, tick: Callable[[int, int], No
     tick(n_blocks, n_blocks)
     mean, mean_square = sums / r
     error = np.sqrt(np.maximum(mean_square - mean**2, 0.0) / (r - 1))
-    joined = (np.concatenate(parts).astype(np.float64) for parts in (averages, last))
-    return Simulated(*joined, paths, mean, error)
+    every_average, every_last = (np.concatenate(parts).astype(np.float64) for parts in (averages, last))
+    return Simulated(every_average, every_last, paths, mean, error)
 
 
 def _compare(setup: DemoSetup, start: FloatArray, simulated: Simulated, exact: ExactPath) -> tuple[Comparison, ...]:
@@ -224,21 +215,24 @@ def _compare(setup: DemoSetup, start: FloatArray, simulated: Simulated, exact: E
     mean, bias = n**0.5 * (exact.mean_average[-1] - lin.optimum), n**0.5 * start_bias(lin, setup.steps, n, start)
     cov, sigma = n * exact.cov_average[-1], average_covariance(lin, setup.steps, n)
     cov_last, sigma_last = n**beta * exact.cov[-1], last_covariance(lin, setup.steps, n)
-    rows = [compare(f"average: mean {i + 1}", x[i], mean[i], bias[i]) for i in range(lin.dim)]
-    for i, z in enumerate(x):
-        rows.append(compare_variance(f"average: variance {i + 1}", z, cov[i, i], sigma[i, i]))
-    rows.append(compare("average: covariance", product_terms(x[0], x[1]), cov[0, 1], sigma[0, 1]))
-    for i, z in enumerate(y):
-        rows.append(compare_variance(f"last iterate: variance {i + 1}", z, cov_last[i, i], sigma_last[i, i]))
     synced = n - n % setup.sync_every
-    for t, when in [(synced - 1, "before"), (synced, "after")]:
-        rows.append(
-            Comparison(
-                f"disagreement {when} mixing",
-                simulated=float(simulated.square_disagreement[t - 1]),
-                error=float(simulated.square_disagreement_error[t - 1]),
-                exact=float(exact.disagreement[t - 1]),
-                positive=True,
-            )
-        )
-    return tuple(rows)
+
+    def variances(what: str, points: FloatArray, exact: FloatArray, theory: FloatArray) -> list[Comparison]:
+        return [
+            compare(f"{what}: variance {i + 1}", product_terms(z, z), exact[i, i], theory[i, i], positive=True)
+            for i, z in enumerate(points)
+        ]
+
+    def disagreement(when: str, t: int) -> Comparison:
+        mean, error = simulated.square_disagreement[t - 1], simulated.square_disagreement_error[t - 1]
+        name = f"disagreement {when} mixing"
+        return Comparison(name, float(mean), float(error), float(exact.disagreement[t - 1]), positive=True)
+
+    return (
+        *(compare(f"average: mean {i + 1}", x[i], mean[i], bias[i]) for i in range(lin.dim)),
+        *variances("average", x, cov, sigma),
+        compare("average: covariance", product_terms(x[0], x[1]), cov[0, 1], sigma[0, 1]),
+        *variances("last iterate", y, cov_last, sigma_last),
+        disagreement("before", synced - 1),
+        disagreement("after", synced),
+    )
