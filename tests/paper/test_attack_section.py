@@ -17,7 +17,7 @@ from fedgauss.paper.mnist import OPTIMUM_RULES, RIGHT_AT_OPTIMUM, WARM_UP_RULES
 from fedgauss.paper.page import print_reproduction
 from fedgauss.paper.reproduce import Reproduction, write_reproduction
 from fedgauss.paper.result import SCALES
-from fedgauss.report.images import png
+from fedgauss.report.drawing import png
 from fedgauss.sweep.outcome import Summary
 from report_parsing import Checked
 

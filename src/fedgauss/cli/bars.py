@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from fedgauss.demo.run import Tick
+    from fedgauss.report.output import Tick
 
 
 @contextmanager

@@ -14,10 +14,9 @@ from fedgauss.paper import attack_rules as rules
 from fedgauss.paper.attack import ALARM, DELAY, DETECTED, POWER, TRACE, AttackRow
 from fedgauss.paper.attack_report import AttackReport, shown
 from fedgauss.paper.figures import stacked
-from fedgauss.report.drawing import Drawing
+from fedgauss.report.drawing import Drawing, styled
 from fedgauss.report.palette import LIGHT
-from fedgauss.report.style import styled
-from fedgauss.report.words import number
+from fedgauss.report.text import number
 
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))
 # Colour, line and mark of each rule: one colour for the paper's, one for the default's.

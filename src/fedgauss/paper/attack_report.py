@@ -16,7 +16,7 @@ from fedgauss.paper.attack_rules import CONSTANT, GAUSSIAN_RATE, RIGHT_ZERO, UND
 from fedgauss.paper.judging import SLACK, Estimate, Outcome, Point, Verdict, agreement_of, best_of
 from fedgauss.paper.wording import AGREES, symbol
 from fedgauss.report.table import Table
-from fedgauss.report.words import listed, number, sentence, with_error
+from fedgauss.report.text import listed, number, sentence, with_error
 
 _IN_STEPS = (*ONSET, *ALARM, DELAY, MISS)
 

@@ -15,8 +15,8 @@ from matplotlib.ticker import NullLocator
 from fedgauss._types import FloatArray
 from fedgauss.paper.budget import Point
 from fedgauss.paper.figures import stacked
+from fedgauss.report.drawing import styled
 from fedgauss.report.palette import LIGHT
-from fedgauss.report.style import styled
 
 Points = Sequence[Point]
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from fedgauss._types import FloatArray
-from fedgauss.report.words import number
+from fedgauss.report.text import number
 
 Values = Sequence[float] | FloatArray
 

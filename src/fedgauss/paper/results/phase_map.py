@@ -13,7 +13,7 @@ from fedgauss.paper.budget import FIGURE_2, BeyondResult, BeyondRow, CurveCell, 
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
 from fedgauss.paper.slopes import Slope, fitted, known_error, slope, slope_weights
-from fedgauss.report.words import number, signed, with_error
+from fedgauss.report.text import number, signed, with_error
 from fedgauss.theory.rates import berry_esseen_limit
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
 from fedgauss.paper.setting import Clients, Curve
 from fedgauss.paper.slopes import Slope, over_draws, slope
-from fedgauss.report.words import listed, number, with_error
+from fedgauss.report.text import listed, number, with_error
 
 if TYPE_CHECKING:
     from fedgauss.report.drawing import Drawing

@@ -1,8 +1,8 @@
-"""Formulas in text, and text that is not to be trusted."""
+"""Formulas, numbers and lists in text, and text that is not to be trusted."""
 
 import pytest
 
-from fedgauss.report.formula import markup, plain
+from fedgauss.report.text import listed, markup, number, plain, sentence, signed, with_error
 
 
 def test_letters_marks_and_bars():
@@ -33,3 +33,15 @@ def test_entities_stay_whole():
 
 def test_plain_text_for_titles():
     assert plain(r"Law of $\bar{Y}_n$") == "Law of Y_n"
+
+
+def test_numbers_have_a_true_minus_and_no_negative_zero():
+    assert [number(-1.25, 1), number(-0.0004), number(2.0)] == ["−1.2", "0.000", "2.000"]
+    assert [signed(-0.04, 1), signed(-0.06, 1), signed(0.3, 1)] == ["+0.0", "−0.1", "+0.3"]
+    assert with_error(-0.1234, 0.004) == "−0.123 (0.004)"
+
+
+def test_lists_and_sentences():
+    assert [listed([]), listed(["a"]), listed(["a", "b"])] == ["", "a", "a and b"]
+    assert listed(["a", "b", "c"], last="or") == "a, b or c"
+    assert sentence("no alarm") == "No alarm"
