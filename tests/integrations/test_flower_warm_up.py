@@ -262,4 +262,4 @@ def test_the_noise_of_chains_is_that_of_the_theorem():
         ends += eta * (rng.standard_normal(ends.shape) @ root.T - ends @ lin.hessian)
     found = noise_of_chains(lin.hessian, ends, STEPS, 0, TAU)
     np.testing.assert_allclose(np.diag(found.noise_cov), np.diag(lin.noise_cov), rtol=0.06)
-    assert found.freedom == 19_999.0
+    assert found.dof == 19_999.0

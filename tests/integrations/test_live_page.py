@@ -12,7 +12,7 @@ from live_runs import NAMES, OPTIMUM, line, monitor, rounds
 from fedgauss.integrations.live.command import Asked, watch
 from fedgauss.integrations.live.guard import Guard
 from fedgauss.integrations.live.history import Row
-from fedgauss.integrations.live.rounds import Round
+from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun
 from fedgauss.integrations.live.server import LiveServer
 
@@ -72,9 +72,9 @@ def test_an_alarm_is_shown_in_time_at_both_widths_and_a_script_in_a_name_is_text
     tab.open(server.address)
     tab.wait_for(CONNECTED)
     assert tab.value("document.getElementById('status').textContent") == "Waiting for the first round."
-    run.take(Round(40_000, np.array([np.nan, 1.0])))
+    run.take(LoggedRound(40_000, np.array([np.nan, 1.0])))
     for j, (y, theta) in enumerate(rounds(40, onset=400), start=1):
-        told = run.take(Round(j, y, clients=dict(zip(SHADY, theta, strict=True))))
+        told = run.take(LoggedRound(j, y, clients=dict(zip(SHADY, theta, strict=True))))
         if told.kind == "alarm" and run.alarm.round == j:
             assert tab.wait_for(ALARMED, seconds=2.0) <= 2.0
     tab.wait_for("document.querySelectorAll('#suspects tr.malicious').length === 2")
@@ -148,7 +148,7 @@ def test_ten_thousand_rounds_stay_responsive(served, tab):
     """
     run, server = served
     generator = np.random.default_rng(0)
-    run.take(Round(1, OPTIMUM))
+    run.take(LoggedRound(1, OPTIMUM))
     for j in range(2, 10_001):
         run.history.add(Row(j, 20 * j, float(generator.uniform(0.2, 0.8)), "quiet"))
     tab.size(1280)
@@ -183,7 +183,7 @@ def test_a_page_with_a_token_updates(tab):
     try:
         tab.open(f"{server.address}?token={token}")
         tab.wait_for(CONNECTED)
-        run.take(Round(1, OPTIMUM))
+        run.take(LoggedRound(1, OPTIMUM))
         tab.wait_for("document.getElementById('status').className === 'status quiet'", 3.0)
     finally:
         server.shutdown()

@@ -108,9 +108,9 @@ BAD = {
     "unknown client": (b'{"round": 4, "parameters": [2, -3], "participants": ["<script>"]}', 400, "'<script>' is not"),
     "duplicate": (b'{"round": 3, "parameters": [2, -3]}', 409, "in order, each once"),
     "out of order": (b'{"round": 1, "parameters": [2, -3]}', 409, "in order, each once"),
-    "not a number": (b'{"round": 4, "parameters": [NaN, -3]}', 422, "invalid update, not taken in"),
-    "infinite": (b'{"round": 4, "parameters": [1e999, -3]}', 422, "invalid update, not taken in"),
-    "implausible": (b'{"round": 4, "parameters": [1e90, -3]}', 422, "invalid update, not taken in"),
+    "not a number": (b'{"round": 4, "parameters": [NaN, -3]}', 422, "invalid update, not used"),
+    "infinite": (b'{"round": 4, "parameters": [1e999, -3]}', 422, "invalid update, not used"),
+    "implausible": (b'{"round": 4, "parameters": [1e90, -3]}', 422, "invalid update, not used"),
     "oversized": (b" " * (MOST_BYTES + 1), 413, "at most 8,388,608 bytes"),
 }
 

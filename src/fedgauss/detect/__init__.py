@@ -1,8 +1,9 @@
 """Tell when clients turned malicious, at a false-alarm rate that holds: statistics, thresholds and the monitor.
 
-`Monitor` is the default. Beside it stand the paper's rule and its repair (`Bootstrap`, `paper_boundary`,
-`studentised_boundary`, `CusumRule`), the exact R_t (`Cusum`, `cusum_paths`), a mixture e-process (`EProcess`), and
-`attribute` for the clients behind an alarm. `watch_runs` is the monitor over many finished runs.
+`Monitor` is the default; what it looks for are channels (`MeanChannel`, `SpreadChannel`, or your own `Channel`), and
+`watch_runs` is the monitor over many finished runs. There are also the paper's rule and its repair (`Bootstrap`,
+`paper_boundary`, `studentised_boundary`, `CusumRule`), the exact R_t (`Cusum`, `cusum_paths`), a mixture e-process
+(`EProcess`), and `attribute` for the clients behind an alarm.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from fedgauss._lazy import lazy
 
 if TYPE_CHECKING:
     from fedgauss.detect.attribution import Attribution, attribute
+    from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen
     from fedgauss.detect.client_rounds import client_innovations
     from fedgauss.detect.cusum import Cusum, cusum_paths
     from fedgauss.detect.eprocess import EProcess, e_process_paths
+    from fedgauss.detect.mean_channel import MeanChannel
     from fedgauss.detect.mean_updates import server_only
     from fedgauss.detect.monitor import Monitor
     from fedgauss.detect.paper_rule import (
@@ -27,17 +30,26 @@ if TYPE_CHECKING:
         studentised_boundary,
     )
     from fedgauss.detect.runs import WatchedRuns, watch_runs
+    from fedgauss.detect.spread_channel import SpreadChannel
     from fedgauss.detect.thresholds import Boundary, boundary
     from fedgauss.detect.verdict import Verdict
+    from fedgauss.detect.watch import DEFAULT_CHANNELS
 
 __all__ = [
+    "DEFAULT_CHANNELS",
     "Attribution",
     "Bootstrap",
     "Boundary",
+    "Channel",
+    "Conditions",
     "Cusum",
     "CusumRule",
     "EProcess",
+    "MeanChannel",
     "Monitor",
+    "Peak",
+    "RoundSeen",
+    "SpreadChannel",
     "Verdict",
     "WatchedRuns",
     "attribute",
@@ -58,10 +70,17 @@ _MODULES = {
     "Attribution": "attribution",
     "Bootstrap": "paper_rule",
     "Boundary": "thresholds",
+    "Channel": "channel",
+    "Conditions": "channel",
     "Cusum": "cusum",
     "CusumRule": "paper_rule",
+    "DEFAULT_CHANNELS": "watch",
     "EProcess": "eprocess",
+    "MeanChannel": "mean_channel",
     "Monitor": "monitor",
+    "Peak": "channel",
+    "RoundSeen": "channel",
+    "SpreadChannel": "spread_channel",
     "Verdict": "verdict",
     "WatchedRuns": "runs",
     "attribute": "attribution",

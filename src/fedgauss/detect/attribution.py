@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import chdtri, fdtrc, stdtr
 
 from fedgauss import _checks
-from fedgauss._linearization import Linearization, client_freedom
+from fedgauss._linearization import Linearization, client_dof
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.discoveries import power_weights, q_values
@@ -127,7 +127,7 @@ def attribute_segments(
     moves = _allowing_for_estimates(_moves(before, after, lin), lin)
     n_clients = lin.n_clients
     statistics, p_values, effects = np.zeros(n_clients), np.ones(n_clients), np.full(n_clients, np.nan)
-    for k in np.flatnonzero(moves.freedom > 0):
+    for k in np.flatnonzero(moves.dof > 0):
         statistics[k], p_values[k], effects[k] = _against_the_others(moves, int(k))
     adjusted = np.minimum(_MARGIN * q_values(p_values, power_weights(effects, rate)), 1.0)
     table = tuple(
@@ -154,7 +154,7 @@ class _Moves(NamedTuple):
 
     gap: FloatArray  # D_k                                                  (K, d)
     precision: FloatArray  # Omega_k^-1; 0 where a client has too few rounds (K, d, d)
-    freedom: FloatArray  # degrees of freedom behind the size of Omega_k    (K,)
+    dof: FloatArray  # degrees of freedom behind the size of Omega_k    (K,)
 
 
 def _moves(before: Segment, after: Segment, lin: Linearization) -> _Moves:
@@ -168,15 +168,15 @@ def _moves(before: Segment, after: Segment, lin: Linearization) -> _Moves:
         part.square - count * np.einsum("ki,kij,kj->k", mean, inverses, mean)
         for part, count, mean in zip((before, after), counts, means, strict=True)
     )
-    freedom = np.where(usable, dim * (counts[0] + counts[1] - 2.0), 0.0)
-    size = np.maximum(within, 0.0) / np.maximum(freedom, 1.0) * (1.0 / counts[0] + 1.0 / counts[1])
+    dof = np.where(usable, dim * (counts[0] + counts[1] - 2.0), 0.0)
+    size = np.maximum(within, 0.0) / np.maximum(dof, 1.0) * (1.0 / counts[0] + 1.0 / counts[1])
     precision = np.where(usable[:, None, None], inverses / np.maximum(size, _TINY)[:, None, None], 0.0)
-    return _Moves(np.where(usable[:, None], means[1] - means[0], 0.0), precision, freedom)
+    return _Moves(np.where(usable[:, None], means[1] - means[0], 0.0), precision, dof)
 
 
 def _allowing_for_estimates(moves: _Moves, lin: Linearization) -> _Moves:
     """Where Var(W^k) was estimated with f degrees of freedom: Hotelling's correction, (f - d + 1) / f."""
-    behind = client_freedom(lin)
+    behind = client_dof(lin)
     if np.isinf(behind).all():
         return moves
     needed = 2 * lin.dim + 4
@@ -187,8 +187,8 @@ def _allowing_for_estimates(moves: _Moves, lin: Linearization) -> _Moves:
             f"dimensions; a warm-up of {lin.n_warmup} steps gives {behind.min():.0f}. Use {steps} steps or more."
         )
     left = behind - lin.dim + 1.0
-    freedom = np.minimum(moves.freedom, np.where(moves.freedom > 0, left, 0.0))
-    return _Moves(moves.gap, moves.precision * (left / behind)[:, None, None], freedom)
+    dof = np.minimum(moves.dof, np.where(moves.dof > 0, left, 0.0))
+    return _Moves(moves.gap, moves.precision * (left / behind)[:, None, None], dof)
 
 
 def _against_the_others(moves: _Moves, k: int) -> tuple[float, float, float]:
@@ -197,10 +197,10 @@ def _against_the_others(moves: _Moves, k: int) -> tuple[float, float, float]:
     gaps, precisions = moves.gap[others], moves.precision[others]
     pulls = np.einsum("kij,kj->i", precisions, gaps)
     common = np.linalg.pinv(precisions.sum(axis=0), hermitian=True) @ pulls
-    own, gap, freedom = moves.precision[k], moves.gap[k], moves.freedom[k]
+    own, gap, dof = moves.precision[k], moves.gap[k], moves.dof[k]
     if pulls @ common < chdtri(dim, _AGREEMENT):
         f = gap @ own @ gap / dim
-        return float(np.sqrt(f)), float(fdtrc(dim, freedom, f)), np.nan
+        return float(np.sqrt(f)), float(fdtrc(dim, dof, f)), np.nan
     length = np.sqrt(common @ own @ common)
     t = common @ own @ gap / length
     # Each other client's move as a multiple of the common one, with its precision. The sum of squares over the sum of
@@ -209,7 +209,7 @@ def _against_the_others(moves: _Moves, k: int) -> tuple[float, float, float]:
     push = np.einsum("i,kij,kj->k", common, precisions, gaps)
     squares = (np.divide(push**2, weight, out=np.zeros_like(push), where=weight > 0) - (weight > 0)).sum()
     multiple = max(squares, 0.0) / np.maximum(push, 0.0).sum()
-    return float(t), float(stdtr(freedom, -t)), float(multiple * length)
+    return float(t), float(stdtr(dof, -t)), float(multiple * length)
 
 
 def _checked(

@@ -12,6 +12,7 @@ from fedgauss._types import FloatArray
 from fedgauss.detect.attribution import Attribution, attribute_segments
 from fedgauss.detect.candidates import Candidates
 from fedgauss.detect.client_rounds import ClientInnovations
+from fedgauss.detect.saved import Arrays, part, prefixed
 from fedgauss.detect.segments import Segment, empty, first_seen, noise_inverses
 from fedgauss.step_sizes import StepSizes
 
@@ -75,9 +76,9 @@ class ClientRecord:
         after = self._sums - self._at_alarm
         return attribute_segments(self._baseline, after, self._lin, rate, int(self._frozen[0]), self.rounds - at_alarm)
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """What has to be stored to go on later."""
-        own = {
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything as arrays, to be stored."""
+        held = {
             "rounds": np.array(self.rounds),
             "reference": self._reference,
             "sums": _packed(self._sums),
@@ -86,19 +87,18 @@ class ClientRecord:
             "first": np.array(self._kept.first),
         }
         if self._baseline is not None:
-            own["baseline"] = _packed(self._baseline)
-        return own | {f"kept.{name}": array for name, array in self._kept.arrays().items()}
+            held["baseline"] = _packed(self._baseline)
+        return held | prefixed("kept.", self._kept.state())
 
-    def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `arrays` returned."""
+    def restore(self, arrays: Arrays) -> None:
+        """Take up the state that `state` returned."""
         shape = self._sums.total.shape
         self.rounds = int(arrays["rounds"])
         self._reference, self._frozen = arrays["reference"], arrays["frozen"]
         self._sums, self._at_alarm = (_unpacked(arrays[name][:, 0], *shape) for name in ("sums", "at_alarm"))
         self._baseline = _unpacked(arrays["baseline"][:, 0], *shape) if "baseline" in arrays else None
         self._kept.first = int(arrays["first"])
-        part = "kept."
-        self._kept.restore({k.removeprefix(part): v for k, v in arrays.items() if k.startswith(part)})
+        self._kept.restore(part(arrays, "kept."))
 
 
 def _packed(segment: Segment) -> FloatArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._contraction import pulls_and_product
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.innovations import step_sizes_between
@@ -30,12 +31,9 @@ class ClientInnovations:
     def of_round(self, began: FloatArray, sent: FloatArray, after: int, last: int) -> FloatArray:
         """E^k (K, d) from where clients began steps after + 1, ..., last and what they sent after them, (K, d) each."""
         eta = step_sizes_between(self.steps, after, last).reshape(last - after, -1)  # one, or one a client
-        contraction = 1.0 - eta[:, :, None] * self.values  # in the eigenvectors of each H_k: (tau, K, d)
-        later = np.ones_like(contraction)
-        later[:-1] = np.cumprod(contraction[:0:-1], axis=0)[::-1]
-        total = (eta[:, :, None] * later).sum(axis=0)
+        pulls, product = pulls_and_product(eta, self.values)  # in the eigenvectors of each H_k: (tau, K, d)
         from_start, to_end = (np.einsum("kij,ki->kj", self.vectors, x) for x in (began, sent))
-        pull = (to_end - later[0] * contraction[0] * from_start) / total
+        pull = (to_end - product * from_start) / pulls.sum(axis=0)
         return np.einsum("kij,kj->ki", self.vectors, pull) / self.scale[:, None]
 
 

@@ -8,7 +8,7 @@ from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike
 from fedgauss.detect.innovations import innovations
-from fedgauss.detect.whitening import freedom_needed
+from fedgauss.detect.whitening import dof_needed
 from fedgauss.step_sizes import StepSizes
 
 
@@ -32,7 +32,7 @@ def server_only(
     tau = _checks.whole("sync_every", sync_every)
     first = _checks.whole("after", after, at_least=0)
     n_rounds = len(y) - 1
-    needed = freedom_needed(dim) + 1
+    needed = dof_needed(dim) + 1
     if n_rounds < needed:
         raise ValueError(
             f"means must hold at least {needed + 1} rows in {dim} dimensions, a start and {needed} rounds; got "
@@ -45,4 +45,4 @@ def server_only(
     weights = np.array([block.mean_weight for block in blocks])
     centred = (e - np.average(e, axis=0, weights=weights)) * np.sqrt(weights)[:, None]
     noise = centred.T @ centred / (n_rounds - 1)
-    return Linearization(y[-1], a[None], noise[None], np.ones(1), freedom=float(n_rounds - 1))
+    return Linearization(y[-1], a[None], noise[None], np.ones(1), dof=float(n_rounds - 1))

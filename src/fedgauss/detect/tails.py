@@ -10,7 +10,9 @@ from fedgauss._types import FloatArray
 _ENOUGH = 50  # paths beyond a quantile, below which the tail's formula is better than the simulation
 
 
-def tail_point(p: float, tails: FloatArray, levels: FloatArray, paths: int, dof: int, freedom: float = np.inf) -> float:
+def tail_point(
+    p: float, tails: FloatArray, levels: FloatArray, paths: int, dof: int, noise_dof: float = np.inf
+) -> float:
     """The level exceeded with probability p, given levels at decreasing `tails` from so many paths.
 
     Between simulated tails h^2 is linear in log p, as Gaussian tails nearly are. Beyond the last tail with 50 paths
@@ -20,7 +22,7 @@ def tail_point(p: float, tails: FloatArray, levels: FloatArray, paths: int, dof:
 
     A larger level is reached in shorter clumps, hence the factor h^2; tempering thins the tail. The exponent fitted
     to simulations between tails of .1 and .001 was at most 1.5, and mostly negative: the level errs upwards. Where V
-    was estimated, with `freedom` degrees of freedom, Hotelling's law takes the place of chi^2_d, and without the
+    was estimated, with `noise_dof` degrees of freedom, Hotelling's law takes the place of chi^2_d, and without the
     factor: its tail is a power, which a factor h^2 could keep from falling.
     """
     trusted = max(int(np.sum(tails * paths >= _ENOUGH)), 1)
@@ -31,7 +33,7 @@ def tail_point(p: float, tails: FloatArray, levels: FloatArray, paths: int, dof:
         return float(np.sqrt(np.interp(-np.log(p), -np.log(tails[:trusted]), levels[:trusted] ** 2)))
 
     def excess(h: float) -> float:
-        gained = _log_tail(h, dof, freedom) - _log_tail(float(levels[last]), dof, freedom)
+        gained = _log_tail(h, dof, noise_dof) - _log_tail(float(levels[last]), dof, noise_dof)
         return gained - float(np.log(p / tails[last]))
 
     low = float(max(levels[last], 1.0))
@@ -41,8 +43,8 @@ def tail_point(p: float, tails: FloatArray, levels: FloatArray, paths: int, dof:
     return float(optimize.brentq(excess, low, high)) if excess(low) > 0 else low
 
 
-def _log_tail(h: float, dof: int, freedom: float) -> float:
-    if np.isinf(freedom):
+def _log_tail(h: float, dof: int, noise_dof: float) -> float:
+    if np.isinf(noise_dof):
         return 2.0 * float(np.log(h)) + float(np.log(special.gammaincc(dof / 2, h * h / 2)))
-    rest = freedom - dof + 1.0
-    return float(np.log(special.fdtrc(dof, rest, h * h * rest / (freedom * dof))))
+    rest = noise_dof - dof + 1.0
+    return float(np.log(special.fdtrc(dof, rest, h * h * rest / (noise_dof * dof))))

@@ -1,21 +1,24 @@
-"""Whether an alarm may be the run's own journey: a non-linear loss seen from far away looks like a change."""
+"""Whether an alarm may be the run's own journey: far from its optimum, a non-linear loss looks like a change."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.candidates import Candidates
-from fedgauss.detect.mean_channel import MeanChannel, Peak
+from fedgauss.detect.channel import Peak
+from fedgauss.detect.saved import Saved
+
+if TYPE_CHECKING:
+    from fedgauss.detect.mean_channel import MeanChannel
 
 _SIGNIFICANT = 4.0  # standard deviations that a gradient must have to count as a journey
 _STRETCH = 20.0  # a shift this many times larger than the way made along it is not the journey's doing
 
 
-class Travel:
+class Travel(Saved):
     """Compares the gradient left at the onset, and the way made since, with the shift that raised the alarm.
 
     Let u_s = M A Y_s, in the units of the innovations x. For a quadratic loss the innovations have a constant mean, so
@@ -24,18 +27,20 @@ class Travel:
         shift = (mean of x after s) - (mean of x up to s)
 
     is what the alarm is about. A loss with the Hessian H on its way shifts the mean of x by (A - H) times the way made.
-    So a shift may be curvature, and the run be travelling still, when all of these hold:
+    So a shift may be curvature, and the run still travelling, when all of these hold:
 
         |g_s| > |shift|                   there was more gradient to work off than the shift shows,
         |g_s| beyond noise                sd sqrt(d (eta lambda / 2 + 1 / W_s)): a run that has arrived has g_s near 0,
         |shift|^2 <= 20 |shift' way|      with way = (mean of u after s) - (mean of u up to s): the run moved along it.
 
     On logistic runs that travel, |shift|^2 / |shift' way| was below 15 in 99 of 100; on MNIST, where a run creeps along
-    flat directions for ever, attacks had above 34 in 99 of 100. The price: an attack on a run that does travel, along
-    its way, is not told apart from the journey. And a loss whose gradient saturates far away (its Hessian there much
-    smaller than A) shifts its innovations by more than the gradient it has left: such a journey is not recognised, and
-    alarms.
+    flat directions for ever, it was above 34 in 99 of 100 attacks. The price: an attack along the way of a run that is
+    still travelling cannot be told from the journey. And a loss whose gradient saturates far away (with a Hessian there
+    much smaller than A) shifts its innovations by more than the gradient that is left: such a journey is not
+    recognised, and raises an alarm.
     """
+
+    saved = ("total", "places")
 
     def __init__(self, dim: int, replicates: int, first: int) -> None:
         self.dim = dim
@@ -48,15 +53,15 @@ class Travel:
             self.places.keep(position, 0, 0.0, np.concatenate([place, self.total]))
         self.total += weight * place
 
-    def may_explain(self, mean: MeanChannel, peak: Peak, contraction: float | FloatArray) -> BoolArray:
+    def may_explain(self, mean: MeanChannel, peak: Peak, contraction: FloatArray) -> BoolArray:
         """Whether the run's journey may be what the peak shows; (R,).
 
         `contraction` is eta lambda_max(A) at the onset: half of it bounds the variance of u_s in each direction.
         """
         kept = mean.candidates
-        runs = np.arange(len(peak.position))
+        runs = np.arange(len(peak.rounds))
         # Both hold the same positions in the same slots.
-        slot = (kept.positions[:, None] == peak.position).argmax(axis=0)
+        slot = (kept.positions[:, None] == peak.rounds).argmax(axis=0)
         mass, total = kept.masses[slot], kept.sums[slot, :, runs].T
         place, earlier = np.split(self.places.sums[slot, :, runs].T, 2)
         shift = (mean.total - total) / (mean.mass - mass) - total / mass
@@ -66,12 +71,3 @@ class Travel:
         noise = (contraction / 2 + 1.0 / mass) * (np.sqrt(self.dim) + _SIGNIFICANT) ** 2
         along = np.abs((shift * way).sum(axis=0))
         return (size > square) & (size > noise) & (square <= _STRETCH * along)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """What has to be stored to go on later."""
-        return {"total": self.total} | self.places.arrays()
-
-    def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `arrays` returned."""
-        self.total = np.array(arrays["total"], dtype=np.float64)
-        self.places.restore(arrays)

@@ -135,4 +135,4 @@ def noise_of_chains(
     block = parts.block(after, after + sync_every)
     e = np.stack([parts.whiten(block, np.zeros(dim), end) for end in ends])
     noise = block.mean_weight * np.atleast_2d(np.cov(e.T))
-    return Linearization(np.zeros(dim), hessian[None], noise[None], np.ones(1), freedom=float(len(ends) - 1))
+    return Linearization(np.zeros(dim), hessian[None], noise[None], np.ones(1), dof=float(len(ends) - 1))

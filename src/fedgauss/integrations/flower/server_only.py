@@ -14,7 +14,7 @@ from fedgauss.detect.innovations import Innovations, innovations, step_sizes_bet
 from fedgauss.detect.mean_updates import server_only
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
-from fedgauss.detect.whitening import freedom_needed
+from fedgauss.detect.whitening import dof_needed
 from fedgauss.integrations.flower.answers import Request
 from fedgauss.integrations.flower.arrays import Views, vector
 from fedgauss.integrations.flower.rounds import Round
@@ -127,7 +127,7 @@ class ServerOnly:
         _log.warning("fedgauss: rounds begin anew, and so does the watch of the mean update.")
 
     def _long_enough(self, dim: int) -> bool:
-        needed = freedom_needed(dim) + 1
+        needed = dof_needed(dim) + 1
         if self.warm_up < needed and not self._note:
             self._note = f"warm_up must be at least {needed} rounds for {dim} dimensions; got {self.warm_up}."
             _log.error("fedgauss: nothing is watched. %s Watch fewer, or wait longer.", self._note)

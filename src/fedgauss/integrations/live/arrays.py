@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fedgauss.integrations.live.lines import Replaced, plain_file
 from fedgauss.integrations.live.names import checked_names
-from fedgauss.integrations.live.rounds import Round
+from fedgauss.integrations.live.rounds import LoggedRound
 
 _MOST_BYTES = 2**30  # unpacked: a small file may hold much
 # What a log may hold: kinds of values, their name, and axes.
@@ -41,7 +41,7 @@ class Arrays:
         self._looks = 0
         self._seen: Array = np.zeros(0, dtype=np.int64)
 
-    def poll(self) -> Iterator[Round | ValueError]:
+    def poll(self) -> Iterator[LoggedRound | ValueError]:
         """The rounds since the last call, or why the file holds none. A half-written file is waited for."""
         now = plain_file(self._path)
         if now is None:
@@ -70,7 +70,7 @@ class Arrays:
         self._looks = 0
         yield from self._rows(arrays)
 
-    def _rows(self, arrays: dict[str, Array]) -> Iterator[Round | ValueError]:
+    def _rows(self, arrays: dict[str, Array]) -> Iterator[LoggedRound | ValueError]:
         try:
             names = _check(arrays)
         except ValueError as error:
@@ -117,13 +117,13 @@ def _check(arrays: dict[str, Array]) -> tuple[str, ...] | None:
     return checked_names("names", arrays["names"].tolist() if "names" in arrays else [*range(n_clients)])
 
 
-def _row(arrays: dict[str, Array], names: tuple[str, ...] | None, j: int) -> Round | ValueError:
+def _row(arrays: dict[str, Array], names: tuple[str, ...] | None, j: int) -> LoggedRound | ValueError:
     number, step = int(arrays["round"][j]), int(arrays["step"][j]) if "step" in arrays else None
     if number < 1 or (step is not None and step < 1):
         return ValueError(f"rounds and steps must count from 1; got round {number}.")
     parameters = arrays["parameters"][j].astype(np.float64)
     if names is None:
-        return Round(number, parameters, step)
+        return LoggedRound(number, parameters, step)
     here = arrays["participation"][j] if "participation" in arrays else np.ones(len(names), dtype=np.bool_)
     present = tuple(name for name, there in zip(names, here, strict=True) if there)
     sent = None
@@ -132,4 +132,4 @@ def _row(arrays: dict[str, Array], names: tuple[str, ...] | None, j: int) -> Rou
         sent = {name: row for name, row, there in zip(names, rows, here, strict=True) if there}
     if not present:
         return ValueError(f"round {number} must have at least one participant; it has none.")
-    return Round(number, parameters, step, present, sent, names)
+    return LoggedRound(number, parameters, step, present, sent, names)

@@ -11,7 +11,7 @@ from fedgauss._linearization import Linearization
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.innovations import step_sizes_between
 from fedgauss.detect.monitor import LONGEST_GAP
-from fedgauss.detect.participation import participant_weights
+from fedgauss.detect.updates import participant_weights
 from fedgauss.step_sizes import StepSizes
 
 _LEVEL = 0.95
@@ -86,8 +86,8 @@ class RunningAverage:
         if not self._rounds:
             return None
         total = self._vectors @ self._total @ self._vectors.T
-        tail, freedom = 0.5 + _LEVEL / 2, self._lin.freedom
-        quantile = float(ndtri(tail) if freedom is None else stdtrit(freedom, tail))
+        tail, dof = 0.5 + _LEVEL / 2, self._lin.dof
+        quantile = float(ndtri(tail) if dof is None else stdtrit(dof, tail))
         half = quantile * np.sqrt(np.diag(total)) / self._rounds
         average = self._sum / self._rounds
         return Intervals(average, average - half, average + half, _LEVEL, self._rounds)

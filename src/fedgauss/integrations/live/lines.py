@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from fedgauss.integrations.live.rounds import MOST_BYTES, Round, round_from_json
+from fedgauss.integrations.live.rounds import MOST_BYTES, LoggedRound, round_from_json
 
 _CHUNK = 2**20
 _FINGERPRINT = 256  # bytes before the place reached that must still be the same
@@ -42,7 +42,7 @@ class Lines:
         self._at, self._inode, self._fingerprint = 0, 0, b""
         self._rest, self._skipping = b"", False
 
-    def poll(self) -> Iterator[Round | ValueError]:
+    def poll(self) -> Iterator[LoggedRound | ValueError]:
         """The rounds since the last call, or why a line is none."""
         for line in self._new_lines():
             try:

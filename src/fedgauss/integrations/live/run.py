@@ -16,12 +16,12 @@ from fedgauss.detect.attribution import Attribution
 from fedgauss.detect.innovations import innovations
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault, mean_vector
-from fedgauss.detect.verdict import Verdict
+from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.integrations.live.average import RunningAverage
 from fedgauss.integrations.live.history import History, Kind, Row
 from fedgauss.integrations.live.names import Roster, with_name
 from fedgauss.integrations.live.participation import Participation
-from fedgauss.integrations.live.rounds import Round
+from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.warm_up import WarmUp
 
 _REFUSALS = 20  # messages that are kept
@@ -65,6 +65,7 @@ class LiveRun:
         self.refusals: list[str] = []
         self.n_refused = 0
         self.note = ""  # what the monitor warns of, for the page
+        self.readings: tuple[ChannelReading, ...] = ()  # of every channel, after the last round judged
         self._last: FloatArray | None = None
         self._another = ""  # why this cannot be the run that the monitor has seen
         self._ended = False
@@ -93,7 +94,7 @@ class LiveRun:
         with self._turn:
             self._ended = True
 
-    def take(self, given: Round) -> Told:
+    def take(self, given: LoggedRound) -> Told:
         """Judge a round."""
         with self._turn:
             if self._ended:
@@ -138,7 +139,7 @@ class LiveRun:
             lacking = "The rounds lack what clients uploaded: nobody can be named."
             return str(error) if self.monitor.has_uploads else lacking
 
-    def _who(self, given: Round) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    def _who(self, given: LoggedRound) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
         """Names of those who took part, None for everybody, and of all clients as far as they are known."""
         sent = None if given.clients is None else tuple(given.clients)
         present = sent if given.participants is None else given.participants
@@ -154,7 +155,7 @@ class LiveRun:
             self.roster.places(everybody, present)
         return None if whole else present, everybody
 
-    def _count(self, given: Round, step: int, mask: BoolArray | None) -> Told:
+    def _count(self, given: LoggedRound, step: int, mask: BoolArray | None) -> Told:
         """A round that the monitor saw in an earlier session; the last of them must be the one that it remembers."""
         assert self.monitor is not None
         assert self.average is not None
@@ -174,7 +175,7 @@ class LiveRun:
         more = f"rounds up to step {self.seen_before} are not judged again."
         return Told("seen before", f"{where}: judged in an earlier session; {more}{self._past()}")
 
-    def _warm(self, given: Round, step: int) -> Told:
+    def _warm(self, given: LoggedRound, step: int) -> Told:
         assert self.warm_up is not None
         self.warm_up.check(given.parameters)
         far, anew = self.warm_up.add(given.parameters, step)
@@ -193,7 +194,7 @@ class LiveRun:
         return Told("quiet", f"round {given.number} (step {step}): the warm-up is over, and watching begins.")
 
     def _judge(
-        self, given: Round, step: int, present: tuple[str, ...] | None, everybody: tuple[str, ...] | None
+        self, given: LoggedRound, step: int, present: tuple[str, ...] | None, everybody: tuple[str, ...] | None
     ) -> tuple[Told, float | None]:
         assert self.monitor is not None
         assert self.average is not None
@@ -208,12 +209,13 @@ class LiveRun:
             warnings.simplefilter("always", FedgaussWarning)
             verdict = self.monitor.update(given.parameters, clients=sent, participants=mask, step=step)
         self.note = " ".join([self.note, *(str(w.message) for w in warned)]).strip()
-        if verdict.alarm and verdict.channel != "invalid update" and (first := self.monitor.alarm) is not None:
+        if verdict.alarm and not verdict.invalid and (first := self.monitor.alarm) is not None:
             verdict = replace(verdict, onset=first.onset, rollback=first.rollback)  # one place to go back to
         verdict = self._renumbered(verdict, given.number)
-        if verdict.channel == "invalid update":
+        if verdict.invalid:
             verdict = replace(verdict, note=with_name(verdict.note, everybody))
             return Told("invalid update", f"{verdict}{self._past()}"), None
+        self.readings = verdict.readings
         self.average.add(given.parameters, step, mask)
         kind: Kind = "alarm" if verdict.alarm else "travelling" if verdict.travelling else "quiet"
         past = "" if verdict.alarm else self._past()

@@ -28,6 +28,7 @@ def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
             "alpha": run.alpha,
             "note": run.note,
             "alarm": _alarm(run),
+            "channels": [(name, _short(top), _short(limit)) for name, top, limit in run.readings],
             "suspects": _suspects(run),
             "participation": run.participation.state(None if run.roster is None else run.roster.n_clients),
             "intervals": _intervals(run),
@@ -45,7 +46,8 @@ def _alarm(run: LiveRun) -> dict[str, Any] | None:
     first = run.alarm
     if first is None:
         return None
-    return {"round": first.round, "step": first.step, "onset": first.onset, "rollback": first.rollback}
+    names = ("round", "step", "onset", "rollback", "channel", "reason")
+    return {name: getattr(first, name) for name in names}
 
 
 def _suspects(run: LiveRun) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -12,13 +13,16 @@ from fedgauss.detect.verdict import Verdict
 def readings(verdict: Verdict) -> dict[str, float]:
     """The numbers that a tracker draws; `ratio` is statistic over threshold, above 1 in an alarm.
 
-    The statistic of an invalid update is infinite, which trackers draw badly or refuse: it is left out there.
+    There is also a ratio for each channel, such as `ratio_mean`. The statistic of an invalid update is infinite, which
+    trackers draw badly or refuse, and is left out.
     """
     numbers = {"threshold": verdict.threshold, "alarm": float(verdict.alarm), "step": float(verdict.step)}
     if math.isfinite(verdict.statistic):
         numbers |= {"statistic": verdict.statistic, "ratio": verdict.statistic / verdict.threshold}
     if verdict.onset is not None:
         numbers["onset"] = float(verdict.onset)
+    for name, statistic, threshold in verdict.readings:
+        numbers[f"ratio_{re.sub(r'[^a-zA-Z0-9]+', '_', name)}"] = statistic / threshold
     return numbers
 
 
