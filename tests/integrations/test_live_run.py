@@ -102,9 +102,7 @@ def test_values_that_are_not_finite_are_the_monitors_alarm_and_change_nothing(ba
     (y if where == "parameters" else theta[2])[0] = bad
     told = run.take(LoggedRound(4, y, clients=dict(zip(NAMES, theta, strict=True))))
     assert told.kind == "invalid update"
-    assert told.words.startswith(
-        "ALARM after round 4 (step 80): invalid update, not used; the last good round is 3."
-    )
+    assert told.words.startswith("ALARM after round 4 (step 80): invalid update, not used; the last good round is 3.")
     assert ("The value of client 'east' is not" in told.words) == (where == "clients")
     assert state_bytes(run.monitor) == before
     state = json.loads(json.dumps(state_of(run), allow_nan=False))

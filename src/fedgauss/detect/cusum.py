@@ -20,7 +20,7 @@ _HUGE = 1e100  # beyond this a square of t S_s might overflow
 IntArray = npt.NDArray[np.int64]
 
 
-class Reading(NamedTuple):
+class CusumReading(NamedTuple):
     """R_t and the smallest s that attains it, which estimates the last step before a change."""
 
     statistic: float
@@ -68,7 +68,7 @@ class Cusum:
         """t."""
         return self._n
 
-    def update(self, y: ArrayLike) -> Reading:
+    def update(self, y: ArrayLike) -> CusumReading:
         """Take Y_t into account; R_t and its argmax."""
         self._append(self._checked("y", y, (self.dim,))[None])
         t, full = self._n, self._n // BLOCK
@@ -82,7 +82,7 @@ class Cusum:
         s = s[s <= t]
         gaps = self._measure(t * self._sums.take(s - 1, axis=1) - total * s)
         best = int(gaps.argmax())  # the first of several, so the smallest s
-        return Reading(float(self._root(gaps[best])) / t, int(s[best]))
+        return CusumReading(float(self._root(gaps[best])) / t, int(s[best]))
 
     def extend(self, rows: ArrayLike) -> tuple[FloatArray, IntArray]:
         """`update` for each row (m, d), to the same bits and much faster: R_t and its argmax, (m,) each."""

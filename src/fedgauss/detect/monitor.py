@@ -110,6 +110,11 @@ class Monitor:
         self._forget()
 
     @property
+    def innovations(self) -> Innovations:
+        """How rounds are whitened, with the weight that each one deserves."""
+        return self._innovations
+
+    @property
     def lin(self) -> Linearization:
         """A and V: what an honest run looks like."""
         return self._innovations.lin

@@ -16,7 +16,7 @@ from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.integrations.flower.words import plain
+from fedgauss.integrations.flower.arrays import plain
 
 RECORD = "fedgauss"
 REASON = "reason"  # in an answer: why there is none

@@ -16,13 +16,11 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.flower.alarm import Alarmed
 from fedgauss.integrations.flower.answers import PARTITION, REASON, ask
-from fedgauss.integrations.flower.arrays import Views, viewed, viewed_like
-from fedgauss.integrations.flower.kept import KeptArrays
-from fedgauss.integrations.flower.rounds import Roster, Round, Watcher, opened
-from fedgauss.integrations.flower.whole import Whole
-from fedgauss.integrations.flower.words import plain
+from fedgauss.integrations.flower.arrays import Views, plain, viewed, viewed_like
+from fedgauss.integrations.flower.feed import MonitorFeed
+from fedgauss.integrations.flower.rollback import Alarmed, KeptArrays
+from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, Watcher, opened
 from fedgauss.integrations.sinks.several import Sink, Sinks
 
 OnAlarm = Literal["stop", "go on"] | Callable[[Alarmed], None]
@@ -82,7 +80,7 @@ class Monitored(Strategy):
         if isinstance(strategy, Monitored):
             raise ValueError("strategy must not be Monitored itself. Use one Monitored for each strategy.")
         self.strategy = strategy
-        self.watcher: Watcher = Whole(monitor) if isinstance(monitor, Monitor) else monitor
+        self.watcher: Watcher = MonitorFeed(monitor) if isinstance(monitor, Monitor) else monitor
         self.on_alarm, self.sink = on_alarm, sink
         self._tell = Sinks([] if sink is None else [sink])
         self._own: dict[str, Callable[..., Any]] = {}  # the strategy's hooks, while ours stand in their place
@@ -94,7 +92,7 @@ class Monitored(Strategy):
         self.participation: dict[int, tuple[int, ...]] = {}
         self.refused: dict[int, tuple[str, ...]] = {}
         self.kept = KeptArrays()
-        self._roster = Roster()
+        self._roster = NodeNumbers()
         self._sent: Views = {}
         self._alarmed = False
         self._excused: set[int] = set()  # clients whose reason for not answering was logged
@@ -150,7 +148,7 @@ class Monitored(Strategy):
         replies = list(replies)
         uploads, faults = opened(replies, self._sent, self._roster, self._weighted_by())
         self.participation[server_round] = tuple(upload.client for upload in uploads)
-        seen = Round(server_round, self._sent, uploads)
+        seen = TrainingRound(server_round, self._sent, uploads)
         self._excuse(seen)
         if uploads and not faults:
             faults = self.watcher.faults(seen)
@@ -170,7 +168,7 @@ class Monitored(Strategy):
         verdict = self.watcher.judge(seen, after)
         if verdict is not None:
             self._say(server_round, verdict)
-            if verdict.channel == "invalid update":
+            if verdict.invalid:
                 return None, None
         if verdict is None or not verdict.alarm:
             self.kept.add(server_round if verdict is None else verdict.round, arrays)
@@ -183,7 +181,7 @@ class Monitored(Strategy):
             inner = wrapped
         return getattr(inner, "weighted_by_key", None)
 
-    def _excuse(self, seen: Round) -> None:
+    def _excuse(self, seen: TrainingRound) -> None:
         """Log why a client did not answer, once."""
         for upload in seen.uploads:
             reason = upload.answer.get(REASON)
@@ -207,7 +205,7 @@ class Monitored(Strategy):
     def _say(self, server_round: int, verdict: Verdict) -> None:
         self.verdicts[server_round] = verdict
         self._tell(server_round, verdict)
-        invalid = verdict.channel == "invalid update"
+        invalid = verdict.invalid
         fresh = verdict.alarm and (invalid or not self._alarmed)
         self._alarmed = verdict.alarm and (not invalid or self._alarmed)
         if not fresh:

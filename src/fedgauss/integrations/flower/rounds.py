@@ -15,8 +15,7 @@ from fedgauss._types import FloatArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.flower.answers import PARTITION, Answer, Request, answered, read
-from fedgauss.integrations.flower.arrays import Views, vector, viewed_like
-from fedgauss.integrations.flower.words import plain
+from fedgauss.integrations.flower.arrays import Views, plain, vector, viewed_like
 
 _MOST = 1e15  # examples of a client
 
@@ -25,7 +24,7 @@ _MOST = 1e15  # examples of a client
 class Upload:
     """What one client sent.
 
-    client    its number, as `Roster` has it
+    client    its number, as `NodeNumbers` has it
     examples  its weight in the strategy's average; None where it gave none
     answer    what a mod of ours added
     """
@@ -37,7 +36,7 @@ class Upload:
 
 
 @dataclass(frozen=True)
-class Round:
+class TrainingRound:
     """One round of training: its number, the arrays that were sent out, and uploads that fit them."""
 
     number: int
@@ -78,14 +77,14 @@ class Watcher(Protocol):
     def request(self, server_round: int) -> Request:
         """What clients are asked for in this round, beside training; `PARTITION` of those who have not said yet."""
 
-    def faults(self, seen: Round) -> tuple[str, ...]:
+    def faults(self, seen: TrainingRound) -> tuple[str, ...]:
         """What is wrong with uploads, before the strategy sees them; changes nothing."""
 
-    def judge(self, seen: Round, after: Views) -> Verdict | None:
+    def judge(self, seen: TrainingRound, after: Views) -> Verdict | None:
         """The verdict on a round and the strategy's arrays after it; None while warming up."""
 
 
-class Roster:
+class NodeNumbers:
     """The number of each node: the partition that it said it has when first seen, else the first that is free."""
 
     def __init__(self) -> None:
@@ -104,7 +103,7 @@ class Roster:
 
 
 def opened(
-    replies: Sequence[Message], before: Views, roster: Roster, weighted_by: str | None
+    replies: Sequence[Message], before: Views, roster: NodeNumbers, weighted_by: str | None
 ) -> tuple[tuple[Upload, ...], tuple[str, ...]]:
     """Uploads and faults of a round; our own record is taken out of every reply, as if it had never been there.
 

@@ -17,7 +17,7 @@ from fedgauss.problems.base import Problem
 from fedgauss.problems.surrogate import GaussianSurrogate, gaussian_surrogate
 
 
-class Column:
+class PeerColumn:
     """One client's column of Theta, (d, R): it makes steps by itself, and is mixed with those of others."""
 
     def __init__(self, problem: Problem, client: int, eta: FloatArray, seed: int, theta: FloatArray) -> None:

@@ -17,7 +17,7 @@ from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.engine.starts import Start, resolve_start
 from fedgauss.integrations.gossip.introductions import Settings, fault, introduction, summary_in
-from fedgauss.integrations.gossip.local_steps import Column, own_surrogate
+from fedgauss.integrations.gossip.local_steps import PeerColumn, own_surrogate
 from fedgauss.integrations.gossip.messages import Message, neighbourhood_linearization, summary, unpacked
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.integrations.gossip.shares import neighbours_of, shares
@@ -35,7 +35,7 @@ _NO_MESSAGE = (
 
 
 @dataclass(frozen=True)
-class Round:
+class PeerRound:
     """A round as a peer saw it.
 
     step     the last step of it
@@ -92,9 +92,9 @@ def run_peer(
     start: Start = "zeros",
     chains: int = 0,
     alpha: float = 0.05,
-    on_round: Callable[[Round], None] | None = None,
+    on_round: Callable[[PeerRound], None] | None = None,
 ) -> PeerRun:
-    """Column `client` of Theta_t = (Theta_{t-1} - eta_t G_t) C_t, with C made by exchanges with neighbours.
+    """PeerColumn `client` of Theta_t = (Theta_{t-1} - eta_t G_t) C_t, with C made by exchanges with neighbours.
 
     All peers are started with the same arguments but `client` and `exchange`, and then make the iterates of `simulate`
     with this seed. Of `lin` a peer uses its own row, which it tells its neighbours at the start; the point at which
@@ -117,9 +117,9 @@ def run_peer(
     if eta.ndim != 1:
         raise ValueError("steps must be the same for all peers, or none could watch another; got one for each.")
     theta_0 = _starts(problem, start, seed)
-    own = Column(problem, client, eta, seed, theta_0[client][:, None])
+    own = PeerColumn(problem, client, eta, seed, theta_0[client][:, None])
     n_chains = _checks.whole("chains", chains, at_least=0)
-    chain = Column(own_surrogate(lin, client), client, eta, seed, np.zeros((problem.dim, n_chains)))
+    chain = PeerColumn(own_surrogate(lin, client), client, eta, seed, np.zeros((problem.dim, n_chains)))
 
     settings = Settings(problem.n_clients, problem.dim, n_chains, n_steps, tau)
     first = introduction(settings, summary(lin, client))
@@ -162,7 +162,7 @@ def run_peer(
         neighbours = tuple(neighbour for neighbour in neighbours if neighbour in said)
         lost |= dict.fromkeys(missed, step)
         if on_round is not None:
-            on_round(Round(step, began, mine.sent, own.theta[:, 0], taken, silent + missed, verdict))
+            on_round(PeerRound(step, began, mine.sent, own.theta[:, 0], taken, silent + missed, verdict))
         silent = ()
     return PeerRun(client, own.theta[:, 0], chain.theta.T, neighbours, lost, members, around.monitor, alarm)
 

@@ -30,7 +30,7 @@ _PATIENCE = 20  # looks at an unchanged, unreadable file before it is called bro
 Array = npt.NDArray[Any]
 
 
-class Arrays:
+class ArrayLog:
     """New rounds of a file with `round` (J,), `parameters` (J, d) and, if known, `step` (J,), `participation` (J, K)
     booleans, `clients` (J, K, d) and `names` (K,).
     """

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from fedgauss._contraction import pulls_and_product
 from fedgauss._linearization import Linearization
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.innovations import step_sizes_between
@@ -65,10 +66,7 @@ class RunningAverage:
             self._step = step - LONGEST_GAP
             self._last = self._hovering(noise)
         eta = step_sizes_between(self._steps, self._step, step)
-        contraction = 1.0 - eta[:, None] * self._values
-        after = np.ones_like(contraction)
-        after[:-1] = np.cumprod(contraction[:0:-1], axis=0)[::-1]
-        pulls, product = eta[:, None] * after, after[0] * contraction[0]
+        pulls, product = pulls_and_product(eta, self._values)
         self._last = np.outer(product, product) * self._last
         self._last = self._last + (pulls.T @ pulls) * noise
         self._step = step

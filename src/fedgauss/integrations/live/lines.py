@@ -30,7 +30,7 @@ def plain_file(path: Path) -> os.stat_result | None:
     return found
 
 
-class Lines:
+class LineLog:
     """New lines of a file, whole ones only: a half-written line waits for its rest.
 
     A last line without an end of line counts once it is valid JSON, which half of an object never is. A line that is

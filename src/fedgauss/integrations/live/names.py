@@ -52,7 +52,7 @@ def with_name(note: str, everybody: Sequence[str] | None) -> str:
     return re.sub(r"(?<=client )\d+", lambda found: short(everybody[int(found[0])]), note)
 
 
-class Roster:
+class ClientNames:
     """Which name is which of the monitor's K clients: the order of all_clients, or of the first complete uploads.
 
     Who took part may be written in any order, and says nothing of it.

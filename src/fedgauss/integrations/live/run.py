@@ -13,13 +13,12 @@ import numpy as np
 from fedgauss._checks import FedgaussWarning
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.attribution import Attribution
-from fedgauss.detect.innovations import innovations
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault, mean_vector
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.integrations.live.average import RunningAverage
 from fedgauss.integrations.live.history import History, Kind, Row
-from fedgauss.integrations.live.names import Roster, with_name
+from fedgauss.integrations.live.names import ClientNames, with_name
 from fedgauss.integrations.live.participation import Participation
 from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.warm_up import WarmUp
@@ -56,7 +55,7 @@ class LiveRun:
         self.monitor: Monitor | None = None
         self.warm_up = watcher if isinstance(watcher, WarmUp) else None
         self.average: RunningAverage | None = None
-        self.roster: Roster | None = None
+        self.roster: ClientNames | None = None
         if isinstance(watcher, Monitor):
             self._begin(watcher)
         self.seen_before = 0 if self.monitor is None else self.monitor.step
@@ -74,7 +73,7 @@ class LiveRun:
     def _begin(self, monitor: Monitor) -> None:
         self.monitor, self.average = monitor, RunningAverage(monitor.lin, monitor.steps)
         if monitor.lin.n_clients > 1:
-            self.roster = Roster(monitor.lin.n_clients)
+            self.roster = ClientNames(monitor.lin.n_clients)
 
     @property
     def alarm(self) -> Verdict | None:
@@ -160,7 +159,7 @@ class LiveRun:
         assert self.monitor is not None
         assert self.average is not None
         y = mean_vector(given.parameters, self.monitor.lin.dim)
-        if wrong := fault(innovations(self.monitor.lin, self.monitor.steps), self._last, y, None, None, None):
+        if wrong := fault(self.monitor.innovations, self._last, y, None, None, None):
             raise ValueError(f"round {given.number}: {wrong}")
         known = self.monitor.mean
         if step == self.seen_before and known is not None and not np.allclose(y, known):
