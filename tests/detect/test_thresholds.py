@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from fedgauss.detect.calibration import null_maxima
-from fedgauss.detect.tails import tail_point
-from fedgauss.detect.thresholds import MARGIN, _table, boundary
+from fedgauss.detect.thresholds import MARGIN, _table, boundary, tail_point
 
 
 def mean_levels(*arguments):

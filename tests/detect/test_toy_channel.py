@@ -16,7 +16,7 @@ from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun
 from fedgauss.integrations.live.server import LiveServer
 from fedgauss.integrations.live.state import state_of
-from fedgauss.integrations.sinks.readings import readings
+from fedgauss.integrations.sinks.base import readings
 
 TAU, STEPS, OPTIMUM = 20, fg.step_sizes.polynomial(0.3, 0.75), np.array([2.0, -3.0])
 

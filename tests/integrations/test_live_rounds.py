@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgauss.integrations.live.arrays import ArrayLog
-from fedgauss.integrations.live.lines import LineLog, Replaced
+from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
 from fedgauss.integrations.live.rounds import MOST_BYTES, round_from_json
 
 WRONG = {
@@ -248,7 +247,7 @@ def test_wrong_arrays_are_refused(tmp_path, held, message):
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedgauss.integrations.live.arrays._MOST_BYTES", 4_000)
+    monkeypatch.setattr("fedgauss.integrations.live.logs._MOST_BYTES", 4_000)
     np.savez_compressed(tmp_path / "run.npz", **arrays(3, clients=np.zeros((3, 100, 2))))
     assert (tmp_path / "run.npz").stat().st_size < 3_000
     (refused,) = numbers(ArrayLog(tmp_path / "run.npz"))

@@ -323,7 +323,7 @@ def test_a_page_asks_for_new_rounds_only_and_old_ones_are_dropped(monkeypatch):
 
 
 def test_names_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr("fedgauss.integrations.live.participation._MOST", 8)
+    monkeypatch.setattr("fedgauss.integrations.live.clients._MOST", 8)
     run = LiveRun(warm_up())
     for j, (y, _) in enumerate(rounds(3), start=1):
         who = tuple(f"{j}.{i}" for i in range(4))

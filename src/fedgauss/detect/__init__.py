@@ -66,34 +66,29 @@ __all__ = [
 ]
 
 # The bootstrap needs JAX, which nothing else here does.
-_MODULES = {
-    "Attribution": "attribution",
-    "Bootstrap": "paper_rule",
-    "Boundary": "thresholds",
-    "Channel": "channel",
-    "Conditions": "channel",
-    "Cusum": "cusum",
-    "CusumRule": "paper_rule",
-    "DEFAULT_CHANNELS": "watch",
-    "EProcess": "eprocess",
-    "MeanChannel": "mean_channel",
-    "Monitor": "monitor",
-    "Peak": "channel",
-    "RoundSeen": "channel",
-    "SpreadChannel": "spread_channel",
-    "Verdict": "verdict",
-    "WatchedRuns": "runs",
-    "attribute": "attribution",
-    "boundary": "thresholds",
-    "client_innovations": "client_rounds",
-    "cusum_paths": "cusum",
-    "e_process_paths": "eprocess",
-    "family_wise_rate": "paper_rule",
-    "first_alarms": "paper_rule",
-    "paper_boundary": "paper_rule",
-    "server_only": "mean_updates",
-    "studentised_boundary": "paper_rule",
-    "watch_runs": "runs",
+_NAMES = {
+    "attribution": ["Attribution", "attribute"],
+    "channel": ["Channel", "Conditions", "Peak", "RoundSeen"],
+    "client_rounds": ["client_innovations"],
+    "cusum": ["Cusum", "cusum_paths"],
+    "eprocess": ["EProcess", "e_process_paths"],
+    "mean_channel": ["MeanChannel"],
+    "mean_updates": ["server_only"],
+    "monitor": ["Monitor"],
+    "paper_rule": [
+        "Bootstrap",
+        "CusumRule",
+        "family_wise_rate",
+        "first_alarms",
+        "paper_boundary",
+        "studentised_boundary",
+    ],
+    "runs": ["WatchedRuns", "watch_runs"],
+    "spread_channel": ["SpreadChannel"],
+    "thresholds": ["Boundary", "boundary"],
+    "verdict": ["Verdict"],
+    "watch": ["DEFAULT_CHANNELS"],
 }
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, _MODULES, __all__)
+    modules = {name: module for module, names in _NAMES.items() for name in names}
+    __getattr__, __dir__ = lazy(__name__, modules, __all__)

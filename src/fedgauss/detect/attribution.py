@@ -18,17 +18,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import chdtri, fdtrc, stdtr
+from scipy.optimize import brentq
+from scipy.special import chdtri, fdtrc, ndtr, stdtr
 
 from fedgauss import _checks
 from fedgauss._linearization import Linearization, client_dof
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.detect.discoveries import power_weights, q_values
-from fedgauss.detect.segments import Segment, empty, first_seen, noise_inverses
+from fedgauss.detect.client_rounds import Segment, empty, first_seen, noise_inverses
 
 _AGREEMENT = 0.05  # level at which the other clients must move together for their direction to be used
 _TINY = 1e-60  # instead of a variance of zero
+_LEAST_WEIGHT = 0.02  # no client is ruled out before it is tested
 # The alarm rang at a moment that favoured it, so the baseline lies a little off: honest p-values below .05 had chance
 # .068 where half the attacks are seen (and .055 without an alarm). Discoveries are held to rate / 1.25 for it.
 _MARGIN = 1.25
@@ -232,3 +233,37 @@ def _checked(
             f"attribution needs rounds after the alarm, round {alarm}; there are {len(rounds)} in all. Wait for more?"
         )
     return rounds, level, slice(burn_in, onset)
+
+
+def power_weights(effects: FloatArray, rate: float) -> FloatArray:
+    """Roeder and Wasserman's weights sf(xi/2 + c/xi), with c such that their mean is one, for foreseen effects xi.
+
+    A client of which nothing is foreseen (NaN) has weight one.
+    """
+    weights, foreseen = np.ones(len(effects)), np.isfinite(effects)
+    if not foreseen.any():
+        return weights
+    xi = np.clip(effects[foreseen], 0.3, 12.0)
+
+    def unscaled(c: float) -> FloatArray:
+        return ndtr(-xi / 2 - c / xi) / rate
+
+    c = brentq(lambda c: unscaled(c).mean() - 1.0, -500.0, 500.0)
+    kept = np.maximum(unscaled(c), _LEAST_WEIGHT)
+    weights[foreseen] = kept / kept.mean()
+    return weights
+
+
+def q_values(p_values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Adjusted p-values of Benjamini and Hochberg's procedure on p_k / weight_k.
+
+    The share of honest clients is Storey's estimate (max weight + total weight of p_k > 1/2) / (K / 2), at most one.
+    """
+    count = len(p_values)
+    honest = (weights.max() + weights @ (p_values > 0.5)) / (count / 2)
+    scaled = p_values / weights
+    order = np.argsort(scaled)
+    adjusted = min(honest, 1.0) * scaled[order] * count / np.arange(1, count + 1)
+    result = np.empty(count)
+    result[order] = np.minimum(np.minimum.accumulate(adjusted[::-1])[::-1], 1.0)
+    return result

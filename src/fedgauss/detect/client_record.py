@@ -11,9 +11,8 @@ from fedgauss._linearization import Linearization
 from fedgauss._types import FloatArray
 from fedgauss.detect.attribution import Attribution, attribute_segments
 from fedgauss.detect.candidates import Candidates
-from fedgauss.detect.client_rounds import ClientInnovations
+from fedgauss.detect.client_rounds import ClientInnovations, Segment, empty, first_seen, noise_inverses
 from fedgauss.detect.saved import Arrays, part, prefixed
-from fedgauss.detect.segments import Segment, empty, first_seen, noise_inverses
 from fedgauss.step_sizes import StepSizes
 
 _FIRST = 2  # rounds of a baseline, at least

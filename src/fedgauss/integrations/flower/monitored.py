@@ -21,7 +21,7 @@ from fedgauss.integrations.flower.arrays import Views, plain, viewed, viewed_lik
 from fedgauss.integrations.flower.feed import MonitorFeed
 from fedgauss.integrations.flower.rollback import Alarmed, KeptArrays
 from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, Watcher, opened
-from fedgauss.integrations.sinks.several import Sink, Sinks
+from fedgauss.integrations.sinks.base import Sink, Sinks
 
 OnAlarm = Literal["stop", "go on"] | Callable[[Alarmed], None]
 

@@ -16,9 +16,17 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.engine.starts import Start, resolve_start
-from fedgauss.integrations.gossip.introductions import Settings, fault, introduction, summary_in
 from fedgauss.integrations.gossip.local_steps import PeerColumn, own_surrogate
-from fedgauss.integrations.gossip.messages import Message, neighbourhood_linearization, summary, unpacked
+from fedgauss.integrations.gossip.messages import (
+    Message,
+    Settings,
+    fault,
+    introduction,
+    neighbourhood_linearization,
+    summary,
+    summary_in,
+    unpacked,
+)
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.integrations.gossip.shares import neighbours_of, shares
 from fedgauss.networks import Network

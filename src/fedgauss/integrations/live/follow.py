@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fedgauss.integrations.live.arrays import ArrayLog
 from fedgauss.integrations.live.history import Kind
-from fedgauss.integrations.live.lines import LineLog, Replaced
+from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
 from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun, Told
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.integrations.live.names import checked_names, short
+from fedgauss.integrations.live.clients import checked_names, short
 
 MOST_BYTES = 8 * 2**20  # of one round as JSON
 _LAST = 10**12  # rounds and steps count up to here

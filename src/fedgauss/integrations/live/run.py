@@ -17,9 +17,8 @@ from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault, mean_vector
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.integrations.live.average import RunningAverage
+from fedgauss.integrations.live.clients import ClientNames, Participation, with_name
 from fedgauss.integrations.live.history import History, Kind, Row
-from fedgauss.integrations.live.names import ClientNames, with_name
-from fedgauss.integrations.live.participation import Participation
 from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.warm_up import WarmUp
 
