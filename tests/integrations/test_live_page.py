@@ -86,7 +86,7 @@ def test_an_alarm_is_shown_in_time_at_both_widths_and_a_script_in_a_name_is_text
     assert tab.value("window.ran === undefined && document.querySelector('main img, main script') === null")
     assert tab.value("document.querySelectorAll('#intervals tbody tr').length") == 2
     assert tab.value("document.querySelectorAll('#participation tbody tr').length") == 6
-    assert tab.value("document.getElementById('marks').textContent").startswith("It rang first after round")
+    assert tab.value("document.getElementById('marks').textContent").startswith("First alarm after round")
     assert tab.value("document.getElementById('suspects-count').textContent") == "2 of 6 clients called malicious."
     assert tab.value("[...document.querySelectorAll('table')].every((e) => e.getAttribute('aria-label'))")
     assert tab.value("layout(document.getElementById('chart'), seen).to") == 800

@@ -217,7 +217,7 @@ def test_half_an_npz_waits_and_a_broken_one_is_said_once(tmp_path):
     log.write_bytes(b"PK broken")
     said_so = [found for _ in range(40) for found in numbers(source)]
     assert len(said_so) == 1
-    assert "whole .npz file" in str(said_so[0])
+    assert "complete .npz file" in str(said_so[0])
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_values_that_are_not_finite_are_the_monitors_alarm_and_change_nothing(ba
     assert state_bytes(run.monitor) == before
     state = json.loads(json.dumps(state_of(run), allow_nan=False))
     assert state["rows"][-1] == [4, 80, None, "invalid update"]
-    assert state["suspects"]["note"].startswith("The update that was not taken in is told of above. No attack")
+    assert state["suspects"]["note"].startswith("The refused update is described above. No attack")
     assert run.take(LoggedRound(4, seen[3][0])).kind == "quiet"  # sent again, as it should have been
     assert np.isfinite(run.average.intervals().average).all()
 

@@ -38,10 +38,18 @@ _MARGIN = 1.25
 class Suspect(NamedTuple):
     """One row of the table.
 
-    statistic   t along the others' common move, or sqrt(F) where they did not move together
-    p_value     of that statistic, were the client honest
-    q_value     the smallest false-discovery rate at which the client would be called malicious
-    malicious   whether q_value is within the rate asked for
+    Attributes
+    ----------
+    client : int
+        Its number.
+    statistic : float
+        t along the others' common move, or sqrt(F) where they did not move together.
+    p_value : float
+        Of that statistic, were the client honest.
+    q_value : float
+        The smallest false-discovery rate at which the client would be called malicious.
+    malicious : bool
+        Whether q_value is within the rate asked for.
     """
 
     client: int
@@ -53,7 +61,17 @@ class Suspect(NamedTuple):
 
 @dataclass(frozen=True)
 class Attribution(Shown):
-    """Clients, the most suspect first, and the rounds that the verdict rests on."""
+    """Clients, the most suspect first, and the rounds that the verdict rests on.
+
+    Attributes
+    ----------
+    table : tuple of Suspect
+        A row for each client.
+    rate : float
+        The false-discovery rate asked for.
+    baseline_rounds, rounds_after : int
+        Rounds before the onset, and rounds after the alarm.
+    """
 
     table: tuple[Suspect, ...]
     rate: float
@@ -99,11 +117,27 @@ def attribute(
 ) -> Attribution:
     """Who turned malicious, with a false-discovery rate of at most `rate`.
 
-    innovations  of `client_innovations`, (J, K, d), NaN where a client took no part
-    onset        rounds before the estimated onset: rounds burn_in + 1, ..., onset are the baseline
-    alarm        rounds when the alarm rang: rounds alarm + 1, ..., J are tested
-    lin          the clients' noise covariances, for their shapes
+    Parameters
+    ----------
+    innovations : (J, K, d) array_like
+        From `client_innovations`; NaN where a client took no part.
+    onset : int
+        Rounds before the estimated onset: rounds burn_in + 1, ..., onset are the baseline.
+    alarm : int
+        Rounds up to the alarm: rounds alarm + 1, ..., J are tested.
+    lin : Linearization
+        The clients' noise covariances, for their shapes.
+    rate : float
+        The false-discovery rate.
+    burn_in : int
+        Rounds left out at the beginning.
 
+    Returns
+    -------
+    Attribution
+
+    Notes
+    -----
     D_k is the mean innovation after the alarm less that of the baseline. Its covariance Omega_k has the shape of
     Var(W^k) and a size estimated from the rounds. Let m be the other clients' common move, their D weighted by
     Omega^-1. Where m is too large for chance (level .05), a client that moved along with the others is suspect: a
@@ -198,12 +232,12 @@ def _against_the_others(moves: _Moves, k: int) -> tuple[float, float, float]:
     gaps, precisions = moves.gap[others], moves.precision[others]
     pulls = np.einsum("kij,kj->i", precisions, gaps)
     common = np.linalg.pinv(precisions.sum(axis=0), hermitian=True) @ pulls
-    own, gap, dof = moves.precision[k], moves.gap[k], moves.dof[k]
+    precision, gap, dof = moves.precision[k], moves.gap[k], moves.dof[k]
     if pulls @ common < chdtri(dim, _AGREEMENT):
-        f = gap @ own @ gap / dim
+        f = gap @ precision @ gap / dim
         return float(np.sqrt(f)), float(fdtrc(dim, dof, f)), np.nan
-    length = np.sqrt(common @ own @ common)
-    t = common @ own @ gap / length
+    length = np.sqrt(common @ precision @ common)
+    t = common @ precision @ gap / length
     # Each other client's move as a multiple of the common one, with its precision. The sum of squares over the sum of
     # those that follow is the multiple of one attacker, however many there are.
     weight = np.einsum("i,kij,j->k", common, precisions, common)

@@ -44,7 +44,7 @@ def null_maxima(
         chunks.append(_chunk_maxima(dim, sync_every, windows, rounds, chunk, generator, whitening, channels))
         if advance is not None:
             advance(min(chunk, replicates - begun))
-    return {name: np.concatenate([found[name] for found in chunks], axis=1)[:, :replicates] for name in chunks[0]}
+    return {name: np.concatenate([maxima[name] for maxima in chunks], axis=1)[:, :replicates] for name in chunks[0]}
 
 
 def _chunk_maxima(

@@ -57,13 +57,13 @@ class ClientRecord:
 
     def freeze(self, onset: int) -> None:
         """An alarm rang whose onset lies after `onset` counted rounds; the nearest kept round before it will do."""
-        known = self._kept.positions[self._kept.positions <= onset]
-        if not known.size:
+        earlier = self._kept.positions[self._kept.positions <= onset]
+        if not earlier.size:
             return
-        slot = int(np.flatnonzero(self._kept.positions == known.max())[0])
+        slot = int(np.flatnonzero(self._kept.positions == earlier.max())[0])
         self._baseline = _unpacked(self._kept.sums[slot, :, 0].copy(), *self._sums.total.shape)  # the slot is reused
         self._at_alarm = self._sums
-        self._frozen = np.array([known.max(), self.rounds])
+        self._frozen = np.array([earlier.max(), self.rounds])
 
     def attribution(self, rate: float) -> Attribution:
         """Who moved between the baseline and the rounds after the alarm."""

@@ -45,11 +45,26 @@ class ClientInnovations:
 def client_innovations(
     began: ArrayLike, sent: ArrayLike, lin: Linearization, steps: StepSizes | ArrayLike, sync_every: int, after: int = 0
 ) -> FloatArray:
-    """E_j^k (J, K, d) of every client in each of J rounds, as `ClientInnovations` defines it.
+    """E_j^k of every client in each of J rounds, as `ClientInnovations` defines it.
 
-    began  where each client began round j, after the last mixing           (J, K, d)
-    sent   what it uploaded at the end of round j, before mixing            (J, K, d); NaN where it took no part
-    after  steps made before the first of these rounds
+    Parameters
+    ----------
+    began : (J, K, d) array_like
+        Where each client began round j, after the last mixing.
+    sent : (J, K, d) array_like
+        What it uploaded at the end of round j, before mixing; NaN where it took no part.
+    lin : Linearization
+        The clients' Hessians and weights.
+    steps : StepSizes or array_like
+        eta_t.
+    sync_every : int
+        Steps of a round.
+    after : int
+        Steps made before the first of these rounds.
+
+    Returns
+    -------
+    (J, K, d) array
     """
     start, end = np.asarray(began, dtype=np.float64), np.asarray(sent, dtype=np.float64)
     shape = (lin.n_clients, lin.dim)

@@ -84,13 +84,13 @@ def from_0_1_0(
 def named_channels(words: dict[str, Any], channels: tuple[Channel, ...]) -> tuple[Channel, ...]:
     """The channels that a monitor was saved with, or a ValueError that says which are missing."""
     names = words.get("channels", ["mean", "spread"])  # 0.1.0 wrote none
-    known = {channel.name: channel for channel in channels}
-    if missing := [name for name in names if name not in known]:
+    by_name = {channel.name: channel for channel in channels}
+    if missing := [name for name in names if name not in by_name]:
         raise ValueError(
             f"the monitor was saved with the channels {names}; {missing} must be given: "
             "Monitor.load(path, channels=(...))."
         )
-    return tuple(known[name] for name in names)
+    return tuple(by_name[name] for name in names)
 
 
 def steps_to_words(steps: StepSizes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:

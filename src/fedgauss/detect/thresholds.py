@@ -102,8 +102,8 @@ def boundary(
     levels = {}
     for channel in channels:
         p = channel.share / total * alpha
-        found = [null.level(channel, p * s, int(end), horizon is None) for s, end in zip(spent, ends, strict=True)]
-        levels[channel.name] = MARGIN * np.array(found)
+        heights = [null.level(channel, p * s, int(end), horizon is None) for s, end in zip(spent, ends, strict=True)]
+        levels[channel.name] = MARGIN * np.array(heights)
     return Boundary(ends, levels)
 
 
@@ -200,8 +200,8 @@ class _Null(NamedTuple):
             )  # fmt: skip
         tails = 1.0 - np.array(table["tails"])
         levels = {name: np.zeros((len(windows), len(tails))) for name in maxima}
-        for name, found in maxima.items():
-            levels[name][[windows.index(w) for w in needed]] = np.quantile(found, tails, axis=1).T
+        for name, largest in maxima.items():
+            levels[name][[windows.index(w) for w in needed]] = np.quantile(largest, tails, axis=1).T
         return levels
 
 

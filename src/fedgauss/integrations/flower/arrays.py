@@ -50,14 +50,14 @@ def viewed_like(arrays: Mapping[str, Array], like: Views) -> Views:
     views = {}
     for name, expected in like.items():
         try:
-            views[name] = found = numbers(arrays[name])
+            views[name] = view = numbers(arrays[name])
         except Exception as error:  # whatever a hostile file makes NumPy's reader raise
             raise ValueError(f"an array {name!r} that cannot be read ({type(error).__name__})") from error
-        if found.dtype.kind not in "iufb":
-            raise ValueError(f"an array {name!r} of type {plain(str(found.dtype), 40)}")
-        if found.shape != expected.shape:
-            raise ValueError(f"an array {name!r} of shape {plain(str(found.shape), 40)} in place of {expected.shape}")
-        if found.size and not (float(found.min()) >= -_HUGE and float(found.max()) <= _HUGE):  # NaN is neither
+        if view.dtype.kind not in "iufb":
+            raise ValueError(f"an array {name!r} of type {plain(str(view.dtype), 40)}")
+        if view.shape != expected.shape:
+            raise ValueError(f"an array {name!r} of shape {plain(str(view.shape), 40)} in place of {expected.shape}")
+        if view.size and not (float(view.min()) >= -_HUGE and float(view.max()) <= _HUGE):  # NaN is neither
             raise ValueError(f"an array {name!r} with numbers that are not finite, or above {_HUGE:.0e}")
     return views
 

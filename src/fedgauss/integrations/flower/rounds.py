@@ -129,8 +129,8 @@ def opened(
             faults.append(f"Two nodes say that they are client {client}: {nodes[client]} and {node}.")
         else:
             uploads[client], nodes[client] = Upload(client, arrays, examples, answer), node
-    found = tuple(uploads[k] for k in sorted(uploads))
-    return found, tuple(faults) or _other_types(found)
+    in_order = tuple(uploads[k] for k in sorted(uploads))
+    return in_order, tuple(faults) or _other_types(in_order)
 
 
 def _contents(reply: Message, before: Views, weighted_by: str | None) -> tuple[Views, float | None]:
@@ -142,10 +142,10 @@ def _contents(reply: Message, before: Views, weighted_by: str | None) -> tuple[V
     arrays = viewed_like(dict(sent[0].items()), before)
     if weighted_by is None:
         return arrays, None
-    found = [record[weighted_by] for record in records if isinstance(record, MetricRecord) and weighted_by in record]
-    if not found:
+    values = [record[weighted_by] for record in records if isinstance(record, MetricRecord) and weighted_by in record]
+    if not values:
         return arrays, None  # a strategy that needs it says so itself
-    value = found[0] if len(found) == 1 else found
+    value = values[0] if len(values) == 1 else values
     if not (isinstance(value, int | float) and 0 < value <= _MOST):
         raise ValueError(f"{weighted_by} = {plain(repr(value), 40)} in place of one number in (0, {_MOST:.0e}]")
     return arrays, float(value)

@@ -98,19 +98,20 @@ def summary_in(introduced: FloatArray) -> FloatArray:
     return introduced[_HEADER:]
 
 
-def fault(theirs: FloatArray, own: FloatArray, settings: Settings, eta: FloatArray) -> str:
+def fault(theirs: FloatArray, ours: FloatArray, settings: Settings, eta: FloatArray) -> str:
     """Why an introduction is refused, in words; empty when an honest neighbour of this peer can have sent it.
 
     eta   eta_t, t = 1, ..., n
     """
-    if theirs.shape != own.shape:
-        return f"an introduction must have {len(own)} numbers here; it sent {theirs.size}."
-    for part, value, wanted in zip(fields(Settings), theirs, own, strict=False):
+    if theirs.shape != ours.shape:
+        return f"an introduction must have {len(ours)} numbers here; it sent {theirs.size}."
+    for part, value, wanted in zip(fields(Settings), theirs, ours, strict=False):
         if value != wanted:
             return f"{part.name} must be the same for all peers; it has {value:g}, and this peer {wanted:g}."
-    if not np.array_equal(np.isfinite(theirs), np.isfinite(own)):  # kurtosis and mean gradient may be unknown to all
+    if not np.array_equal(np.isfinite(theirs), np.isfinite(ours)):  # kurtosis and mean gradient may be unknown to all
         return "its summary must be of finite numbers, of as much as this peer knows."
-    weights, tails, hessians, covariances, pulls = parted(np.stack([summary_in(theirs), summary_in(own)]), settings.dim)
+    both = np.stack([summary_in(theirs), summary_in(ours)])
+    weights, tails, hessians, covariances, pulls = parted(both, settings.dim)
     if not weights.sum() <= 1.0 + 1e-6:
         return f"its weight must leave room for this peer's {weights[1]:g}; it is {weights[0]:g}."
     for name, matrices in (("its Hessian", hessians), ("its covariance", covariances)):

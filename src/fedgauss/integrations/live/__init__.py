@@ -2,5 +2,5 @@
 
     a log, or POSTed rounds -> LoggedRound (checked) -> LiveRun (monitor, average, participation) -> state -> page
 
-Whatever comes in is foreign: it is checked whole before anything changes, and refused with a reason.
+Whatever comes in is foreign: it is checked completely before anything changes, and refused with a reason.
 """

@@ -37,7 +37,7 @@ class History:
 
     @property
     def last(self) -> tuple[int, int]:
-        """Step and round of the last that was taken in, (0, 0) before."""
+        """Step and round of the last round used, (0, 0) before."""
         return self._taken[-1] if self._taken else (0, 0)
 
     def check(self, number: int, step: int, seen: int) -> None:
@@ -63,7 +63,7 @@ class History:
             self._taken.append((row.step, row.round))
 
     def round_before(self, step: int) -> int | None:
-        """The last round that was taken in before this step; None where that is not known any more."""
+        """The last round used before this step; None where that is not known any more."""
         place = bisect_left(self._taken, (step, 0))
         return self._taken[place - 1][1] if place else None
 

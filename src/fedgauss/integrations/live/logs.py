@@ -39,7 +39,7 @@ def plain_file(path: Path) -> os.stat_result | None:
 
 
 class LineLog:
-    """New lines of a file, whole ones only: a half-written line waits for its rest.
+    """New lines of a file, complete ones only: a half-written line waits for its rest.
 
     A last line without an end of line counts once it is valid JSON, which half of an object never is. A line that is
     too long is cut after the limit, so that whoever reads it refuses it, and skipped to its end.
@@ -72,8 +72,8 @@ class LineLog:
                 self._fingerprint = (self._fingerprint + chunk)[-_FINGERPRINT:]
                 yield from self._cut(chunk)
         if self._rest.rstrip().endswith(b"}") and _is_json(self._rest):
-            whole, self._rest = self._rest, b""
-            yield whole
+            line, self._rest = self._rest, b""
+            yield line
 
     def _check_same(self, file: BinaryIO) -> None:
         now = os.fstat(file.fileno())
@@ -113,7 +113,7 @@ def _is_json(text: bytes) -> bool:
 
 
 # What a log may hold: kinds of values, their name, and axes.
-_KNOWN = {
+_FIELDS = {
     "round": ("iu", "whole numbers", 1),
     "parameters": ("fiu", "numbers", 2),
     "step": ("iu", "whole numbers", 1),
@@ -154,7 +154,7 @@ class ArrayLog:
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
             self._looks += 1
             if self._looks > _PATIENCE:
-                yield ValueError(f"{self._path} must be a whole .npz file; {error}.")
+                yield ValueError(f"{self._path} must be a complete .npz file; {error}.")
             return
         except (ValueError, MemoryError, NotImplementedError, RuntimeError) as error:
             self._looks = _PATIENCE + 1
@@ -186,7 +186,7 @@ def _load(file: BinaryIO) -> dict[str, Array]:
         raise ValueError(f"it must unpack to at most {_MOST_BYTES:,} bytes; it says {size:,}.")
     file.seek(0)
     with np.load(file, allow_pickle=False) as held:
-        return {name: held[name] for name in _KNOWN if name in held.files}
+        return {name: held[name] for name in _FIELDS if name in held.files}
 
 
 def _check(arrays: dict[str, Array]) -> tuple[str, ...] | None:
@@ -194,7 +194,7 @@ def _check(arrays: dict[str, Array]) -> tuple[str, ...] | None:
     if "round" not in arrays or "parameters" not in arrays:
         raise ValueError(f"the log must hold round and parameters; it holds {', '.join(arrays) or 'neither'}.")
     for name, array in arrays.items():
-        kinds, values, n_axes = _KNOWN[name]
+        kinds, values, n_axes = _FIELDS[name]
         if array.dtype.kind not in kinds or array.ndim != n_axes:
             axes = "1 axis" if n_axes == 1 else f"{n_axes} axes"
             raise ValueError(f"{name} in the log must be {values} with {axes}; got {array.dtype} with {array.ndim}.")

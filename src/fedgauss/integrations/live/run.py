@@ -148,10 +148,10 @@ class LiveRun:
         everybody = self.roster.called(given.all_clients, sent)
         if given.all_clients is not None and given.all_clients != everybody:
             raise ValueError(f"all_clients must be the same {self.roster.n_clients} names in every round; they differ.")
-        whole = present is not None and len(present) == self.roster.n_clients
-        if present is not None and not (whole and everybody is None):
+        complete = present is not None and len(present) == self.roster.n_clients
+        if present is not None and not (complete and everybody is None):
             self.roster.places(everybody, present)
-        return None if whole else present, everybody
+        return None if complete else present, everybody
 
     def _count(self, given: LoggedRound, step: int, mask: BoolArray | None) -> Told:
         """A round that the monitor saw in an earlier session; the last of them must be the one that it remembers."""
@@ -160,8 +160,8 @@ class LiveRun:
         y = mean_vector(given.parameters, self.monitor.lin.dim)
         if wrong := fault(self.monitor.innovations, self._last, y, None, None, None):
             raise ValueError(f"round {given.number}: {wrong}")
-        known = self.monitor.mean
-        if step == self.seen_before and known is not None and not np.allclose(y, known):
+        last_seen = self.monitor.mean
+        if step == self.seen_before and last_seen is not None and not np.allclose(y, last_seen):
             self._another = (
                 f"rounds after step {step} must go on from where the monitor left the run; round {given.number} has "
                 "other parameters there, and so this is another run. Use a monitor that has seen none, or the one of "

@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _take(self, body: bytes, length: int, hear: Hear) -> None:
         try:
             if len(body) < length:
-                raise ValueError(f"a round must come whole; {len(body)} of {length} bytes came.")
+                raise ValueError(f"a round must be complete; only {len(body)} of {length} bytes arrived.")
             told = self.server.run.take(round_from_json(body))
         except ValueError as error:
             self.server.run.refuse(str(error))
