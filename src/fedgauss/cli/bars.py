@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from fedgauss.report.demonstration.run import Tick
+    from fedgauss.demo.run import Tick
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from rich.text import Text
 @contextmanager
 def sweep_endings(command: str) -> Iterator[None]:
     """Say how far a sweep came, and how to go on."""
-    from fedgauss.experiments.outcome import SweepError, SweepInterrupted
+    from fedgauss.sweep.outcome import SweepError, SweepInterrupted
 
     try:
         yield
