@@ -11,7 +11,7 @@ from live_runs import NAMES, OPTIMUM, line, monitor, rounds
 
 from fedgauss.integrations.live.command import Asked, watch
 from fedgauss.integrations.live.guard import Guard
-from fedgauss.integrations.live.history import Row
+from fedgauss.integrations.live.history import HistoryRow
 from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun
 from fedgauss.integrations.live.server import LiveServer
@@ -150,7 +150,7 @@ def test_ten_thousand_rounds_stay_responsive(served, tab):
     generator = np.random.default_rng(0)
     run.take(LoggedRound(1, OPTIMUM))
     for j in range(2, 10_001):
-        run.history.add(Row(j, 20 * j, float(generator.uniform(0.2, 0.8)), "quiet"))
+        run.history.add(HistoryRow(j, 20 * j, float(generator.uniform(0.2, 0.8)), "quiet"))
     tab.size(1280)
     began = time.monotonic()
     tab.open(server.address)
@@ -161,7 +161,7 @@ def test_ten_thousand_rounds_stay_responsive(served, tab):
         requestAnimationFrame(tick); })()""")
     times = []
     for j in range(10_001, 10_006):
-        run.history.add(Row(j, 20 * j, 0.5, "quiet"))
+        run.history.add(HistoryRow(j, 20 * j, 0.5, "quiet"))
         tab.wait_for(f"document.getElementById('chart').dataset.rounds === '{j}'")
         times.append(float(tab.value("document.getElementById('chart').dataset.ms")))
     longest, points = tab.value("window.longest"), int(tab.value("document.getElementById('chart').dataset.points"))

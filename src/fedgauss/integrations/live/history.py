@@ -18,7 +18,7 @@ class OutOfOrder(ValueError):
     """The round, or a later one, is there already."""
 
 
-class Row(NamedTuple):
+class HistoryRow(NamedTuple):
     """One round: its number and step, statistic over threshold (None where there is none), and what came of it."""
 
     round: int
@@ -31,7 +31,7 @@ class History:
     """The last 50,000 rounds."""
 
     def __init__(self) -> None:
-        self._rows: deque[Row] = deque(maxlen=_KEPT)
+        self._rows: deque[HistoryRow] = deque(maxlen=_KEPT)
         self._taken: deque[tuple[int, int]] = deque(maxlen=_KEPT)  # (step, round) of those that were not refused
         self.count = 0
 
@@ -55,7 +55,7 @@ class History:
                 "reset(step=...)."
             )
 
-    def add(self, row: Row) -> None:
+    def add(self, row: HistoryRow) -> None:
         """One more round."""
         self._rows.append(row)
         self.count += 1
@@ -67,7 +67,7 @@ class History:
         place = bisect_left(self._taken, (step, 0))
         return self._taken[place - 1][1] if place else None
 
-    def since(self, number: int) -> tuple[int, list[Row]]:
+    def since(self, number: int) -> tuple[int, list[HistoryRow]]:
         """Rows number, number + 1, ... that are still there, and the number of the first of them."""
         first = self.count - len(self._rows)
         begin = max(number, first) if number <= self.count else first

@@ -18,7 +18,7 @@ from fedgauss.detect.updates import fault, mean_vector
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.integrations.live.average import RunningAverage
 from fedgauss.integrations.live.clients import ClientNames, Participation, with_name
-from fedgauss.integrations.live.history import History, Kind, Row
+from fedgauss.integrations.live.history import History, HistoryRow, Kind
 from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.warm_up import WarmUp
 
@@ -111,7 +111,7 @@ class LiveRun:
                     self._last = given.parameters
                     if self.roster is not None and everybody is not None:
                         self.roster.names = everybody
-                self.history.add(Row(given.number, step, ratio, told.kind))
+                self.history.add(HistoryRow(given.number, step, ratio, told.kind))
                 self.told = told
                 return told
 
