@@ -82,7 +82,7 @@ def test_honest_runs_are_those_of_honest_clients_and_attacked_ones_until_the_att
 def test_clients_of_each_run_report_their_own_matrices(clients, starts):
     one, other, again = (FLIP.reported(clients, 100, starts[r], 1, r) for r in (0, 1, 0))
     assert (one.n_warmup, one.dim, one.n_clients) == (100, 40, 5)
-    assert one.freedom is not None
+    assert one.dof is not None
     np.testing.assert_array_equal(one.noise_cov, again.noise_cov)
     assert not np.allclose(one.noise_cov, other.noise_cov, rtol=1e-3)
     exact = FLIP.known(clients, starts[0])

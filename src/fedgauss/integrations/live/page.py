@@ -10,7 +10,7 @@ from importlib.resources import files
 from fedgauss.report.palette import palette_css
 
 
-class Page:
+class LivePage:
     """The page of one run, `html`, and the Content-Security-Policy that belongs to it, `policy`.
 
     Script and style are known by their hashes, so nothing that a log smuggles in could run; nothing is loaded from

@@ -9,13 +9,13 @@ import numpy as np
 
 from fedgauss._linearization import Linearization
 from fedgauss._types import FloatArray
-from fedgauss.detect.innovations import Innovations, innovations
+from fedgauss.detect.innovations import Innovations
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault
 from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.flower.answers import PARTITION, Request
 from fedgauss.integrations.flower.arrays import Views, vector
-from fedgauss.integrations.flower.rounds import Round
+from fedgauss.integrations.flower.rounds import TrainingRound
 
 _ROUNDING = 1e-4  # of the clients' way in the round: arrays may be float32
 _SHARES = 0.01  # by which a client's share of the examples may differ from its weight, as a part of it
@@ -23,7 +23,7 @@ _NEAR = 1e4  # standard deviations: nobody so near is refused, and nearly everyb
 _log = logging.getLogger("flwr")
 
 
-class Whole:
+class MonitorFeed:
     """Feeds a `Monitor` with Y, the strategy's arrays as one vector, and with what clients uploaded.
 
     FedAvg weights the average and the paper the gradient. A round of FedAvg is
@@ -42,13 +42,12 @@ class Whole:
     def __init__(self, monitor: Monitor) -> None:
         self.monitor = monitor
         self.sync_every, self.alpha = monitor.sync_every, monitor.alpha
-        self._parts = innovations(monitor.lin, monitor.steps)
 
     def request(self, server_round: int) -> Request:
         """Which client is which."""
         return {PARTITION: 1.0}
 
-    def faults(self, seen: Round) -> tuple[str, ...]:
+    def faults(self, seen: TrainingRound) -> tuple[str, ...]:
         """Clients that do not exist, and uploads that the monitor would not take."""
         lin = self.monitor.lin
         if len(seen.origin) != lin.dim:
@@ -58,9 +57,11 @@ class Whole:
             )
         if strangers := [k for k in seen.clients if k >= lin.n_clients > 1]:
             return tuple(f"There is no client {k}: the monitor is for 0, ..., {lin.n_clients - 1}." for k in strangers)
-        return implausible(self._parts, seen, seen.each if _alone(lin, seen) else _scaled(lin, seen), seen.origin)
+        return implausible(
+            self.monitor.innovations, seen, seen.each if _alone(lin, seen) else _scaled(lin, seen), seen.origin
+        )
 
-    def judge(self, seen: Round, after: Views) -> Verdict:
+    def judge(self, seen: TrainingRound, after: Views) -> Verdict:
         """The verdict on a round."""
         lin = self.monitor.lin
         anew = self._place(seen)
@@ -73,7 +74,7 @@ class Whole:
         )
         return with_note(with_note(verdict, anew), _not_a_mean(seen, y) or ("" if alone else _other_weights(lin, seen)))
 
-    def _place(self, seen: Round) -> str:
+    def _place(self, seen: TrainingRound) -> str:
         """Tell the monitor where the round begins, if it does not know; words where it thought otherwise."""
         last = self.monitor.mean
         if last is not None and np.array_equal(last, seen.origin):
@@ -91,7 +92,7 @@ class Whole:
         return words
 
 
-def implausible(parts: Innovations, seen: Round, rows: FloatArray, last: FloatArray) -> tuple[str, ...]:
+def implausible(parts: Innovations, seen: TrainingRound, rows: FloatArray, last: FloatArray) -> tuple[str, ...]:
     """What the monitor's own rule says of the client whose row is furthest from `last`."""
     far = parts.distances(rows, last)
     worst = int(np.argmax(far))
@@ -106,24 +107,24 @@ def with_note(verdict: Verdict, note: str) -> Verdict:
     return replace(verdict, note=f"{verdict.note} {note}".strip()) if note else verdict
 
 
-def _alone(lin: Linearization, seen: Round) -> bool:
+def _alone(lin: Linearization, seen: TrainingRound) -> bool:
     """Whether lin stands for the average of all."""
     return lin.n_clients == 1 and len(seen.uploads) > 1
 
 
-def _scaled(lin: Linearization, seen: Round) -> FloatArray:
+def _scaled(lin: Linearization, seen: TrainingRound) -> FloatArray:
     """Y + K w_k (theta_k - Y), a row for each upload."""
     return seen.origin + lin.n_clients * lin.weights[seen.clients, None] * (seen.each - seen.origin)
 
 
-def _as_in_the_paper(lin: Linearization, seen: Round) -> FloatArray:
+def _as_in_the_paper(lin: Linearization, seen: TrainingRound) -> FloatArray:
     """The same for all clients, (K, d); NaN for those that took no part."""
     table = np.full((lin.n_clients, lin.dim), np.nan)
     table[seen.clients] = _scaled(lin, seen)
     return table
 
 
-def _not_a_mean(seen: Round, y: FloatArray) -> str:
+def _not_a_mean(seen: TrainingRound, y: FloatArray) -> str:
     """What to say when the strategy did not average: a median or a server optimiser has another A and V."""
     mean = seen.examples @ seen.each / seen.examples.sum()
     scale = np.abs(seen.each - seen.origin).max() + 1e-3 * np.abs(seen.origin).max()
@@ -135,7 +136,7 @@ def _not_a_mean(seen: Round, y: FloatArray) -> str:
     )
 
 
-def _other_weights(lin: Linearization, seen: Round) -> str:
+def _other_weights(lin: Linearization, seen: TrainingRound) -> str:
     """What to say when the strategy's weights, the clients' shares of the examples, are not those of A and V."""
     weights = lin.weights[seen.clients]
     shares, weights = seen.examples / seen.examples.sum(), weights / weights.sum()

@@ -1,4 +1,4 @@
-"""Client names: what may be one, and which of the monitor's clients it means."""
+"""Clients by name: what may be a name, which of the monitor's clients it means, and who took part in rounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 from fedgauss._types import BoolArray, FloatArray
 
 _LONGEST = 200  # characters of a name
-_MOST = 10_000  # names in a run
+_MOST = 10_000  # names in a run, so that a hostile log cannot fill the memory
+_SHOWN = 500  # rows of the table on the page
 
 
 def short(value: Any) -> str:
@@ -52,7 +53,7 @@ def with_name(note: str, everybody: Sequence[str] | None) -> str:
     return re.sub(r"(?<=client )\d+", lambda found: short(everybody[int(found[0])]), note)
 
 
-class Roster:
+class ClientNames:
     """Which name is which of the monitor's K clients: the order of all_clients, or of the first complete uploads.
 
     Who took part may be written in any order, and says nothing of it.
@@ -96,3 +97,50 @@ class Roster:
                 raise ValueError(f"client {short(name)} must upload {dim} numbers, one a parameter; got {len(row)}.")
             held[k] = row
         return held
+
+
+class Participation:
+    """Rounds so far, and in how many of them each client took part."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self._full = 0  # rounds in which everybody did
+        self._counts: dict[str, int] = {}
+        self._last: tuple[str, ...] | None = None
+
+    @property
+    def uneven(self) -> bool:
+        """Whether some rounds lacked clients."""
+        return any(self._full + count < self.rounds for count in self._counts.values())
+
+    def check(self, present: tuple[str, ...] | None) -> None:
+        """A ValueError where these would be too many names."""
+        fresh = sum(name not in self._counts for name in present or ())
+        if len(self._counts) + fresh > _MOST:
+            raise ValueError(f"a run must have at most {_MOST:,} client names; this round would exceed it.")
+
+    def add(self, present: tuple[str, ...] | None, everybody: tuple[str, ...] | None) -> None:
+        """One more round; `present` is None where everybody took part, `everybody` where names are not known."""
+        self.rounds += 1
+        for name in everybody or ():
+            self._counts.setdefault(name, 0)
+        self._last = present
+        if present is None:
+            self._full += 1
+            return
+        for name in present:
+            self._counts[name] = self._counts.get(name, 0) + 1
+
+    def state(self, n_clients: int | None) -> dict[str, Any]:
+        """For the page: those who took part least come first."""
+        rows = sorted(((name, self._full + count) for name, count in self._counts.items()), key=lambda row: row[1])
+        known = n_clients or len(rows) or None
+        last = None if self._last is None else len(self._last)
+        missing = [] if self._last is None else sorted(self._counts.keys() - set(self._last))[:_SHOWN]
+        return {
+            "rounds": self.rounds,
+            "of": known,
+            "last": known if last is None else last,
+            "missing": missing,
+            "clients": rows[:_SHOWN],
+        }
