@@ -121,7 +121,7 @@ def monitor_alarms(step: npt.NDArray[np.int64], onset: npt.NDArray[np.int64]) ->
 def monitor_trace(rule: str, seen: WatchedRuns, limits: Boundary, run: int = 0) -> RunTrace:
     """The mean channel of a monitor over one of the runs it has watched."""
     threshold = np.array([limits.at(int(step))[0] for step in seen.steps])
-    return RunTrace(rule, seen.steps, seen.mean[:, run], threshold)
+    return RunTrace(rule, seen.steps, seen.statistics["mean"][:, run], threshold)
 
 
 def _bet(attack: AttackSetting, lin: Linearization, means: FloatArray) -> Alarms:
