@@ -250,6 +250,7 @@ class AttackResult(Result):
     """
 
     row = AttackRow
+    quick: ClassVar[bool] = False
 
     part: Part
     papers: tuple[str, ...]
