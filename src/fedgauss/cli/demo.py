@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from fedgauss._progress import progress
 from fedgauss.cli.app import app
-from fedgauss.cli.bars import progress
 from fedgauss.cli.endings import plain_endings
 
 _DEMO_HELP = """\

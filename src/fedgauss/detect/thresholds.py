@@ -160,7 +160,7 @@ def _table() -> dict[str, Any]:
 @cache
 def _simulated(dim: int, tau: int, last: int, seed: int, law: _Law | None) -> dict[Channel, FloatArray]:
     """Columns that the table does not have: simulated once in a process, with a progress bar."""
-    from fedgauss.engine.progress import ProgressBar
+    from fedgauss._progress import ProgressBar
 
     table = _table()
     windows = [(0, h) for h in table["horizons"]] + [tuple(epoch) for epoch in table["epochs"]]

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._progress import ProgressBar
 from fedgauss._random import Key
 from fedgauss._types import BoolArray
 from fedgauss.engine.loop import Algorithm, Carry, advance, begin, read
-from fedgauss.engine.progress import ProgressBar
 from fedgauss.engine.projections import Everywhere
 from fedgauss.engine.runs import DivergedError
 from fedgauss.engine.starts import ResolvedStart

@@ -10,13 +10,13 @@ import jax
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._progress import ProgressBar
 from fedgauss._random import Key, stage_key
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.engine.chunks import Chunks
 from fedgauss.engine.loop import Algorithm, stack
 from fedgauss.engine.mixing import mixing_of
 from fedgauss.engine.observers import Average, Cusum, Disagreement, Last, Observer, Path, sup_partial_sum
-from fedgauss.engine.progress import ProgressBar
 from fedgauss.engine.projections import Everywhere, Projection
 from fedgauss.engine.runs import Runs
 from fedgauss.engine.starts import ResolvedStart, Start, resolve_start

@@ -8,9 +8,9 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 
 from fedgauss import _checks
+from fedgauss._interrupts import CtrlC
 from fedgauss.experiments.bar import Bar
 from fedgauss.experiments.cell import Cell, cell_key
-from fedgauss.experiments.ctrl_c import CtrlC
 from fedgauss.experiments.outcome import Summary, SweepError, SweepInterrupted, in_words
 from fedgauss.experiments.plan import Plan, cost
 from fedgauss.experiments.store import Store

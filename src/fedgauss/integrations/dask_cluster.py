@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from fedgauss._checks import FedgaussWarning
+from fedgauss._interrupts import CtrlC
 from fedgauss.experiments.cell import Cell
-from fedgauss.experiments.ctrl_c import CtrlC
 from fedgauss.experiments.outcome import SweepError, in_words
 from fedgauss.experiments.plan import Plan
 from fedgauss.experiments.runner import Executor
