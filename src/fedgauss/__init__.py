@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fedgauss.inference.infer import infer
     from fedgauss.problems.linearize import linearize
     from fedgauss.problems.warm_up import warm_up
-    from fedgauss.theory.advise import advise
+    from fedgauss.theory.advice import advise
     from fedgauss.theory.distances import ball_distance, max_relative_quantile_gap
 
 __version__ = "0.1.0"
@@ -73,7 +73,7 @@ _MODULES = {
     "Monitor": "detect.monitor",
     "Runs": "engine.runs",
     "Setting": "engine.together",
-    "advise": "theory.advise",
+    "advise": "theory.advice",
     "approx": "",
     "ball_distance": "theory.distances",
     "detect": "",

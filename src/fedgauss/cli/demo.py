@@ -74,7 +74,7 @@ def advise(
 ) -> None:
     """Print `fedgauss.advise`."""
     with plain_endings():
-        from fedgauss.theory.advise import advise as advise_on
+        from fedgauss.theory.advice import advise as advise_on
 
         if beta is not None and not 0.5 < beta < 1.0:
             raise ValueError(f"beta must lie in (1/2, 1) (Theorem 2.1); got {beta:g}. Leave it out for the best one.")

@@ -16,7 +16,7 @@ from fedgauss.report.demonstration.attack import demo_attack
 from fedgauss.report.demonstration.setup import Setup
 from fedgauss.report.demonstration.simulation import Simulated, simulate_from
 from fedgauss.report.demonstration.watching import Watched, watch_attack
-from fedgauss.theory.advise import Advice, advise
+from fedgauss.theory.advice import Advice, advise
 from fedgauss.theory.covariances import average_covariance, last_covariance, limit_covariance, start_bias
 from fedgauss.theory.exact import ExactPath, exact_moments, exact_path
 
