@@ -26,8 +26,8 @@ def main() -> None:
     options = parser.parse_args()
 
     from fedgauss.experiments.paper import SCALES, results
-    from fedgauss.experiments.runner import run_cells
-    from fedgauss.experiments.store import Store
+    from fedgauss.sweep.run import run_cells
+    from fedgauss.sweep.store import Store
 
     cells = [cell for result in results().values() for cell in result.cells(SCALES[options.scale])]
     with tempfile.TemporaryDirectory() as folder:

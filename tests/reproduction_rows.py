@@ -9,12 +9,12 @@ import numpy as np
 
 from fedgauss.experiments.alarm_rows import DELAY, DETECTED, EARLY, MISS, POWER, PRINTED, TRACE
 from fedgauss.experiments.attack_rules import INNOVATION, RIGHT_TUNED, RULES
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.cells import APPROXIMATIONS
 from fedgauss.experiments.layouts import panels, printed
 from fedgauss.experiments.mnist_rules import MNIST_RULES, WARMED_LONGEST
 from fedgauss.experiments.paper import Result, results
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, paper_runs
+from fedgauss.sweep.cell import Row
 
 Rule = Callable[[str, float, float], float]  # (reading, x, printed) -> estimate
 

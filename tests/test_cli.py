@@ -88,7 +88,7 @@ def test_an_unwritable_folder_is_reported_before_any_computation(tmp_path, monke
     def never(*arguments):
         raise AssertionError("computed although nothing can be written")
 
-    monkeypatch.setattr("fedgauss.report.demonstration.run.run_demo", never)
+    monkeypatch.setattr("fedgauss.demo.run.run_demo", never)
     (tmp_path / "file").write_text("in the way")
     failed = runner.invoke(app, ["demo", "--out", str(tmp_path / "file" / "demo")])
     assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
@@ -110,7 +110,7 @@ def test_a_run_that_ends_early_says_so_in_one_line(tmp_path, monkeypatch, error,
     def end(*arguments):
         raise error
 
-    monkeypatch.setattr("fedgauss.report.demonstration.run.run_demo", end)
+    monkeypatch.setattr("fedgauss.demo.run.run_demo", end)
     ended = runner.invoke(app, ["demo", "--out", str(tmp_path)])
     assert (ended.exit_code, ended.stderr) == (code, line)
     assert list(tmp_path.iterdir()) == []

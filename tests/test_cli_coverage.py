@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedgauss.cli import app
-from fedgauss.experiments.coverage_cells import METHODS, BootstrapCell, CoverageCell
+from fedgauss.coverage.cells import METHODS, BootstrapCell, CoverageCell
 
 runner = CliRunner()
 SMALL = ["--clients", "3", "--dim", "2", "--runs", "20", "--workers", "0", "--family", "linear"]

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import fedgauss
 from fedgauss.cli import app
 from fedgauss.experiments.catalogue import catalogue
-from fedgauss.experiments.outcome import Summary, SweepError, SweepInterrupted
+from fedgauss.sweep.outcome import Summary, SweepError, SweepInterrupted
 from reproduction_rows import made_up_results
 
 runner = CliRunner()

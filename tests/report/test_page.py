@@ -1,9 +1,9 @@
 """The page builder: well formed, self-contained, and safe with any text."""
 
 import pytest
-from report_parsing import Checked
 
 from fedgauss.report.page import Page
+from report_parsing import Checked
 
 HOSTILE = "<script>alert('x')</script> & \"quoted\" $</style><b>$"
 

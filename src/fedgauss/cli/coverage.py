@@ -65,7 +65,7 @@ def coverage(
     command = shlex.join(["fedgauss", *sys.argv[1:]])
     with plain_endings(), sweep_endings(command):
         from fedgauss import _checks
-        from fedgauss.experiments.coverage_settings import federations, listed
+        from fedgauss.coverage.federation import federations, listed
 
         grid = federations(
             family=listed("family", family, str),
@@ -82,7 +82,7 @@ def coverage(
         _checks.whole("bootstrap_runs", bootstrap_runs, at_least=0)
         _checks.whole("seed", seed, at_least=0)
         executor = executor_of(engine, scheduler)
-        from fedgauss.report.coverage.sweep import measure
+        from fedgauss.coverage.sweep import measure
         from fedgauss.report.output import writable_folder
 
         folder = writable_folder(out, room=ROOM)
@@ -90,7 +90,7 @@ def coverage(
         measured = measure(grid, runs, bootstrap_runs, seed, folder, workers, command, executor)
         with bar() as tick:
             tick("drawing", 0, 1)
-            from fedgauss.report.coverage.files import write_coverage
+            from fedgauss.coverage.files import write_coverage
             from fedgauss.report.table import print_table
 
             tables, page = write_coverage(measured, folder, tick)

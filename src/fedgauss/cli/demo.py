@@ -45,14 +45,14 @@ def demo(
         began = time.monotonic()
         with progress() as tick:
             tick("starting JAX", 0, 1)
-            from fedgauss.report.demonstration.run import run_demo
-            from fedgauss.report.demonstration.setup import demo_setup
+            from fedgauss.demo.run import run_demo
+            from fedgauss.demo.setup import demo_setup
 
             setup = demo_setup(replicates, seed)
             tick("starting JAX", 1, 1)
             result = run_demo(setup, tick)
-            from fedgauss.report.demonstration.story import write_demo
-            from fedgauss.report.demonstration.terminal import print_demo
+            from fedgauss.demo.story import write_demo
+            from fedgauss.demo.terminal import print_demo
 
             page = write_demo(result, folder, tick)
         console = Console()

@@ -29,7 +29,7 @@ def name_options(context: typer.Context) -> None:
 @contextmanager
 def sweep_endings(command: str) -> Iterator[None]:
     """Say how far a sweep came, and how to resume it."""
-    from fedgauss.experiments.outcome import SweepError, SweepInterrupted
+    from fedgauss.sweep.outcome import SweepError, SweepInterrupted
 
     try:
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fedgauss.experiments.runner import Executor
+    from fedgauss.sweep.run import Executor
 
 ROOM = 30_000_000  # bytes that a sweep may need: rows, figures and the page
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgauss.detect.paper_rule import Alarms
-from fedgauss.experiments.cell import Row
+from fedgauss.sweep.cell import Row
 
 DETECTED = "P(detect)"
 ONSET = ("s_hat mean", "s_hat low", "s_hat high")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fedgauss.experiments.attack_cells import ShiftCell
 from fedgauss.experiments.attack_rules import FamilyName
-from fedgauss.experiments.cell import Cell
 from fedgauss.experiments.mnist_cells import PapersRuleCell, WarmUpCell
 from fedgauss.experiments.mnist_rules import WARM_UPS
 from fedgauss.experiments.paper import Result, Scale
+from fedgauss.sweep.cell import Cell
 
 _SHIFTS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
 _TRACED = 1.5  # large enough that every rule alarms, small enough that it takes a while

@@ -9,7 +9,7 @@ import numpy as np
 from fedgauss.experiments.alarm_rows import TRACE, alarm_rows
 from fedgauss.experiments.attack_rules import FamilyName, Judged, Known, family
 from fedgauss.experiments.attack_setting import ShiftAttack
-from fedgauss.experiments.cell import Row
+from fedgauss.sweep.cell import Row
 
 _PATH_COST = 7e4  # R_t of one path takes as long as this many draws
 

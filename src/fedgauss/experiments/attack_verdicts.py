@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from fedgauss.experiments.alarm_rows import DETECTED, POWER, PRINTED, TRACE
 from fedgauss.experiments.attack_rules import PAPER_RULES, RULES, UNDER_FOUND
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.layouts import Panel, printed_points
 from fedgauss.experiments.mnist_rules import OPTIMUM_RULES, WARMED_RULES
 from fedgauss.experiments.verdicts import Agreement, Estimate, Outcome, Point, Verdict, agreement_of, paper_runs
+from fedgauss.sweep.cell import Row
 
 _PAPERS = (*PAPER_RULES, *OPTIMUM_RULES)
 _ORDER = (*_PAPERS, *(rule for rule in RULES if rule not in PAPER_RULES), *WARMED_RULES)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.design import Design
+from fedgauss.sweep.cell import Row
 
 if TYPE_CHECKING:
     from fedgauss.theory.decomposition import ErrorTerms

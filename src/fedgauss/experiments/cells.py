@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.readings import Reading
+from fedgauss.sweep.cell import Row
 
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.cells import APPROXIMATIONS
 from fedgauss.experiments.draws import error_of_mean
 from fedgauss.experiments.layouts import Panel
 from fedgauss.experiments.verdicts import CODED, OPTIMUM, SHARE, ZERO, Estimate, Point, Verdict, points_of
+from fedgauss.sweep.cell import Row
 
 LEVELS = (0.095, 0.955)  # 10 to 95 %, with room for rounding
 _FIGURE = Panel("figure3_qq", "approximation", "K", "approximation", "none")

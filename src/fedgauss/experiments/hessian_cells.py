@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.design import Design
+from fedgauss.sweep.cell import Row
 
 
 @dataclass(frozen=True)

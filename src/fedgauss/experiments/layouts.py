@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
-from fedgauss.experiments.cell import Row
+from fedgauss.sweep.cell import Row
 
 Claim = Literal["falls", "rises", "falls, then rises", "none"]
 Printed = dict[str, dict[str, dict[str, float]]]  # by part, curve and x

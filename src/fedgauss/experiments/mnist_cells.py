@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from fedgauss.experiments.alarm_rows import alarm_rows
 from fedgauss.experiments.attack_cells import trace_rows
 from fedgauss.experiments.attack_rules import Judged
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.mnist_rules import judged_by_default, papers_rules
 from fedgauss.experiments.mnist_setting import FlipAttack
+from fedgauss.sweep.cell import Row
 
 # In draws, like the cost of other cells: a report of A and V and a watched run; R_t of a path in 40 dimensions.
 _WATCHED_COST, _PATH_COST, _THRESHOLD_COST = 2e5, 6e4, 3e7

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.design import Design
+from fedgauss.sweep.cell import Row
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from fedgauss.experiments.cell import Cell
 from fedgauss.experiments.cells import Curve, DistanceCell, QuantileCell
 from fedgauss.experiments.readings import FROM_OPTIMUM, FROM_ZERO, Reading, squares
+from fedgauss.sweep.cell import Cell
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from typing import Literal
 
 import numpy as np
 
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.draws import error_of_mean
 from fedgauss.experiments.layouts import Panel, panels, placed_rows, printed_points
+from fedgauss.sweep.cell import Row
 
 Verdict = Literal["reproduced", "reproduced as coded", "left open", "not reproduced"]
 

@@ -21,13 +21,13 @@ from typing import Any
 
 from fedgauss._checks import FedgaussWarning
 from fedgauss._interrupts import CtrlC
-from fedgauss.experiments.cell import Cell
-from fedgauss.experiments.outcome import SweepError, in_words
-from fedgauss.experiments.plan import Plan
-from fedgauss.experiments.runner import Executor
-from fedgauss.experiments.workers import Finished
 from fedgauss.integrations.dask_worker import settings, versions
 from fedgauss.integrations.extras import needed
+from fedgauss.sweep.cell import Cell
+from fedgauss.sweep.outcome import SweepError, in_words
+from fedgauss.sweep.plan import Plan
+from fedgauss.sweep.run import Executor
+from fedgauss.sweep.workers import Finished
 
 _CONNECT = 5.0  # seconds until a scheduler counts as unreachable
 _FIRST_WORKER = 10.0  # seconds until a cluster counts as empty

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.explanations import EXPLANATIONS
 from fedgauss.experiments.gaps import orders
 from fedgauss.experiments.layouts import panels
@@ -13,6 +12,7 @@ from fedgauss.report.reproduction import findings, tables
 from fedgauss.report.reproduction.order import order_sentences
 from fedgauss.report.reproduction.pictures import Column, comparison_figure
 from fedgauss.report.reproduction.section import Section
+from fedgauss.sweep.cell import Row
 
 
 def ablation_section(result: Result, rows: list[Row]) -> Section:

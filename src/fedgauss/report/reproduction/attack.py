@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from fedgauss.experiments.alarm_rows import ALARM, DELAY, DETECTED, POWER, TRACE
 from fedgauss.experiments.attack_rules import INNOVATION, RIGHT_TUNED
 from fedgauss.experiments.attack_verdicts import AttackTable, Value, attack_outcome
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.explanations import EXPLANATIONS
 from fedgauss.experiments.mnist_rules import WARMED_LONGEST
 from fedgauss.experiments.paper import Result
@@ -19,6 +18,7 @@ from fedgauss.report.reproduction.attack_tables import attack_tables
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.reproduction.words import symbol
 from fedgauss.report.words import number
+from fedgauss.sweep.cell import Row
 
 # Of rules that show a run: who alarms, the heading of the panel and the statistic.
 _TRACED = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.paper import Result
 from fedgauss.report.reproduction.beyond_budget import budget_section
 from fedgauss.report.reproduction.beyond_hessians import hessian_section
 from fedgauss.report.reproduction.beyond_phase import phase_section
 from fedgauss.report.reproduction.section import Section
+from fedgauss.sweep.cell import Row
 
 _BY_NAME: dict[str, Callable[[Result, list[Row]], Section]] = {
     "error_budget": budget_section,

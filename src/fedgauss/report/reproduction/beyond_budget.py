@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.paper import Result
 from fedgauss.report.drawing import Drawing
 from fedgauss.report.reproduction import beyond_budget_findings as findings
@@ -21,6 +20,7 @@ from fedgauss.report.reproduction.beyond_settings import (
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.table import Table
 from fedgauss.report.words import number, with_error
+from fedgauss.sweep.cell import Row
 
 
 def budget_section(result: Result, rows: list[Row]) -> Section:

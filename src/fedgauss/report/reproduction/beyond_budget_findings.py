@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedgauss.experiments.budget_cells import STAGES
-from fedgauss.experiments.cell import Row
 from fedgauss.report.reproduction.beyond_settings import FIGURE_1, OPTIMUM, ZERO, Setting, find
 from fedgauss.report.reproduction.beyond_slopes import Slope, fitted, over_draws, slope
 from fedgauss.report.words import listed, number, with_error
+from fedgauss.sweep.cell import Row
 
 _FEW = 3  # draws from which a spread over draws can be read
 _MANY = 3.0  # standard errors that chance alone seldom reaches in a few comparisons

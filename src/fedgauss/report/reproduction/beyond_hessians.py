@@ -8,7 +8,6 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.experiments.beyond import HESSIANS
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.paper import Result
 from fedgauss.report.drawing import Drawing
 from fedgauss.report.reproduction.beyond_pictures import drift_figure
@@ -17,6 +16,7 @@ from fedgauss.report.reproduction.beyond_slopes import Slope, over_draws, slope
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.table import Table
 from fedgauss.report.words import listed, number, with_error
+from fedgauss.sweep.cell import Row
 
 _FOLLOW, _PERMUTED = HESSIANS
 _NEAR = 0.1  # an exponent within this of 1/2 counts as 1/2: few clients bend the line a little

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.paper import Result
 from fedgauss.report.drawing import Drawing
 from fedgauss.report.reproduction.beyond_pictures import Lines, phase_figure
@@ -15,6 +14,7 @@ from fedgauss.report.reproduction.beyond_slopes import Slope, fitted, known_erro
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.table import Table
 from fedgauss.report.words import number, signed, with_error
+from fedgauss.sweep.cell import Row
 from fedgauss.theory.rates import berry_esseen_limit
 
 _SLIGHT = 0.25  # slopes whose intervals stay below half the printed 1/2 show no transition

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fedgauss.experiments.budget_cells import STAGES
-from fedgauss.experiments.cell import Row
+from fedgauss.sweep.cell import Row
 
 ZERO, OPTIMUM = "from zero", "from the optimum"
 FIGURE_1 = "Figure 1, right"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.explanations import EXPLANATIONS
 from fedgauss.experiments.layouts import Panel
 from fedgauss.experiments.paper import Result
@@ -16,6 +15,7 @@ from fedgauss.report.reproduction.pictures import Column, comparison_figure
 from fedgauss.report.reproduction.section import Section
 from fedgauss.report.reproduction.words import SHORT
 from fedgauss.report.words import listed, number, with_error
+from fedgauss.sweep.cell import Row
 
 
 def distance_section(result: Result, rows: list[Row], others: Mapping[str, list[Row]]) -> Section:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.explanations import EXPLANATIONS
 from fedgauss.experiments.layouts import Panel
 from fedgauss.experiments.trends import Direction, Trend, trend
@@ -14,6 +13,7 @@ from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO, Outcome, Point, 
 from fedgauss.report.reproduction.claims import Trends, claimed
 from fedgauss.report.reproduction.words import SHORT, heading, symbol
 from fedgauss.report.words import listed, number, sentence, signed
+from fedgauss.sweep.cell import Row
 
 _SIDES = {"figure4_left": "left", "figure4_right": "right"}
 

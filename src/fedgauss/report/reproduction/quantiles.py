@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.cells import APPROXIMATIONS
 from fedgauss.experiments.explanations import EXPLANATIONS
 from fedgauss.experiments.gaps import (
@@ -23,6 +22,7 @@ from fedgauss.report.reproduction.section import Section
 from fedgauss.report.reproduction.words import SHORT, errors_shown, over_draws
 from fedgauss.report.table import Table
 from fedgauss.report.words import listed
+from fedgauss.sweep.cell import Row
 
 
 def quantile_section(result: Result, rows: list[Row]) -> Section:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 from fedgauss.experiments.attack import attack_results
 from fedgauss.experiments.beyond import beyond_results
-from fedgauss.experiments.cell import Row
 from fedgauss.experiments.paper import Result
 from fedgauss.report.reproduction.ablations import ablation_section
 from fedgauss.report.reproduction.distances import distance_section
 from fedgauss.report.reproduction.quantiles import quantile_section
 from fedgauss.report.reproduction.section import Section
+from fedgauss.sweep.cell import Row
 
 _BY_NAME: dict[str, Callable[[Result, list[Row]], Section]] = {
     "figure3_qq": quantile_section,

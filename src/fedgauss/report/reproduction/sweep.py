@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedgauss.experiments.catalogue import catalogue
-from fedgauss.experiments.cell import Row, cell_key
-from fedgauss.experiments.outcome import Summary
 from fedgauss.experiments.paper import Result, Scale
-from fedgauss.experiments.runner import Executor, run_cells
-from fedgauss.experiments.store import Store
+from fedgauss.sweep.cell import Row, cell_key
+from fedgauss.sweep.outcome import Summary
+from fedgauss.sweep.run import Executor, run_cells
+from fedgauss.sweep.store import Store
 
 STORE = "results.sqlite"
 VERDICTS = "results.json"
