@@ -1,6 +1,6 @@
-"""Image and label files: IDX, as MNIST is published, gzipped or not, and npz. Nothing in them is ever executed.
+"""Image and label files: IDX, the format of MNIST, gzipped or not, and npz. Nothing in them is ever executed.
 
-A file is believed no further than it can be checked: sizes are read before memory is asked for, a file must end where
+A file is trusted only as far as it can be checked: sizes are read before memory is allocated, a file must end where
 its header says, and archives may not hold pickles.
 """
 
@@ -23,12 +23,32 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def read_images(path: str | os.PathLike[str]) -> Bytes:
-    """Images (N, rows, columns) of bytes, from an IDX file (.gz or not) or the array `images` of an npz file."""
+    """Read images from an IDX file (.gz or not), or from the array `images` of an npz file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    array of uint8 of shape (N, rows, columns)
+    """
     return _read(path, "images", 3)
 
 
 def read_labels(path: str | os.PathLike[str]) -> Bytes:
-    """Labels (N,) of bytes, from an IDX file (.gz or not) or the array `labels` of an npz file."""
+    """Read labels from an IDX file (.gz or not), or from the array `labels` of an npz file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    array of uint8 of shape (N,)
+    """
     return _read(path, "labels", 1)
 
 
