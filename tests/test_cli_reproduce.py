@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import fedgauss
 from fedgauss.cli import app
-from fedgauss.experiments.catalogue import catalogue
+from fedgauss.paper.result import catalogue
 from fedgauss.sweep.outcome import Summary, SweepError, SweepInterrupted
 from reproduction_rows import made_up_results
 
@@ -25,7 +25,8 @@ runner = CliRunner()
 def log(tmp_path, monkeypatch):
     """Cells that take no time, and the file in which they note that they ran."""
     path = tmp_path / "log"
-    monkeypatch.setattr("fedgauss.experiments.catalogue.results", lambda: made_up_results(str(path)))
+    for module in ("result", "reproduce"):
+        monkeypatch.setattr(f"fedgauss.paper.{module}.catalogue", lambda: made_up_results(str(path)))
     return path
 
 
@@ -151,7 +152,7 @@ def test_a_sweep_that_ends_early_says_so_and_how_to_go_on(tmp_path, log, monkeyp
     def end(*arguments, **more):
         raise error
 
-    monkeypatch.setattr("fedgauss.report.reproduction.sweep.run_cells", end)
+    monkeypatch.setattr("fedgauss.paper.reproduce.run_cells", end)
     out = tmp_path / "out put"
     ended = reproduce("heterogeneity", "--scale", "quick", "--out", out, "--workers", 1)
     command = f"fedgauss reproduce heterogeneity --scale quick --out '{out}' --workers 1"
@@ -172,7 +173,7 @@ def test_trouble_while_drawing_keeps_the_sweep(tmp_path, log, monkeypatch, error
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr("fedgauss.report.reproduction.files.reproduction_page", end)
+        patch.setattr("fedgauss.paper.page.reproduction_page", end)
         ended = reproduce("heterogeneity", "--out", out, "--workers", 0)
     assert (ended.exit_code, ended.stderr.count("\n")) == (code, 1)
     assert words in ended.stderr
@@ -189,9 +190,10 @@ def test_ctrl_c_ends_a_real_sweep_and_the_same_command_goes_on(tmp_path):
         "import os\n"
         "from reproduction_rows import made_up_results\n"
         "from fedgauss.cli import app\n"
-        "from fedgauss.experiments import catalogue\n"
+        "from fedgauss.paper import reproduce, result\n"
         "if __name__ == '__main__':\n"
-        "    catalogue.results = lambda: made_up_results(os.environ['LOG'], float(os.environ['SECONDS']))\n"
+        "    results = made_up_results(os.environ['LOG'], float(os.environ['SECONDS']))\n"
+        "    reproduce.catalogue = result.catalogue = lambda: results\n"
         "    app()\n"
     )
     (tmp_path / "program.py").write_text(program)

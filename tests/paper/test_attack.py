@@ -8,10 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from fedgauss.detect.eprocess import EProcess
-from fedgauss.detect.monitor import Monitor
-from fedgauss.detect.paper_rule import Alarms, Bootstrap, cross_validated_c
 from fedgauss.experiments.alarm_rows import ALARM, DELAY, DETECTED, EARLY, MISS, ONSET, POWER, PRINTED, alarm_rows
 from fedgauss.experiments.attack import attack_results
 from fedgauss.experiments.attack_cells import ShiftCell
@@ -31,6 +27,10 @@ from fedgauss.experiments.attack_setting import ShiftAttack
 from fedgauss.experiments.attack_verdicts import AttackTable, attack_outcome
 from fedgauss.experiments.layouts import printed
 from fedgauss.experiments.paper import LARGE, PAPER, QUICK
+
+from fedgauss.detect.eprocess import EProcess
+from fedgauss.detect.monitor import Monitor
+from fedgauss.detect.paper_rule import Alarms, Bootstrap, cross_validated_c
 from fedgauss.sweep.cell import cell_key
 from oracles.detection import block_covariance, block_innovation
 from reproduction_rows import attack_rows

@@ -6,18 +6,18 @@ import io
 import re
 
 import pytest
-from rich.console import Console
-
 from fedgauss.experiments.alarm_rows import DETECTED, EARLY, POWER, TRACE
 from fedgauss.experiments.attack_rules import INNOVATION, RIGHT_TUNED, RIGHT_ZERO, RULES, UNDER_FOUND
 from fedgauss.experiments.catalogue import catalogue
 from fedgauss.experiments.mnist_rules import MNIST_RULES, OPTIMUM_RULES, RIGHT_AT_OPTIMUM, WARMED_RULES
 from fedgauss.experiments.paper import SCALES
-from fedgauss.report.images import png
 from fedgauss.report.reproduction.files import write_reproduction
 from fedgauss.report.reproduction.sections import section
 from fedgauss.report.reproduction.sweep import Measured
 from fedgauss.report.reproduction.terminal import print_reproduction
+from rich.console import Console
+
+from fedgauss.report.images import png
 from fedgauss.sweep.outcome import Summary
 from report_parsing import Checked
 from reproduction_rows import attack_rows

@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
-
 from fedgauss.experiments.beyond import HESSIANS, beyond_results
 from fedgauss.experiments.budget_cells import STAGES, BudgetCell
 from fedgauss.experiments.design import Design
@@ -18,6 +16,8 @@ from fedgauss.experiments.moment_cells import MomentsCell, gaussian_ball_distanc
 from fedgauss.experiments.paper import LARGE, PAPER, QUICK
 from fedgauss.experiments.phase_cells import PhaseCell, slope_on_log_n
 from fedgauss.experiments.readings import Reading
+from scipy import stats
+
 from fedgauss.sweep.cell import cell_key
 
 ZERO, OPTIMUM = Reading("from zero", "zeros"), Reading("from the optimum", "optimum")

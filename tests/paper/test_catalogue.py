@@ -2,8 +2,7 @@
 
 import pytest
 
-from fedgauss.experiments.catalogue import catalogue, chosen, scale_named
-from fedgauss.experiments.paper import SCALES
+from fedgauss.paper.result import SCALES, catalogue, chosen, scale_named
 
 
 def test_no_name_means_all_and_order_is_the_papers():

@@ -7,19 +7,33 @@ import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import replace
-from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedgauss.experiments.cells import Curve, DistanceCell, QuantileCell
-from fedgauss.experiments.paper import LARGE, PAPER, QUICK, results
-from fedgauss.experiments.readings import FROM_OPTIMUM, FROM_ZERO, Reading
+from fedgauss.paper.distance import DistanceCell
+from fedgauss.paper.quantile import QuantileCell
+from fedgauss.paper.result import LARGE, PAPER, QUICK, catalogue
+from fedgauss.paper.setting import FROM_OPTIMUM, FROM_ZERO, Curve, Reading
 from fedgauss.sweep.cell import cell_key
+
+PRINTED = json.loads((Path(__file__).parent / "printed.json").read_text())
+
+
+def results():
+    return {name: one for name, one in catalogue().items() if one.quick}
+
+
+def label(cell, curve):
+    """As the rows of the cell have it."""
+    named = cell.named if isinstance(cell, DistanceCell) else (cell.named,)
+    place = curve.coordinates | {"K": curve.n_clients}
+    return " ".join(f"{name}={place[name]:g}" for name in named)
 
 
 def printed(result):
-    return json.loads(resources.files("fedgauss.experiments").joinpath("printed.json").read_text())[result]
+    return PRINTED[result]
 
 
 def only(cells, wanted):
@@ -40,7 +54,7 @@ def test_every_curve_is_run_once_at_each_point(scale):
     """Catches curves lost or repeated; every reading has as many draws, or verdicts would depend on it."""
     for result in results().values():
         seen = [
-            (cell.result, cell.n_clients, step, curve.label, curve.reading, curve.draw)
+            (cell.result, cell.n_clients, step, label(cell, curve), curve.reading, curve.draw)
             for cell in result.cells(scale)
             for curve in cell.curves
             for step in (cell.steps if isinstance(cell, DistanceCell) else (cell.n_steps,))
@@ -62,40 +76,44 @@ def test_every_printed_number_has_its_point():
         for cell in result.cells(PAPER):
             for curve in cell.curves:
                 for step in cell.steps if isinstance(cell, DistanceCell) else ():
-                    points.add((cell.result, curve.label, str(step if cell.column == "n" else cell.n_clients)))
+                    points.add((cell.result, label(cell, curve), str(step if cell.column == "n" else cell.n_clients)))
                 if isinstance(cell, QuantileCell):
-                    points |= {(cell.result, curve.label, name) for name in ("Aggr-GA", "Client-GA", "f-CLT")}
+                    points |= {(cell.result, label(cell, curve), name) for name in ("Aggr-GA", "Client-GA", "f-CLT")}
         for name in {cell.result for cell in result.cells(PAPER)} - {"figure3_qq"}:
-            for label, values in printed(name).items():
-                assert {(name, label, x) for x in values} <= points
+            for curve, values in printed(name).items():
+                assert {(name, curve, x) for x in values} <= points
 
 
 def test_planning_needs_no_jax():
-    program = "import sys; from fedgauss.experiments.paper import results; results(); sys.exit('jax' in sys.modules)"
+    program = (
+        "import sys; from fedgauss.paper.result import PAPER, catalogue;"
+        "[result.cells(PAPER) for result in catalogue().values()];"
+        "sys.exit(bool({'jax', 'matplotlib'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_a_curve_does_not_depend_on_its_company():
     """Catches a pass in which curves see each other."""
     curves = (
-        Curve("tau=3", FROM_ZERO, sync_every=3),
-        Curve("tau=5", FROM_OPTIMUM, draw=1, sync_every=5, rho=0.4),
-        Curve("tau=5", Reading("as coded", "near optimum", phase=1), sync_every=5),
+        Curve(FROM_ZERO, 4, sync_every=3),
+        Curve(FROM_OPTIMUM, 4, draw=1, sync_every=5, rho=0.4),
+        Curve(Reading("as coded", "near optimum", phase=1), 4, sync_every=5),
     )
-    cell = DistanceCell("any", curves, "n", n_clients=4, steps=(10, 20), replicates=200, lanes=5)
+    cell = DistanceCell("any", curves, "n", ("tau",), steps=(10, 20), replicates=200, lanes=5)
     alone = [row for curve in curves for row in replace(cell, curves=(curve,), lanes=1).run()]
     assert cell.run() == alone
 
 
 def test_steps_that_are_only_watched_change_nothing():
-    cell = DistanceCell("any", (Curve("tau=10", FROM_ZERO),), "n", n_clients=4, steps=(10,), replicates=200, lanes=1)
+    cell = DistanceCell("any", (Curve(n_clients=4),), "n", ("tau",), steps=(10,), replicates=200, lanes=1)
     assert cell.run() == replace(cell, watched=(5, 10, 30)).run()
 
 
 def test_legacy_offsets_are_those_of_the_published_programs():
     # V_K of the published program, whose offsets are not centred; the sds of the clients are known.
     (reading,) = {c.reading for cell in results()["figure4"].cells(PAPER) for c in cell.curves if c.reading.fixed_vars}
-    problem = reading.problem(10, 5.0, 0)
+    problem = reading.random_effects(10, 5.0, 0)
     offsets = problem.coefficients - [2.0, -3.0]
     level = problem.noise_var + (offsets**2).sum(axis=1)
     v = (np.eye(2) * level[:, None, None] + offsets[:, :, None] * offsets[:, None, :]).sum(axis=0) / 100
@@ -105,8 +123,8 @@ def test_legacy_offsets_are_those_of_the_published_programs():
 def test_figure_4_left_as_coded():
     # The published curve was measured against a sample; against the exact law the same program gives these values.
     # The seed is fixed, so this repeats one draw; it catches a start, a scale or a phase read otherwise.
-    (cell,) = only(results()["figure4"].cells(PAPER), lambda c: c.reading.fixed_vars and c.label == "tau=10")
-    estimates = [row["estimate"] for row in cell.run()]
+    (cell,) = only(results()["figure4"].cells(PAPER), lambda c: c.reading.fixed_vars and c.sync_every == 10)
+    estimates = [row.estimate for row in cell.run()]
     np.testing.assert_allclose(estimates, [0.159, 0.103, 0.084, 0.063, 0.056], atol=0.03)
 
 
@@ -117,7 +135,7 @@ def test_tables_as_coded(name):
     found = defaultdict(list)
     for cell in only(results()[name].cells(PAPER), lambda curve: curve.reading.name == "as coded"):
         for row in cell.run():
-            found[row["curve"], row["n"]].append(row["estimate"])
+            found[row.curve, row.n].append(row.estimate)
     assert {len(values) for values in found.values()} == {4}
     gaps = [np.mean(values) - printed(name)[curve][str(n)] for (curve, n), values in found.items()]
     assert len(gaps) == 3 * len(printed(name))
@@ -136,14 +154,14 @@ def test_figure_2_as_coded():
     cells = [
         replace(cell, curves=curves, lanes=len(curves), replicates=500, seed=seed)
         for cell in results()["figure2_phase"].cells(replace(PAPER, draws=1))
-        for lines in [{c.label: c for c in cell.curves if c.reading.name == "as coded"}.values()]
+        for lines in [[c for c in cell.curves if c.reading.name == "as coded"]]
         for seed, draws in enumerate(np.array_split(np.arange(100), 10))
         for curves in [tuple(replace(line, draw=int(draw)) for draw in draws for line in lines)]
     ]
     found = defaultdict(list)
     for cell in cells:
         for row in cell.run():
-            found[row["curve"], row["n"]].append(row["estimate"])
+            found[row.curve, row.n].append(row.estimate)
     assert len(found) == 60
     assert {len(values) for values in found.values()} == {100}
     inside = [
@@ -162,13 +180,13 @@ def test_figure_3_from_the_optimum(n_clients):
     Ratios of quantiles are means over eight draws of the clients, as the text's results are: single draws differ by
     up to 14 %. With 8 x 4,000 runs the error of a mean is below .5 %. Catches a wrong K scaling.
     """
-    curve = Curve(f"K={n_clients}", FROM_OPTIMUM, sync_every=20, eta0=0.7, beta=0.85)
+    curve = Curve(FROM_OPTIMUM, n_clients, sync_every=20, eta0=0.7, beta=0.85)
     ratios = defaultdict(lambda: defaultdict(list))
     for draw in range(8):
-        cell = QuantileCell("figure3_qq", (replace(curve, draw=draw),), n_clients, 500, 4000, lanes=1, seed=draw)
+        cell = QuantileCell("figure3_qq", (replace(curve, draw=draw),), "K", 500, 4000, lanes=1, seed=draw)
         for row in cell.run():
-            if row["measure"] == "quantile" and 0.1 <= row["x"] <= 0.95:
-                ratios[row["approximation"]][row["x"]].append(row["estimate"] / row["reference"])
+            if row.measure == "quantile" and 0.1 <= row.x <= 0.95:
+                ratios[row.approximation][row.x].append(row.estimate / row.reference)
     gaps = {name: np.array([np.mean(values) - 1.0 for values in of.values()]) for name, of in ratios.items()}
     for name, gap in gaps.items():
         print(f"K = {n_clients}, {name}: {gap.min():+.3f} to {gap.max():+.3f}")
@@ -179,18 +197,18 @@ def test_figure_3_from_the_optimum(n_clients):
 
 
 def test_a_quantile_cell_gives_both_gaps_and_pairs_for_each_approximation():
-    curve = Curve("K=5", FROM_OPTIMUM, sync_every=4, eta0=0.7, beta=0.85)
-    cell = QuantileCell("figure3_qq", (curve,), 5, n_steps=40, replicates=200, lanes=2)
+    curve = Curve(FROM_OPTIMUM, 5, sync_every=4, eta0=0.7, beta=0.85)
+    cell = QuantileCell("figure3_qq", (curve,), "K", n_steps=40, replicates=200, lanes=2)
     rows = cell.run()
-    assert {row["approximation"] for row in rows} == {"Aggr-GA", "Client-GA", "f-CLT"}
-    gaps = {(r["approximation"], r["measure"]): r for r in rows if r["measure"] != "quantile"}
+    assert {row.approximation for row in rows} == {"Aggr-GA", "Client-GA", "f-CLT"}
+    gaps = {(r.approximation, r.measure): r for r in rows if r.measure != "quantile"}
     assert len(gaps) == 6
-    assert all(row["error"] > 0 for row in gaps.values())
+    assert all(row.error > 0 for row in gaps.values())
     assert cell.run() == rows
     assert cell_key(cell) != cell_key(replace(cell, seed=1))
 
 
 def test_readings_differ_in_what_gamma_means():
     variance, sd = (Reading("x", "zeros", gamma_is=g) for g in ("variance", "sd"))
-    a, b = (r.problem(4, 9.0, 0).coefficients - [2.0, -3.0] for r in (variance, sd))
+    a, b = (r.random_effects(4, 9.0, 0).coefficients - [2.0, -3.0] for r in (variance, sd))
     np.testing.assert_allclose(b, 3 * a)

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-import fedgauss as fg
 from fedgauss.experiments.alarm_rows import ALARM, DETECTED, ONSET, POWER, TRACE
 from fedgauss.experiments.attack import attack_results
 from fedgauss.experiments.attack_rules import PAPER_RULES, RIGHT_TUNED, UNDER_FOUND
@@ -17,6 +15,8 @@ from fedgauss.experiments.mnist_cells import PapersRuleCell, WarmUpCell
 from fedgauss.experiments.mnist_rules import MNIST_RULES, OPTIMUM_RULES
 from fedgauss.experiments.mnist_setting import FlipAttack
 from fedgauss.experiments.paper import LARGE, PAPER, QUICK
+
+import fedgauss as fg
 from fedgauss.sweep.cell import cell_key
 
 FLIP = FlipAttack()

@@ -6,36 +6,42 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
+from types import SimpleNamespace as Columns
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from fedgauss.experiments.paper import SCALES, results
-from fedgauss.experiments.verdicts import CODED, OPTIMUM, ZERO
+from fedgauss.paper.figures import Level, level_figure
+from fedgauss.paper.judging import Verdict
+from fedgauss.paper.page import print_list, print_reproduction, reproduction_page
+from fedgauss.paper.reproduce import Reproduction, write_reproduction
+from fedgauss.paper.result import SCALES, Section, catalogue
+from fedgauss.paper.setting import CODED, OPTIMUM, ZERO
+from fedgauss.paper.start import distance_outcomes, start_sentences
 from fedgauss.report.formula import plain
 from fedgauss.report.output import rows_csv
-from fedgauss.report.reproduction.files import write_reproduction
-from fedgauss.report.reproduction.findings import against_gamma_1
-from fedgauss.report.reproduction.pictures import Level, level_figure
-from fedgauss.report.reproduction.section import Section
-from fedgauss.report.reproduction.sections import section
-from fedgauss.report.reproduction.start import distance_outcomes, start_sentences
-from fedgauss.report.reproduction.story import reproduction_page
-from fedgauss.report.reproduction.sweep import Measured
-from fedgauss.report.reproduction.terminal import print_list, print_reproduction
 from fedgauss.report.table import Table
-from fedgauss.sweep.cell import Row
 from fedgauss.sweep.outcome import Summary
 from report_parsing import Checked
-from reproduction_rows import distance_rows, rows_of
+from reproduction_rows import PAPER, distance_rows, rows_of
 
-PAPER = results()
 HOSTILE = "<script>alert('x')</script> & $</style><b>$"
 
 
-def measured(rows: dict[str, list[Row]]) -> Measured:
+def measured(rows: dict[str, list]) -> Reproduction:
     chosen = tuple(PAPER[name] for name in rows)
-    return Measured(chosen, SCALES["paper"], rows, "fedgauss reproduce --out here", Summary(9, 9, 0, 1.0))
+    return Reproduction(chosen, SCALES["paper"], rows, "fedgauss reproduce --out here", Summary(9, 9, 0, 1.0))
+
+
+def section(name: str, rows: list, others: dict[str, list] | None = None) -> Section:
+    return PAPER[name].section(rows, others or {})
+
+
+def made_up(result, verdict: Verdict, words: str = "", **more: Any) -> Section:
+    texts = {"summary": "", "findings": (), "drawings": (), "tables": ()} | more
+    return Section(result, verdict, words=words, **texts)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +68,7 @@ def test_every_result_has_its_files(written):
     for name in PAPER:
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert ET.fromstring((folder / f"{name}.svg").read_text()).tag.endswith("svg")
-    assert [s.name for s in sections] == list(PAPER)
+    assert [s.result.name for s in sections] == list(PAPER)
 
 
 def test_the_page_is_whole_and_refers_to_nothing_outside(written):
@@ -88,7 +94,7 @@ def test_every_link_leads_to_a_section(written):
     links = [attributes["href"] for tag, attributes in parsed.seen if tag == "a"]
     assert len(anchors) == len(set(anchors))
     assert {f"#{anchor}" for anchor in anchors} == set(links)
-    assert {s.name for s in sections} <= set(anchors)
+    assert {s.result.name for s in sections} <= set(anchors)
 
 
 def test_no_sentence_shows_a_number_that_is_not_one(written):
@@ -104,7 +110,7 @@ def test_verdicts_and_points_are_in_the_json(written):
     found = json.loads((folder / "results.json").read_text())
     assert (found["scale"], found["command"]) == ("paper", "fedgauss reproduce --out here")
     by_name = {result["name"]: result for result in found["results"]}
-    assert {name: r["verdict"] for name, r in by_name.items()} == {s.name: s.verdict for s in sections}
+    assert {name: r["verdict"] for name, r in by_name.items()} == {s.result.name: s.verdict_words for s in sections}
     part = by_name["figure1_left"]["parts"][0]
     assert (part["verdict"], part["reading"], part["printed_points"]) == ("reproduced", OPTIMUM, 15)
     point = next(p for p in part["points"] if p["tau"] == "10" and p["n"] == 200)
@@ -122,15 +128,16 @@ def test_rows_come_back_from_the_csv(written):
         read = list(csv.DictReader(file))
     assert len(read) == len(rows)
     for row, back in zip(rows, read, strict=True):
-        assert {name: str(value) for name, value in row.items()} == {n: v for n, v in back.items() if n in row}
+        given = {name: str(value) for name, value in vars(row).items() if value is not None}
+        assert given == {name: text for name, text in back.items() if text}
 
 
 def test_a_csv_quotes_what_needs_it():
-    text = rows_csv([{"reading": "text, start at zero", "x": 1}, {"reading": 'say "so"', "extra": None}]).decode()
-    assert list(csv.reader(text.splitlines())) == [
-        ["reading", "x", "extra"],
-        ["text, start at zero", "1", ""],
-        ['say "so"', "", ""],
+    rows = [Columns(reading="text, start at zero", x=1), Columns(reading='say "so"', x=None, extra=None)]
+    assert list(csv.reader(rows_csv(rows).decode().splitlines())) == [
+        ["reading", "x"],
+        ["text, start at zero", "1"],
+        ['say "so"', ""],
     ]
 
 
@@ -149,7 +156,7 @@ def test_the_terminal_shows_printed_measured_error_and_verdict(written):
 
 
 def test_one_draw_is_shown_with_its_error():
-    once = shown([section(PAPER["figure1_left"], rows_of("figure1_left", draws=1), {})])
+    once = shown([section("figure1_left", rows_of("figure1_left", draws=1))])
     assert "0.351 (0.010) ✓" in once
     assert "over 1 draw of the clients" in " ".join(once.split())
 
@@ -178,7 +185,7 @@ def test_the_list_names_where_and_what():
 
 
 def distance_section(rule, **more) -> Section:
-    return section(PAPER["figure1_left"], distance_rows("figure1_left", rule, **more), {})
+    return section("figure1_left", distance_rows("figure1_left", rule, **more))
 
 
 def test_a_trend_that_only_the_start_makes_is_said_so():
@@ -195,18 +202,18 @@ def test_a_trend_that_only_the_start_makes_is_said_so():
 def test_what_cannot_be_told_is_not_denied():
     near = distance_section(lambda reading, x, value: 0.03)
     assert "was not detected from zero, from the optimum or as coded, so near the noise floor" in near.summary
-    rows = [row for row in rows_of("figure1_right") if row["x"] in (10, 100)]
-    assert "rise with $K$ is not examined at this scale" in section(PAPER["figure1_right"], rows, {}).summary
-    once = section(PAPER["figure1_right"], rows_of("figure1_right", draws=1), {})
+    rows = [row for row in rows_of("figure1_right") if row.x in (10, 100)]
+    assert "rise with $K$ is not examined at this scale" in section("figure1_right", rows).summary
+    once = section("figure1_right", rows_of("figure1_right", draws=1))
     assert "one draw of the clients: no direction is claimed" in once.summary
 
 
 def test_curves_that_part_are_told_apart():
-    rows = rows_of("figure2_phase")
-    for row in rows:
-        up = 1 if "beta=0.95" in row["curve"] else -1
-        row["estimate"] = 0.5 + up * row["x"] / 4000 + 0.01 * row["draw"]
-    found = section(PAPER["figure2_phase"], rows, {})
+    rows = [
+        replace(row, estimate=0.5 + (1 if row.beta == 0.95 else -1) * row.n / 4000 + 0.01 * row.draw)
+        for row in rows_of("figure2_phase")
+    ]
+    found = section("figure2_phase", rows)
     assert "falls for $β$ = 0.85 and $β$ = 0.9 and rises for $β$ = 0.95" in found.summary
     assert [row[-1] for row in found.tables[0].rows] == ["", "differs", "differs", "differs"]
 
@@ -219,9 +226,8 @@ def test_agreement_within_wide_margins_is_said_so():
 
 def test_the_mean_distance_leaves_out_what_is_scaled_otherwise():
     rows = {name: rows_of(name) for name in ("figure1_left", "figure2_phase")}
-    whole = measured(rows)
-    found = distance_outcomes([section(result, rows[result.name], rows) for result in whole.results])
-    own = [row["estimate"] for row in rows["figure1_left"] if row["reading"] == OPTIMUM]
+    found = distance_outcomes([section(name, own, rows) for name, own in rows.items()])
+    own = [row.estimate for row in rows["figure1_left"] if row.reading == OPTIMUM]
     sentences = start_sentences(found)
     assert f"{sum(own) / len(own):.2f} when they start at the optimum" in sentences[0]
     assert "without Figure 2, which scales by $Σ/K$" in sentences[0]
@@ -236,55 +242,57 @@ def test_a_mark_at_the_end_of_the_axis_is_drawn_whole():
 
 
 def test_verdicts_are_counted_for_the_papers_results_only():
-    def made_up(name, verdict):
-        return Section(name, f"Title of {name}", "", "", verdict, "", (), (), ())
-
-    listed = [made_up("figure1_left", "reproduced"), made_up("phase_map", "no transition")]
+    listed = [
+        made_up(PAPER["figure1_left"], Verdict.REPRODUCED),
+        made_up(catalogue()["phase_map"], Verdict.BEYOND, "no transition"),
+    ]
     page = reproduction_page(measured({}), listed, None, {}).html()
-    assert "Of 1 result of the paper: 1 reproduced. Beyond the paper: Title of phase_map (no transition)." in page
+    title = catalogue()["phase_map"].title
+    assert f"Of 1 result of the paper: 1 reproduced. Beyond the paper: {title} (no transition)." in page
 
 
 @pytest.mark.parametrize(
-    ("verdict", "counted", "role"),
+    ("parts", "counted", "role"),
     [
-        ("left open", "1 left open", "muted"),
-        ("left: reproduced as coded; right: left open", "1 reproduced in part", "muted"),
-        ("left: left open; right: not reproduced", "1 not reproduced", "limit"),
-        ("left: reproduced; right: reproduced as coded", "1 reproduced in part", "exact"),
+        ([Verdict.LEFT_OPEN, Verdict.LEFT_OPEN], "1 left open", "muted"),
+        ([Verdict.REPRODUCED, Verdict.REPRODUCED], "1 reproduced", "finite"),
+        ([Verdict.AS_CODED, Verdict.LEFT_OPEN], "1 reproduced in part", "exact"),
+        ([Verdict.LEFT_OPEN, Verdict.NOT_REPRODUCED], "1 not reproduced", "limit"),
+        ([Verdict.REPRODUCED, Verdict.AS_CODED], "1 reproduced in part", "exact"),
     ],
 )
-def test_every_verdict_is_counted_and_coloured(verdict, counted, role):
-    found = Section("figure4", "Title", "", "", verdict, "", (), (), ())
-    assert found.role == role
+def test_every_verdict_is_counted_and_coloured(parts, counted, role):
+    found = made_up(PAPER["figure4"], Verdict.of_parts(parts))
+    assert found.verdict.role == role
     assert f"Of 1 result of the paper: {counted}." in reproduction_page(measured({}), [found], None, {}).html()
 
 
 def test_a_result_that_one_draw_leaves_open_says_what_decides():
     rows = distance_rows("figure2_phase", lambda reading, x, value: value + 0.5 * (reading != ZERO or x < 300))
-    found = section(PAPER["figure2_phase"], rows, {})
-    assert (found.verdict, found.role) == ("left open", "muted")
+    found = section("figure2_phase", rows)
+    assert (found.verdict, found.verdict_words) == (Verdict.LEFT_OPEN, "left open")
     assert found.summary.startswith("From zero 48 of 60 points agree, over 1 draw of the clients")
     assert "drawn once here: more draws, at a larger scale, decide." in found.summary
 
 
 def test_a_verdict_gives_its_reason():
     coded = distance_section(lambda reading, x, value: value if reading == CODED else 0.9)
-    assert coded.verdict == "reproduced as coded"
+    assert coded.verdict is Verdict.AS_CODED
     assert coded.summary.startswith("As coded (start at zero, client noise of standard deviation 1 to 10) 15 of 15")
     lost = distance_section(lambda reading, x, value: 0.9)
-    assert lost.verdict == "not reproduced"
+    assert lost.verdict is Verdict.NOT_REPRODUCED
     assert lost.summary.startswith("The start and the noise levels are not those of the text; of 15 points 0 from zero")
 
 
 def test_a_thinned_run_says_how_much_it_compares():
-    rows = [row for row in rows_of("figure1_right") if row["x"] in (10, 60, 100)]
-    thinned = section(PAPER["figure1_right"], rows, {})
+    rows = [row for row in rows_of("figure1_right") if row.x in (10, 60, 100)]
+    thinned = section("figure1_right", rows)
     assert "The paper prints 18 points; at this scale 9 are computed." in thinned.findings
 
 
 def test_figure_4_is_set_beside_figure_1_where_both_were_run():
-    alone = section(PAPER["figure4"], rows_of("figure4"), {})
-    both = section(PAPER["figure4"], rows_of("figure4"), {"figure1_left": rows_of("figure1_left")})
+    alone = section("figure4", rows_of("figure4"))
+    both = section("figure4", rows_of("figure4"), {"figure1_left": rows_of("figure1_left")})
     (extra,) = set(both.findings) - set(alone.findings)
     assert "the mean difference is −0.267 printed" in extra
 
@@ -293,15 +301,18 @@ def test_a_number_that_is_not_printed_is_not_taken_for_zero():
     """A point that the paper does not have is compared among ours and left out of the printed mean."""
     rows, others = (rows_of(name) for name in ("figure4", "figure1_left"))
     for some in (rows, others):
-        some += [row | {"x": 600, "n": 600} for row in some if row["x"] == 500 and row["result"] != "figure4_right"]
-    (extra,) = against_gamma_1(rows, others)
-    assert "the mean difference is −0.267 printed" in extra
-    (less,) = against_gamma_1([row for row in rows if row["reading"] != CODED], others)
-    assert "as coded" not in less
+        some += [replace(row, x=600, n=600) for row in some if row.n == 500]
+
+    def beside_figure_1(rows):
+        (text,) = (t for t in section("figure4", rows, {"figure1_left": others}).findings if "Figures 4 and 1" in t)
+        return text
+
+    assert "the mean difference is −0.267 printed" in beside_figure_1(rows)
+    assert "as coded" not in beside_figure_1([row for row in rows if row.reading != CODED])
 
 
 def test_a_panel_shows_every_point_of_every_reading():
-    drawn = section(PAPER["synchronisation"], rows_of("synchronisation"), {}).drawings[0].figure
+    drawn = section("synchronisation", rows_of("synchronisation")).drawings[0].figure
     assert [axes.get_title(loc="left") for axes in drawn.axes] == ["From zero", "From the optimum", "As coded"]
     for axes in drawn.axes:
         assert axes.get_ylim()[0] == 0.0
@@ -311,8 +322,9 @@ def test_a_panel_shows_every_point_of_every_reading():
 
 def test_hostile_words_are_only_text():
     table = Table((HOSTILE,), ((HOSTILE,),), HOSTILE)
-    words = dict.fromkeys(("title", "where", "claim", "verdict", "summary"), HOSTILE)
-    hostile = Section("name", **words, findings=(HOSTILE,), drawings=(), tables=(table,), why=(HOSTILE,))
+    result = replace(PAPER["figure1_left"], title=HOSTILE, where=HOSTILE, claim=HOSTILE)
+    texts = {"summary": HOSTILE, "findings": (HOSTILE,), "tables": (table,), "why": (HOSTILE,)}
+    hostile = made_up(result, Verdict.REPRODUCED, HOSTILE, **texts)
     parsed = Checked(reproduction_page(measured({}), [hostile], None, {}).html())
     assert parsed.count("script") == parsed.count("b") == 0
     assert parsed.count("style") == 1

@@ -8,14 +8,13 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
+from attack_table_rows import attack_rows
 
-from fedgauss.experiments.catalogue import catalogue
-from fedgauss.experiments.paper import SCALES
+from fedgauss.paper.page import reproduction_page
+from fedgauss.paper.reproduce import Reproduction, write_reproduction
+from fedgauss.paper.result import SCALES, catalogue
+from fedgauss.paper.start import distance_outcomes, start_drawing, start_sentences
 from fedgauss.report.images import themed_svg
-from fedgauss.report.reproduction.files import write_reproduction
-from fedgauss.report.reproduction.start import distance_outcomes, start_drawing
-from fedgauss.report.reproduction.story import reproduction_page
-from fedgauss.report.reproduction.sweep import Measured
 from fedgauss.report.table import Table
 from fedgauss.sweep.outcome import Summary
 from reproduction_rows import rows_of
@@ -61,15 +60,16 @@ addEventListener("load", () => {
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
     names = ("figure2_phase", "figure3_qq", "synchronisation", "ablation_tau", "attack_shift", "attack_mnist")
-    rows = {name: rows_of(name) for name in names}
-    whole = Measured(
+    rows = {name: attack_rows(result=name) if name.startswith("attack") else rows_of(name) for name in names}
+    whole = Reproduction(
         tuple(catalogue()[name] for name in names), SCALES["paper"], rows, "fedgauss reproduce", Summary(1, 1, 0, 0.0)
     )
     sections, _ = write_reproduction(whole, folder)
     wide = Table(tuple(f"column {i}" for i in range(20)), (tuple("0.123 (0.045)" for _ in range(20)),), "Wide")
     sections[0] = replace(sections[0], tables=(*sections[0].tables, wide))
-    start = start_drawing(distance_outcomes(sections))
-    names = [drawing.name for section in sections for drawing in section.drawings] + [start.name]
+    outcomes = distance_outcomes(sections)
+    start = (start_drawing(outcomes), start_sentences(outcomes))
+    names = [drawing.name for section in sections for drawing in section.drawings] + [start[0].name]
     images = {name: themed_svg((folder / f"{name}.svg").read_bytes()) for name in names}
     probed = folder / "probed.html"
     probed.write_text(reproduction_page(whole, sections, start, images).html().replace("</body>", f"{PROBE}</body>"))

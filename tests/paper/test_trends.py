@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from fedgauss.experiments.layouts import Panel
-from fedgauss.experiments.trends import exponent, trend
-from fedgauss.experiments.verdicts import CODED, Estimate, Point
+from fedgauss.paper.judging import Estimate, Panel, Point
+from fedgauss.paper.setting import CODED
+from fedgauss.paper.trends import exponent, trend
 
 N = (100.0, 200.0, 300.0, 400.0, 500.0)
-ALONG_N = Panel("figure1_left", "n", "n", "tau", "falls")
+ALONG_N = Panel("n", "tau", "falls")
 SIZES = (10, 20, 40, 60, 80, 100)
-ALONG_K = Panel("figure1_right", "K", "K", "tau", "falls, then rises")
+ALONG_K = Panel("K", "tau", "falls, then rises")
 
 
 def points(values, error=0.01, x=N, series="10", offsets=(0.0,), floor=0.0):
@@ -130,6 +130,6 @@ def test_one_point_has_no_trend():
 
 
 def test_an_exponent_is_found_on_logarithmic_scales():
-    slope, error = exponent(ALONG_N, points([0.02 * n**0.5 for n in N]), CODED)
+    slope, error = exponent(points([0.02 * n**0.5 for n in N]), CODED)
     assert slope == pytest.approx(0.5)
     assert 0 < error < 0.1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -99,6 +99,7 @@ class Curve:
                 published program does, sqrt(n) (Y_n - theta*) of the last iterate scaled by the Sigma_n of the average
     norm        of U_n for local SGD; its approximations use the Euclidean norm
     shift       its approximations step by eta_{t + shift}, as one published program does
+    labelled_tau  tau as the figure has it, where the published program mixes at other steps
     """
 
     reading: Reading = FROM_ZERO
@@ -114,6 +115,13 @@ class Curve:
     statistic: Statistic = "average over Sigma_n"
     norm: Literal["euclidean", "max"] = "euclidean"
     shift: int = 0
+    labelled_tau: int | None = None
+
+    @property
+    def coordinates(self) -> dict[str, Any]:
+        """Where rows of this curve belong in a figure, by the names of their columns."""
+        tau = self.sync_every if self.labelled_tau is None else self.labelled_tau
+        return {"tau": tau, "gamma": self.gamma, "beta": self.beta, "rho": self.rho, "r": self.r}
 
     def problem(self) -> Regression:
         """The clients."""

@@ -7,7 +7,7 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -47,11 +47,12 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def rows_csv(rows: Sequence[Mapping[str, object]]) -> bytes:
-    """Rows under the names of their columns; a row without a column leaves it empty."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
+def rows_csv(rows: Sequence[object]) -> bytes:
+    """Dataclass rows under the names of their columns; None is an empty field, and an empty column is left out."""
+    records = [{name: value for name, value in vars(row).items() if value is not None} for row in rows]
+    columns = list(dict.fromkeys(name for record in records for name in record))
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(records)
     return text.getvalue().encode()

@@ -84,6 +84,12 @@ class Store:
     ) -> None:
         self.close()
 
+    def __len__(self) -> int:
+        """How many cells are in it."""
+        with self._explained():
+            (count,) = self._connection.execute("SELECT COUNT(*) FROM cells").fetchone()
+        return int(count)
+
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
