@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from fedgauss import __version__
+from fedgauss._progress import Tick
 from fedgauss.coverage.cells import LEVEL
 from fedgauss.coverage.lines import common
 from fedgauss.coverage.pictures import coverage_drawings
@@ -16,7 +16,6 @@ from fedgauss.report.output import rows_csv, write_whole
 from fedgauss.report.page import Page
 from fedgauss.report.table import Table
 
-Tick = Callable[[str, int, int], None]
 PAGE, ROWS = "coverage.html", "coverage.csv"
 _METHODS = (
     "Plug-in, the default: clients add up gradients, their squares and Hessians over every seventh step; the "

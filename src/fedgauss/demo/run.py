@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from fedgauss import networks
+from fedgauss._progress import Tick
 from fedgauss._types import FloatArray
 from fedgauss.demo.attack import demo_attack
 from fedgauss.demo.setup import Setup
@@ -19,8 +20,6 @@ from fedgauss.report.comparison import Comparison, Verdict, compare, judge, prod
 from fedgauss.theory.advice import Advice, advise
 from fedgauss.theory.covariances import average_covariance, last_covariance, limit_covariance, start_bias
 from fedgauss.theory.exact import ExactPath, exact_moments, exact_path
-
-Tick = Callable[[str, int, int], None]  # what is being done, how much of it is done, how much there is
 
 
 @dataclass(frozen=True)

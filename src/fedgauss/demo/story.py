@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from fedgauss import __version__
+from fedgauss._progress import Tick
 from fedgauss.demo import watch_words
 from fedgauss.demo.drawings import DRAWINGS, SCALED
-from fedgauss.demo.run import DemoResult, Tick
+from fedgauss.demo.run import DemoResult
 from fedgauss.demo.setup import PROBLEM_SEED
 from fedgauss.demo.watch_story import watch_program, watched_chapter
 from fedgauss.report import images

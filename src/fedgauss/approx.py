@@ -1,6 +1,9 @@
-"""Aggr-GA, Client-GA and the functional CLT. Each is local SGD on a Gaussian surrogate problem.
+"""Gaussian approximations of the whole path of local SGD: Aggr-GA, Client-GA and the functional CLT.
 
-Each comes twice: as runs, and as a `Setting` for `simulate_together`.
+Theorems 3.1 and 3.2 say that on a rich enough probability space some copy of these processes stays close to the
+path. That copy cannot be computed from the data. What is simulated here is the approximating law by itself, centred at
+zero: local SGD on a Gaussian surrogate problem, by the same engine. Each comes twice: as runs, and as a `Setting` for
+`simulate_together`.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from fedgauss.networks import Network
 from fedgauss.problems.surrogate import gaussian_surrogate
 from fedgauss.step_sizes import StepSizes, constant
 from fedgauss.theory.covariances import limit_covariance
+
+__all__ = ["aggregated", "aggregated_setting", "brownian", "brownian_setting", "client", "client_setting"]
 
 Observe = Sequence[str | Observer]
 
