@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._deprecated import renamed_attribute
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
 
@@ -22,7 +23,7 @@ class Linearization(Shown):
     weights           w_k                                                            (K,)
     standard_errors   of `optimum`, `hessian`, `noise_cov` ... when they were estimated, else empty
     n_warmup          the steps that clients estimated their matrices from, None when exact
-    freedom           degrees of freedom behind an estimated `noise_cov`, None when exact
+    dof               degrees of freedom behind an estimated `noise_cov`, None when exact
     kurtosis          of the clients' gradients, 1 for Gaussian ones (`gradient_moments`); None when not known   (K,)
     client_gradients  of F_k at theta*_K, by which clients differ; None when not known (K, d)
     """
@@ -33,7 +34,7 @@ class Linearization(Shown):
     weights: FloatArray
     standard_errors: dict[str, FloatArray] = field(default_factory=dict)
     n_warmup: int | None = None
-    freedom: float | None = None
+    dof: float | None = None
     kurtosis: FloatArray | None = None
     client_gradients: FloatArray | None = None
 
@@ -44,6 +45,8 @@ class Linearization(Shown):
                 array = np.array(getattr(self, name), dtype=np.float64)
                 array.setflags(write=False)
                 object.__setattr__(self, name, array)
+
+    freedom = renamed_attribute("freedom", "dof")
 
     @property
     def n_clients(self) -> int:
@@ -66,7 +69,7 @@ class Linearization(Shown):
         return np.einsum("k,kij->ij", self.weights**2, self.client_noise_cov)
 
     def __str__(self) -> str:
-        exact = "estimated" if self.standard_errors or self.freedom is not None else "exact"
+        exact = "estimated" if self.standard_errors or self.dof is not None else "exact"
         with np.printoptions(precision=4, suppress=True, threshold=36):
             return (
                 f"Linearization of {self.n_clients} clients in {self.dim} dimensions ({exact})\n"
@@ -143,7 +146,7 @@ def linearization(
     if n_warmup is not None:
         n_warmup = _checks.whole("n_warmup", n_warmup, at_least=2, fix="One gradient shows no spread.")
     found = Linearization(centre, curvature, noise, w, {}, n_warmup, None, tails, pulls)
-    return found if n_warmup is None else replace(found, freedom=noise_freedom(found))
+    return found if n_warmup is None else replace(found, dof=noise_dof(found))
 
 
 def gradient_moments(gradients: ArrayLike) -> tuple[FloatArray, float]:
@@ -177,7 +180,7 @@ def gradient_moments(gradients: ArrayLike) -> tuple[FloatArray, float]:
     return covariance, max(1.0, float((len(g) * seen + prior * _REGRESSION_KURTOSIS) / (len(g) + prior)))
 
 
-def client_freedom(lin: Linearization) -> FloatArray:
+def client_dof(lin: Linearization) -> FloatArray:
     """Degrees of freedom behind each client's own gradient covariance, (K,); infinite where they are exact.
 
     The variance of m gradients with kurtosis c, in any direction, has the relative error of 2 (m - 1) / (3 c - 1)
@@ -188,7 +191,7 @@ def client_freedom(lin: Linearization) -> FloatArray:
     return (lin.n_warmup - 1) * 2.0 / (3.0 * _known_tails(lin.kurtosis, lin.n_clients) - 1.0)
 
 
-def noise_freedom(lin: Linearization, ridge: float = 0.0) -> float:
+def noise_dof(lin: Linearization, ridge: float = 0.0) -> float:
     """Degrees of freedom behind V_K after a warm-up of m steps, or behind V_K + ridge (tr V_K / d) I.
 
     In the direction a client k has a share q_k = a' w_k^2 Var(W^k) a of the variance, of which the ridge has some too,

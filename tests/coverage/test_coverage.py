@@ -1,13 +1,14 @@
 """The coverage laboratory: settings, cells, and what is made of their rows."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 import fedgauss as fg
-from fedgauss.coverage.cells import METHODS, BootstrapCell, CoverageCell, _Judge, _pass
-from fedgauss.coverage.federation import Federation, federations, listed
+from fedgauss.coverage.cells import METHODS, BootstrapCell, CoverageCell, CoverageRow, _Judge, _pass
+from fedgauss.coverage.federation import Federation, federations
+from fedgauss.coverage.results import by_federation, common, varying
 from fedgauss.inference.plugin import average_covariance
 from fedgauss.sweep.cell import cell_key
 
@@ -60,42 +61,52 @@ def test_every_combination_is_a_federation():
     assert len(federations(family=["linear", "poisson"], n_steps=[50, 100, 200])) == 6
 
 
-@pytest.mark.parametrize("text", ["", ",", "one", "1,two", "1.5"], ids=["empty", "comma", "word", "mixed", "fraction"])
-def test_lists_that_cannot_be_read_are_refused(text):
-    with pytest.raises(ValueError, match="--steps must be whole numbers with commas between them"):
-        listed("steps", text, int)
-
-
-def test_lists_drop_spaces_and_repeats():
-    assert listed("steps", " 100, 50,100 ", int) == [100, 50]
-
-
 def test_the_judge_counts_what_covers():
     """Estimates at known distances, half widths of one: 3 of 4 runs cover coordinate 1, 2 of 4 coordinate 2."""
     judge = _Judge(SMALL, SMALL.problem(), 4)
     gaps = np.array([[0.5, 0.5], [-0.9, 1.1], [0.0, -0.2], [1.2, -1.3]])
-    row = judge.row("plugin", judge.optimum + gaps, np.ones((4, 2)), np.tile(np.eye(2), (4, 1, 1)), radius2=1.0)
-    assert (row["coverage"], row["lowest"], row["highest"]) == (5 / 8, 0.5, 0.75)
-    assert row["joint"] == 0.5
-    assert row["error"] == pytest.approx(np.std([1.0, 0.5, 1.0, 0.0], ddof=1) / 2)
+    row = judge.row("plugin", judge.optimum + gaps, np.tile(np.eye(2), (4, 1, 1)), np.ones((4, 2)), radius2=1.0)
+    assert (row.coverage, row.lowest, row.highest) == (5 / 8, 0.5, 0.75)
+    assert row.joint == 0.5
+    assert row.error == pytest.approx(np.std([1.0, 0.5, 1.0, 0.0], ddof=1) / 2)
+
+
+def made_up(federation: Federation, method: str = "plugin", runs: int = 20, coverage: float = 0.95) -> CoverageRow:
+    return CoverageRow(**asdict(federation), method=method, runs=runs, coverage=coverage, error=0.01, lowest=0.9,
+                       highest=1.0, width=1.1, joint=0.93)  # fmt: skip
+
+
+def test_rows_are_grouped_by_federation_and_the_most_runs_count():
+    other = replace(SMALL, network="0.9", n_steps=100)
+    rows = [made_up(SMALL, "bootstrap"), made_up(SMALL, runs=50, coverage=0.9), made_up(SMALL), made_up(other)]
+    first, second = by_federation(rows)
+    assert (first.federation, second.federation) == (other, SMALL)
+    assert list(second.rows) == ["plugin", "bootstrap"]  # in the order of METHODS
+    assert second.rows["plugin"].coverage == 0.9
+    assert rows[0].federation == SMALL
+    assert varying([first, second]) == ["network", "n_steps"]
+    assert varying([first]) == ["n_steps"]
+    assert common([first, second]) == "logistic, offsets 0.5, condition 1, K = 4, tau = 10, beta = 0.75, d = 2"
+    assert "rho = 0.9" in common([first])
 
 
 @pytest.mark.study
 def test_a_cell_judges_the_runs_that_infer_would_make():
     problem = SMALL.problem()
-    whole = _pass(SMALL, problem, 3, 5, [])
+    one_pass = _pass(SMALL, problem, 3, 5, [])
     found = fg.infer(problem, SMALL.graph(), n_steps=200, sync_every=10, seed=5)
-    np.testing.assert_allclose(whole.runs.average[0], found.params, rtol=1e-5)
-    np.testing.assert_allclose(average_covariance(whole)[0], found.cov, rtol=1e-4)
+    np.testing.assert_allclose(one_pass.runs.average[0], found.params, rtol=1e-5)
+    np.testing.assert_allclose(average_covariance(one_pass)[0], found.cov, rtol=1e-4)
 
 
 def test_methods_share_their_runs_and_the_bootstrap_takes_the_first_of_them():
     cells = CoverageCell(SMALL, runs=30), BootstrapCell(SMALL, runs=4, chains=40)
     rows = [row for cell in cells for row in cell.run()]
-    assert {row["method"] for row in rows} == set(METHODS)
+    assert {row.method for row in rows} == set(METHODS)
     assert cell_key(cells[0]) != cell_key(cells[1])
-    assert all(0.0 <= row["lowest"] <= row["coverage"] <= row["highest"] <= 1.0 for row in rows)
-    assert all(row["width"] > 0.2 for row in rows)
+    assert all(0.0 <= row.lowest <= row.coverage <= row.highest <= 1.0 for row in rows)
+    assert all(row.width > 0.2 for row in rows)
+    assert {row.method for row in rows if row.predicted is None} == set(METHODS[2:])  # these predict nothing
 
 
 @pytest.mark.study
@@ -110,8 +121,8 @@ def test_the_default_covers(family, offsets, condition):
     cover .938 and fail in one coordinate of five, most of the time.
     """
     federation = Federation(family, offsets, condition, n_steps=10_000)
-    (row,) = (row for row in CoverageCell(federation, runs=2000, seed=1).run() if row["method"] == "plugin")
-    print(f"{federation}: {row['coverage']:.4f} [{row['lowest']:.4f}, {row['highest']:.4f}]")
-    assert 0.935 <= row["coverage"] <= 0.965
-    assert row["lowest"] >= 0.93
-    assert row["highest"] <= 0.97
+    (row,) = (row for row in CoverageCell(federation, runs=2000, seed=1).run() if row.method == "plugin")
+    print(f"{federation}: {row.coverage:.4f} [{row.lowest:.4f}, {row.highest:.4f}]")
+    assert 0.935 <= row.coverage <= 0.965
+    assert row.lowest >= 0.93
+    assert row.highest <= 0.97

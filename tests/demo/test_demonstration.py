@@ -11,27 +11,25 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from fedgauss import networks
 from fedgauss.cli import app
-from fedgauss.demo import drawings, findings, watch_words
-from fedgauss.demo.attack import demo_attack
-from fedgauss.demo.drawings import DRAWINGS
+from fedgauss.demo import figures, story
+from fedgauss.demo.comparison import agreement
 from fedgauss.demo.run import _compare, run_demo
-from fedgauss.demo.setup import Setup, demo_setup
-from fedgauss.demo.watch_story import watched_chapter
-from fedgauss.demo.watch_terminal import print_watched
+from fedgauss.demo.setup import DemoSetup, demo_attack, demo_setup
+from fedgauss.demo.terminal import print_watched
 from fedgauss.detect.attribution import Attribution, Suspect
 from fedgauss.detect.verdict import Verdict
-from fedgauss.report.comparison import judge
 from fedgauss.report.page import Page
 from report_parsing import Checked
 
-NAMES = [draw.__name__ for draw in DRAWINGS]
+NAMES = [draw.__name__ for draw in figures.DRAWINGS]
 
 
 TICKS: dict[str, list[tuple[int, int]]] = {}
 
 
-def short(replicates: int, seed: int) -> Setup:
+def short(replicates: int, seed: int) -> DemoSetup:
     """The demonstration with fewer steps, one size for all tests, so that they share a compilation."""
     return replace(demo_setup(replicates, seed), n_steps=60, checkpoints=(20, 40, 60))
 
@@ -55,13 +53,13 @@ def test_simulation_agrees_with_exact_theory(result):
     # At level 1e-4 a right simulation fails this for one seed in ten thousand.
     comparisons = [*result.from_optimum.comparisons, *result.from_zero.comparisons]
     assert len(comparisons) == 18
-    assert judge(comparisons, result.setup.replicates, level=1e-4).agrees
+    assert agreement(comparisons, result.setup.replicates, level=1e-4).agrees
 
 
 def test_a_wrong_theory_would_be_noticed(result):
     zero, optimum = result.from_zero, result.from_optimum
     mixed_up = _compare(result.setup, zero.start, zero.simulated, optimum.exact)
-    assert not judge(mixed_up, result.setup.replicates, level=1e-4).agrees
+    assert not agreement(mixed_up, result.setup.replicates, level=1e-4).agrees
 
 
 def test_every_replicate_is_used_once(result):
@@ -83,13 +81,21 @@ def test_ticks_count_up_to_the_whole(result):
         assert set(total) == {done[-1]}
 
 
-def test_ratios_are_one_over_the_right_covariance():
-    points = np.random.default_rng(2).standard_normal((500, 2)) @ np.diag([1.0, 3.0])
-    own = findings.ratio(points, np.diag([1.0, 9.0]), np.cov(points.T))
-    assert own.simulated == pytest.approx(1.0)
-    half = findings.ratio(points, np.diag([1.0, 9.0]), np.diag([2.0, 18.0]))
-    assert half.exact == pytest.approx(0.5)
-    assert abs(half.simulated - 0.5) < 4 * half.error
+def test_every_figure_names_its_axes_and_has_a_title(result):
+    for draw in figures.DRAWINGS:
+        drawing = draw(result)
+        assert drawing.figure.get_suptitle()
+        for axes in drawing.figure.axes if drawing.name != "network" else ():
+            place = axes.get_subplotspec()  # panels share their axes
+            assert axes.get_ylabel() or not place.is_first_col()
+            assert axes.get_xlabel() or not place.is_last_row()
+
+
+def test_a_network_is_drawn_with_all_its_clients(result):
+    star = replace(result, setup=replace(result.setup, network=networks.star(10)))
+    texts = [text.get_text() for text in figures.network(star).figure.axes[0].texts]
+    variances = [f"$\\sigma^2={value:g}$" for value in result.setup.problem.noise_var]
+    assert sorted(texts) == sorted([str(k + 1) for k in range(10)] + variances)
 
 
 def test_the_demo_writes_every_file(written):
@@ -141,9 +147,9 @@ def test_the_terminal_names_the_alarm_the_onset_and_the_clients(written, result)
     assert watched.attack.begins <= watched.alarm.step < watched.attack.begins + 100
     assert words(str(watched.alarm)) in shown
     assert f"the estimated onset, {watched.alarm.onset}, is" in shown
-    assert watch_words.who(watched.suspects, range(5)) in shown
+    assert story.named_clients(watched.suspects, range(5)) in shown
     assert shown.count("malicious, named") + shown.count("malicious, missed") == 5
-    assert watch_words.over_runs(watched.repeats, 0.05) in shown
+    assert story.over_runs(watched.repeats, 0.05) in shown
 
 
 def test_the_page_has_the_watch_with_its_picture_and_its_clients(written, result):
@@ -154,7 +160,7 @@ def test_the_page_has_the_watch_with_its_picture_and_its_clients(written, result
     assert chapter.count("<img") == chapter.count("<table") == 1
     assert chapter.count("<tr>") == 11
     assert chapter.count("&lt; 0.001") >= 1  # escaped
-    assert watch_words.over_runs(result.watched.repeats, 0.05) in chapter
+    assert story.over_runs(result.watched.repeats, 0.05) in chapter
     assert "fg.Monitor(lin, steps, sync_every=20, horizon=500, start=lin.optimum)" in text
 
 
@@ -188,7 +194,7 @@ def named(*clients: int) -> Attribution:
 @pytest.mark.parametrize(
     ("seen", "well", "says"),
     [
-        (None, False, "no alarm rang up to step 500"),
+        (None, False, "there was no alarm up to step 500"),
         (alarm(240, 121), False, "honest until step 251"),
         (alarm(260, 241), True, "241, is 10 steps early, at the beginning of that round. Round 12 is indeed the last"),
         (alarm(300, 261), True, "261, is 10 steps late. But round 13 already holds 10 malicious steps"),
@@ -197,15 +203,15 @@ def named(*clients: int) -> Attribution:
     ],
 )
 def test_alarm_and_onset_stand_beside_the_truth(seen, well, says):
-    assert says in watch_words.beside_truth(seen, ATTACK, 20)
-    assert watch_words.judged(seen, ATTACK)[1] is well
+    assert says in story.beside_truth(seen, ATTACK, 20)
+    assert story.outcome(seen, ATTACK)[1] is well
 
 
 def test_the_watch_is_judged_in_a_few_words():
-    judged = [watch_words.judged(seen, ATTACK)[0] for seen in (None, alarm(240, 121), alarm(260, 241))]
-    assert judged == ["The attack is not seen.", "A false alarm.", "The attack is seen after 10 steps."]
-    assert watch_words.last_word([quiet(480), quiet(500)]).startswith("Round 25 (step 500): no alarm")
-    assert watch_words.last_word([alarm(260, 241), quiet(500)]).startswith("ALARM at round 13")
+    outcomes = [story.outcome(seen, ATTACK)[0] for seen in (None, alarm(240, 121), alarm(260, 241))]
+    assert outcomes == ["The attack goes undetected.", "A false alarm.", "The attack is detected after 10 steps."]
+    assert story.last_word([quiet(480), quiet(500)]).startswith("Round 25 (step 500): no alarm")
+    assert story.last_word([alarm(260, 241), quiet(500)]).startswith("ALARM at round 13")
 
 
 @pytest.mark.parametrize(
@@ -224,28 +230,28 @@ def test_the_watch_is_judged_in_a_few_words():
     ],
 )
 def test_clients_named_stand_beside_the_attackers(found, guilty, says):
-    assert watch_words.who(found, guilty) == says
+    assert story.named_clients(found, guilty) == says
 
 
 def test_every_client_is_marked_with_what_it_is():
-    rows = [watch_words.client_row(row, (0, 1), ATTACK.noise_sd) for row in named(0, 2).table[:4]]
+    rows = [story.client_row(row, (0, 1), ATTACK.noise_sd) for row in named(0, 2).table[:4]]
     assert [row[0] for row in rows] == ["1", "2", "3", "4"]
     assert [row[-1] for row in rows] == ["malicious, named", "malicious, missed", "honest, wrongly named", "honest"]
 
 
 def test_runs_are_counted_in_words(result):
     some = replace(result.watched.repeats, runs=200, before=2, after=190, never=8, delay=30.0, honest=11)
-    said = watch_words.over_runs(some, 0.05)
+    said = story.over_runs(some, 0.05)
     assert "190 alarm after the clients turned (half of them within 30 steps), 2 before and 8 never" in said
-    assert "11 alarm, where a share of 0.05, 10 of them, is allowed" in said
-    assert "half" not in watch_words.over_runs(replace(some, after=0), 0.05)
-    assert "none of them" in watch_words.clients_over_runs(replace(some, asked=0), ATTACK)
+    assert "11 of the same runs alarm, where a share of 0.05, 10 of them, is allowed" in said
+    assert "half" not in story.over_runs(replace(some, after=0), 0.05)
+    assert "None of them" in story.clients_over_runs(replace(some, asked=0), ATTACK)
 
 
 @pytest.mark.parametrize(
     ("verdicts", "asked", "suspects", "unnamed", "says"),
     [
-        ((quiet(480), quiet(500)), 0, None, "", "The attack is not seen."),
+        ((quiet(480), quiet(500)), 0, None, "", "The attack goes undetected."),
         ((alarm(120, 81), quiet(500)), 220, named(3), "", "Wrongly named: client 4, in truth honest."),
         ((quiet(480), alarm(500, 481)), 500, None, "there is none yet.", "Nobody could be named: there is none yet."),
     ],
@@ -256,9 +262,9 @@ def test_page_and_terminal_follow_whatever_the_run_shows(result, verdicts, asked
     other, page = replace(result, watched=watched), Page("Demonstration", "")
     console = Console(width=300, file=io.StringIO())
     print_watched(watched, result.setup, console)
-    watched_chapter(page, watched, result.setup, lambda: page.paragraph(drawings.watched(other).alt))
+    story.add_watched(page, watched, result.setup, lambda: page.paragraph(figures.watched(other).alt))
     for told in (console.file.getvalue(), page.html()):
         assert says in told
-        assert watch_words.judged(watched.alarm, ATTACK)[0] in told
+        assert story.outcome(watched.alarm, ATTACK)[0] in told
         assert "malicious, missed" not in told
     Checked(page.html())

@@ -17,7 +17,7 @@ from fedgauss.experiments.catalogue import catalogue, scale_named
 from fedgauss.report.reproduction import sweep as reproduction
 
 import fedgauss
-from fedgauss.coverage import sweep as coverage
+from fedgauss.coverage import results as coverage
 from fedgauss.coverage.federation import federations
 from fedgauss.integrations import dask_cluster
 from fedgauss.integrations.dask_cluster import on_dask

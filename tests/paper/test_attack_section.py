@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
-from fedgauss.experiments.alarm_rows import DETECTED, EARLY, POWER, TRACE
-from fedgauss.experiments.attack_rules import INNOVATION, RIGHT_TUNED, RIGHT_ZERO, RULES, UNDER_FOUND
-from fedgauss.experiments.catalogue import catalogue
-from fedgauss.experiments.mnist_rules import MNIST_RULES, OPTIMUM_RULES, RIGHT_AT_OPTIMUM, WARMED_RULES
-from fedgauss.experiments.paper import SCALES
-from fedgauss.report.reproduction.files import write_reproduction
-from fedgauss.report.reproduction.sections import section
-from fedgauss.report.reproduction.sweep import Measured
-from fedgauss.report.reproduction.terminal import print_reproduction
 from rich.console import Console
 
-from fedgauss.report.images import png
+from attack_table_rows import MNIST, SHIFT, attack_rows
+from fedgauss.paper.attack import DETECTED, EARLY, POWER, TRACE
+from fedgauss.paper.attack_rules import INNOVATION, OTHER_RULES, PAPER_RULES, RIGHT_TUNED, RIGHT_ZERO, UNDER_FOUND
+from fedgauss.paper.judging import Verdict
+from fedgauss.paper.mnist import OPTIMUM_RULES, RIGHT_AT_OPTIMUM, WARM_UP_RULES
+from fedgauss.paper.page import print_reproduction
+from fedgauss.paper.reproduce import Reproduction, write_reproduction
+from fedgauss.paper.result import SCALES
+from fedgauss.report.drawing import png
 from fedgauss.sweep.outcome import Summary
 from report_parsing import Checked
-from reproduction_rows import attack_rows
 
-RESULT, MNIST = catalogue()["attack_shift"], catalogue()["attack_mnist"]
+RULES = (*PAPER_RULES, *OTHER_RULES)
+MNIST_RULES = (*MNIST.papers, *MNIST.others)
 
 
-def shown(rows, result=RESULT):
-    return section(result, rows, {})
+def shown(rows, result=SHIFT):
+    return result.section(rows, {})
 
 
 def in_terminal(found, width=80):
@@ -38,7 +38,7 @@ def in_terminal(found, width=80):
 def moved(rows, rule, x, measure, value):
     """The rows with one number replaced."""
     where = (rule, x, measure)
-    return [r | {"estimate": value} if (r["rule"], r.get("x"), r["measure"]) == where else r for r in rows]
+    return [replace(row, estimate=value) if (row.rule, row.x, row.measure) == where else row for row in rows]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def found():
 
 
 def test_printed_and_measured_stand_side_by_side(found):
-    assert found.verdict == "reproduced"
+    assert found.verdict is Verdict.REPRODUCED
     shares = found.tables[1]
     assert shares.header == ("$μ$", "0.5", "1", "1.5", "2", "2.5", "3")
     by_name = {row[0]: row[1:] for row in shares.rows}
@@ -79,7 +79,7 @@ def test_words_follow_the_rows():
     rows = moved(attack_rows(lambda rule: 0.1), RIGHT_ZERO, 0.0, DETECTED, 0.353)
     rows = moved(moved(rows, INNOVATION, 0.5, POWER, 0.53), RIGHT_ZERO, 0.5, EARLY, 0.33)
     found = shown(rows)
-    assert found.verdict == "not reproduced"
+    assert found.verdict is Verdict.NOT_REPRODUCED
     assert "alarms in 0.353 (0.001) of honest runs" in found.summary
     assert "innovation, horizon: 0.530 (0.001)" in found.summary
     assert any("right scale, $c$ = 0: 0.330 (0.001)" in text for text in found.findings)
@@ -89,7 +89,7 @@ def test_words_follow_the_rows():
 
 def test_a_rule_found_by_trying_is_said_so():
     found = shown(attack_rows(lambda rule: 0.0 if rule == UNDER_FOUND else 0.1))
-    assert (found.verdict, found.role) == ("reproduced as coded", "exact")
+    assert (found.verdict, found.verdict.role) == (Verdict.AS_CODED, "exact")
     assert found.summary.startswith("43 of 43 numbers agree")
     assert "found by trying" in found.summary
 
@@ -124,7 +124,7 @@ def test_the_terminal_has_room_for_every_table(found):
 
 
 def test_one_attack_alone_is_a_table_of_measures_without_curves():
-    found = shown(attack_rows(cases=("mu=0", "mu=2")))
+    found = shown(attack_rows(cases=(0.0, 2.0)))
     assert [drawing.name for drawing in found.drawings] == ["attack_shift_run"]
     assert len(found.tables) == 3
     assert all(len(table.rows[0]) == len(table.header) == 4 for table in found.tables[1:])
@@ -133,7 +133,7 @@ def test_one_attack_alone_is_a_table_of_measures_without_curves():
 
 def test_rules_that_never_alarm_leave_gaps():
     kept = (DETECTED, POWER, EARLY, TRACE)
-    rows = [row for row in attack_rows() if row["rule"] != INNOVATION or row["measure"] in kept]
+    rows = [row for row in attack_rows() if row.rule != INNOVATION or row.measure in kept]
     found = shown(moved(rows, INNOVATION, 0.5, POWER, 0.0))
     assert "" in next(row for row in found.tables[2].rows if row[0] == "innovation, horizon")
     assert not re.search(r"\bnan\b|\bNone\b", in_terminal(found))
@@ -141,7 +141,8 @@ def test_rules_that_never_alarm_leave_gaps():
 
 def test_the_page_and_the_json_have_it(tmp_path):
     rows = attack_rows(lambda rule: 0.1)
-    whole = Measured((RESULT,), SCALES["paper"], {"attack_shift": rows}, "fedgauss reproduce", Summary(3, 3, 0, 1.0))
+    summary = Summary(3, 3, 0, 1.0)
+    whole = Reproduction((SHIFT,), SCALES["paper"], {"attack_shift": rows}, "fedgauss reproduce", summary)
     _, page = write_reproduction(whole, tmp_path)
     parsed = Checked(page.read_text())
     assert parsed.count("img") == 3
@@ -155,11 +156,11 @@ def test_the_page_and_the_json_have_it(tmp_path):
 
 @pytest.fixture(scope="module")
 def mnist():
-    return shown(attack_rows(lambda rule: 0.0 if rule == RIGHT_AT_OPTIMUM else 0.1, result="attack_mnist"), MNIST)
+    return shown(attack_rows(lambda rule: 0.0 if rule == RIGHT_AT_OPTIMUM else 0.1, result=MNIST), MNIST)
 
 
 def test_mnist_has_every_rule_beside_the_printed_numbers(mnist):
-    assert mnist.verdict == "reproduced"
+    assert mnist.verdict is Verdict.REPRODUCED
     honest, beside, own = ({row[0]: row[1:] for row in table.rows} for table in mnist.tables)
     assert len(honest) == len(beside) == 1 + len(MNIST_RULES) == 1 + len(own)
     assert beside["printed"] == ("0.900", "58.5; 32–96", "95.7; 89–99")
@@ -171,9 +172,9 @@ def test_mnist_has_every_rule_beside_the_printed_numbers(mnist):
 
 
 def test_mnist_is_judged_by_the_papers_rules_from_both_starts():
-    (outcome,) = shown(attack_rows(lambda rule: 0.1, result="attack_mnist"), MNIST).outcomes
-    assert (outcome.verdict, outcome.reading, outcome.n_printed) == ("not reproduced", None, 8)
-    assert {agreement.reading for agreement in outcome.agreements} == set(MNIST_RULES) - set(WARMED_RULES)
+    (outcome,) = shown(attack_rows(lambda rule: 0.1, result=MNIST), MNIST).outcomes
+    assert (outcome.verdict, outcome.reading, outcome.n_printed) == (Verdict.NOT_REPRODUCED, None, 8)
+    assert {agreement.reading for agreement in outcome.agreements} == set(MNIST_RULES) - set(WARM_UP_RULES)
     assert {agreement.reading for agreement in outcome.agreements} > set(OPTIMUM_RULES)
 
 

@@ -8,23 +8,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fedgauss.experiments.beyond import HESSIANS, beyond_results
-from fedgauss.experiments.budget_cells import STAGES, BudgetCell
-from fedgauss.experiments.design import Design
-from fedgauss.experiments.hessian_cells import MeanCell
-from fedgauss.experiments.moment_cells import MomentsCell, gaussian_ball_distance
-from fedgauss.experiments.paper import LARGE, PAPER, QUICK
-from fedgauss.experiments.phase_cells import PhaseCell, slope_on_log_n
-from fedgauss.experiments.readings import Reading
 from scipy import stats
 
+from fedgauss.paper.budget import AT_OPTIMUM, AT_ZERO, STAGES, BudgetCell, MomentsCell, gaussian_ball_distance
+from fedgauss.paper.result import LARGE, PAPER, QUICK
+from fedgauss.paper.results import error_budget, phase_map, unequal_hessians
+from fedgauss.paper.results.phase_map import PhaseCell, slope_on_log_n
+from fedgauss.paper.results.unequal_hessians import HESSIANS, MeanCell
+from fedgauss.paper.setting import Curve
 from fedgauss.sweep.cell import cell_key
-
-ZERO, OPTIMUM = Reading("from zero", "zeros"), Reading("from the optimum", "optimum")
 
 
 def test_every_result_has_cells_at_every_scale():
-    for result in beyond_results().values():
+    for result in (error_budget.RESULT, phase_map.RESULT, unequal_hessians.RESULT):
         counts = []
         for scale in (QUICK, PAPER, LARGE):
             cells = result.cells(scale)
@@ -35,16 +31,18 @@ def test_every_result_has_cells_at_every_scale():
         assert counts == sorted(counts)
 
 
-def test_naming_the_cells_does_not_load_jax():
+def test_naming_the_cells_loads_neither_jax_nor_what_draws():
     program = (
-        "import sys; from fedgauss.experiments import beyond, paper;"
-        "[result.cells(paper.PAPER) for result in beyond.beyond_results().values()]; sys.exit('jax' in sys.modules)"
+        "import sys; from fedgauss.paper.result import PAPER;"
+        "from fedgauss.paper.results import error_budget, phase_map, unequal_hessians;"
+        "[module.RESULT.cells(PAPER) for module in (error_budget, phase_map, unequal_hessians)];"
+        "sys.exit(bool({'jax', 'matplotlib', 'rich'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_permuted_hessians_are_the_same_ones_in_another_order():
-    follow, permuted = (Design(OPTIMUM, 40, clients=clients, draw=3).problem() for clients in HESSIANS)
+    follow, permuted = (Curve(AT_OPTIMUM, 40, clients=clients, draw=3).problem() for clients in HESSIANS)
     h, g = follow.design_cov[:, 0, 0], permuted.design_cov[:, 0, 0]
     np.testing.assert_array_equal(np.sort(h), np.sort(g))
     np.testing.assert_array_equal(follow.coefficients, permuted.coefficients)
@@ -59,20 +57,22 @@ def test_permuted_hessians_are_the_same_ones_in_another_order():
 def budgets():
     """The same short runs from zero and from the optimum, and with Hessians that differ: rows by name."""
     cells = {
-        "zero": BudgetCell("error_budget", "", Design(ZERO, 5, sync_every=5), 60, 400),
-        "optimum": BudgetCell("error_budget", "", Design(OPTIMUM, 5, sync_every=5), 60, 400),
-        "unequal": BudgetCell("error_budget", "", Design(OPTIMUM, 5, rho=0.5, clients=HESSIANS[0]), 60, 400),
+        "zero": BudgetCell("error_budget", "Figure 1, right", Curve(AT_ZERO, 5, sync_every=5), 60, 400),
+        "optimum": BudgetCell("error_budget", "Figure 1, right", Curve(AT_OPTIMUM, 5, sync_every=5), 60, 400),
+        "unequal": BudgetCell(
+            "error_budget", "unequal Hessians", Curve(AT_OPTIMUM, 5, rho=0.5, clients=HESSIANS[0]), 60, 400
+        ),
     }
     return {name: (cell, cell.run()) for name, cell in cells.items()}
 
 
 def distances(rows, covariance="Sigma_n"):
-    own = [row for row in rows if row["measure"] == "distance" and row["covariance"] == covariance]
-    return {row["term"]: row["estimate"] for row in own}
+    own = [row for row in rows if row.measure == "distance" and row.covariance == covariance]
+    return {row.term: row.estimate for row in own}
 
 
 def lengths(rows):
-    return {row["term"]: row["rms"] for row in rows if row["measure"] == "length"}
+    return {row.term: row.rms for row in rows if row.measure == "length"}
 
 
 def test_a_budget_is_the_same_each_time(budgets):
@@ -114,8 +114,8 @@ def test_both_covariances_see_the_same_runs(budgets):
     from fedgauss.theory.covariances import average_covariance, limit_covariance
 
     cell, rows = budgets["optimum"]
-    lin = linearize(cell.design.problem())
-    finite = average_covariance(lin, cell.design.schedule, cell.n_steps)
+    lin = linearize(cell.curve.problem())
+    finite = average_covariance(lin, cell.curve.steps, cell.n_steps)
     between = gaussian_ball_distance(np.zeros(2), finite, limit_covariance(lin))
     assert abs(distances(rows, "Sigma/K")["W"] - between) < 2 * 2.35 / 400**0.5
 
@@ -138,22 +138,22 @@ def test_a_shifted_ball():
 
 @pytest.fixture(scope="module")
 def unequal_runs():
-    """Averages of 20,000 runs, with the design they come from and its linearisation."""
+    """Averages of 20,000 runs, with the curve they come from and its linearisation."""
     from fedgauss.engine.simulate import simulate
     from fedgauss.problems.linearize import linearize
 
-    design = Design(OPTIMUM, 4, gamma=9.0, sync_every=5, rho=0.5, clients=HESSIANS[0])
+    curve = Curve(AT_OPTIMUM, 4, gamma=9.0, sync_every=5, rho=0.5, clients=HESSIANS[0])
     runs = simulate(
-        design.problem(),
-        design.network,
-        design.schedule,
+        curve.problem(),
+        curve.network,
+        curve.steps,
         30,
         sync_every=5,
         replicates=20_000,
         start="optimum",
         progress=False,
     )
-    return design, linearize(design.problem()), runs.average.astype(float)
+    return curve, linearize(curve.problem()), runs.average.astype(float)
 
 
 def test_exact_moments_are_those_of_runs(unequal_runs):
@@ -161,13 +161,17 @@ def test_exact_moments_are_those_of_runs(unequal_runs):
     # a step index that the two do not share: mixing after every step would be 10 errors off.
     from fedgauss.theory.covariances import average_covariance
 
-    design, lin, average = unequal_runs
+    curve, lin, average = unequal_runs
     z = 30**0.5 * (average - average.mean(axis=0))
-    square = np.einsum("ri,ri->r", z, np.linalg.solve(average_covariance(lin, design.schedule, 30), z.T).T) / 2
+    square = np.einsum("ri,ri->r", z, np.linalg.solve(average_covariance(lin, curve.steps, 30), z.T).T) / 2
     error = square.std() / len(z) ** 0.5
     ratio, other = (
-        next(row["variance_ratio"] for row in MomentsCell("x", "", one, (30,)).run() if row["covariance"] == "Sigma_n")
-        for one in (design, replace(design, sync_every=1))
+        next(
+            row.variance_ratio
+            for row in MomentsCell("x", "unequal Hessians", one, (30,)).run()
+            if row.covariance == "Sigma_n"
+        )
+        for one in (curve, replace(curve, sync_every=1))
     )
     assert abs(square.mean() - ratio) < 4.5 * error
     assert abs(square.mean() - other) > 9 * error
@@ -178,29 +182,26 @@ def test_the_exact_bias_is_that_of_runs(unequal_runs):
     from fedgauss.theory.covariances import limit_covariance
     from fedgauss.theory.exact import mean_recursion
 
-    design, lin, average = unequal_runs
-    exact = mean_recursion(design.problem(), design.network, design.schedule, 30, 5, lin.optimum)
+    curve, lin, average = unequal_runs
+    exact = mean_recursion(curve.problem(), curve.network, curve.steps, 30, 5, lin.optimum)
     z = (average.mean(axis=0) - exact.mean_average) / (average.std(axis=0) / len(average) ** 0.5)
     assert np.abs(z).max() < 4.5
-    (row,) = MeanCell("x", "", design, 30, draws=1).run()
+    (row,) = MeanCell("x", "unequal Hessians", curve, 30).run()
     bias = exact.mean_average - lin.optimum
-    assert row["estimate"] == pytest.approx(np.sqrt(30 * bias @ np.linalg.solve(limit_covariance(lin), bias)))
-    assert row["estimate"] > 0.1  # fifteen errors of the mean of runs
+    assert row.estimate == pytest.approx(np.sqrt(30 * bias @ np.linalg.solve(limit_covariance(lin), bias)))
+    assert row.estimate > 0.1  # fifteen errors of the mean of runs
+
+
+def exact_means(n_clients, clients, n_steps, draws):
+    curves = [Curve(AT_OPTIMUM, n_clients, rho=0.5, clients=clients, draw=draw) for draw in range(draws)]
+    return [row.estimate for curve in curves for row in MeanCell("x", "unequal Hessians", curve, n_steps).run()]
 
 
 def test_the_bias_grows_only_if_hessians_follow_offsets():
     # Exact, so it cannot fail by chance. Four times the clients twice: sqrt(K) grows fourfold.
     growth = {}
     for clients in HESSIANS:
-        few, many = (
-            np.mean(
-                [
-                    row["estimate"]
-                    for row in MeanCell("x", "", Design(OPTIMUM, k, rho=0.5, clients=clients), 100, 8).run()
-                ]
-            )
-            for k in (10, 160)
-        )
+        few, many = (np.mean(exact_means(k, clients, 100, draws=8)) for k in (10, 160))
         growth[clients] = many / few
     assert 3.0 < growth[HESSIANS[0]] < 6.0
     assert growth[HESSIANS[1]] < 2.0
@@ -228,15 +229,15 @@ def test_the_slope_on_log_n_has_the_error_it_states():
 
 
 def test_a_phase_cell_gives_points_bounds_and_slopes():
-    design = Design(OPTIMUM, 3, gamma=0.0, sync_every=5, eta0=0.5)
-    cell = PhaseCell("phase_map", design, (0.75, 0.95), (20, 40), replicates=100, seed=3)
+    curve = Curve(AT_OPTIMUM, 3, gamma=0.0, sync_every=5, eta0=0.5)
+    cell = PhaseCell("phase_map", "phase map", curve, (0.75, 0.95), (20, 40), replicates=100, seed=3)
     rows = cell.run()
-    assert [(r["beta"], r["measure"], r.get("n")) for r in rows] == [
+    assert [(r.beta, r.measure, r.n) for r in rows] == [
         (beta, *rest)
         for beta in (0.75, 0.95)
         for rest in (("distance", 20), ("distance", 40), ("slope on log n", None))
     ]
-    assert all(row["printed"] > row["corrected"] > 0 for row in rows if row["measure"] == "distance")
+    assert all(row.printed > row.corrected > 0 for row in rows if row.measure == "distance")
     assert cell.run() == rows
 
 
@@ -249,8 +250,8 @@ def test_the_distance_hardly_depends_on_clients_from_the_optimum():
     weights = np.log(clients) - np.log(clients).mean()
     slopes = []
     for draw in range(16):
-        cells = [MomentsCell("x", "", Design(OPTIMUM, int(k), draw=draw), (300,)) for k in clients]
-        d = [row["estimate"] for cell in cells for row in cell.run() if row["covariance"] == "Sigma_n"]
+        cells = [MomentsCell("x", "Figure 1, right", Curve(AT_OPTIMUM, int(k), draw=draw), (300,)) for k in clients]
+        d = [row.estimate for cell in cells for row in cell.run() if row.covariance == "Sigma_n"]
         slopes.append(weights @ d / (weights @ weights))
     assert -0.001 < np.mean(slopes) < 0.0145
 
@@ -260,14 +261,14 @@ def test_both_panels_of_figure_2_agree_from_the_optimum():
     # A difference of two distances from 8,000 runs each has a standard error of .008; from 100,000 runs it is .004 and
     # .017, since averages over three clients are not quite normal. Beyond .02 and 4.2 errors: a chance of 5e-5 for two
     # values of beta. It catches a start away from the optimum, and any factor of K between Sigma/K and what is used.
-    reading = replace(OPTIMUM, noise_vars=(1.0, 4.0))
+    reading = replace(AT_OPTIMUM, noise_vars=(1.0, 4.0))
     found = {}
     for k in (3, 41):
-        design = Design(reading, k, gamma=0.0, sync_every=5, eta0=0.5)
-        rows = PhaseCell("x", design, (0.85, 0.95), (250, 500), 8000, seed=k).run()
-        found[k] = [row for row in rows if row.get("n") == 500]
+        curve = Curve(reading, k, gamma=0.0, sync_every=5, eta0=0.5)
+        rows = PhaseCell("x", "phase map", curve, (0.85, 0.95), (250, 500), 8000, seed=k).run()
+        found[k] = [row for row in rows if row.n == 500]
     for few, many in zip(found[3], found[41], strict=True):
-        assert abs(few["estimate"] - many["estimate"]) < 0.02 + 4.2 * np.hypot(few["error"], many["error"])
+        assert abs(few.estimate - many.estimate) < 0.02 + 4.2 * np.hypot(few.error, many.error)
 
 
 @pytest.mark.study
@@ -278,8 +279,7 @@ def test_the_bias_grows_like_the_root_of_the_number_of_clients():
     weights = np.log(clients) - np.log(clients).mean()
     exponents = []
     for kind in HESSIANS:
-        cells = [MeanCell("x", "", Design(OPTIMUM, int(k), rho=0.5, clients=kind), 300, 16) for k in clients]
-        table = np.log([[row["estimate"] for row in cell.run()] for cell in cells])
+        table = np.log([exact_means(int(k), kind, 300, draws=16) for k in clients])
         exponents.append(np.mean(weights @ table) / (weights @ weights))
     assert 0.44 < exponents[0] < 0.62
     assert -0.28 < exponents[1] < 0.44

@@ -8,13 +8,13 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
-from attack_table_rows import attack_rows
 
+from attack_table_rows import attack_rows
 from fedgauss.paper.page import reproduction_page
 from fedgauss.paper.reproduce import Reproduction, write_reproduction
 from fedgauss.paper.result import SCALES, catalogue
 from fedgauss.paper.start import distance_outcomes, start_drawing, start_sentences
-from fedgauss.report.images import themed_svg
+from fedgauss.report.drawing import themed_svg
 from fedgauss.report.table import Table
 from fedgauss.sweep.outcome import Summary
 from reproduction_rows import rows_of

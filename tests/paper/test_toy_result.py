@@ -6,10 +6,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from report_parsing import Checked
 from typer.testing import CliRunner
 
 from fedgauss.cli import app
+from report_parsing import Checked
 
 FILE = str(Path(__file__).parent / "toy_result.py")
 

@@ -141,7 +141,10 @@ def npz(**members):
         (npz(images=b"no array"), "no readable NumPy array"),
         (npz(images=npz_member((20, 4, 3), "|O", b"cos\nsystem\n")), "must be bytes, uint8, with 3 axes; got object"),
         (npz(images=npz_member((20, 4), "|u1", bytes(80))), r"with 3 axes; got uint8 \(20, 4\)"),
-        (npz(images=npz_member((20, 4, 3), "|u1", bytes(239))), "must hold 240 bytes after its header; it holds only 239"),
+        (
+            npz(images=npz_member((20, 4, 3), "|u1", bytes(239))),
+            "must hold 240 bytes after its header; it holds only 239",
+        ),
         (npz(images=npz_member((20, 4, 3), "|u1", bytes(241))), "it holds more"),
         (npz(images=npz_member((20, 4, 3), "|u1", bytes(240), order=True)), "C order"),
         (npz(images=npz_member((10**6, 10**6, 3), "|u1", b"")), "must hold 1 to 2147483648 bytes"),

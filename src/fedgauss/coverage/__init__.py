@@ -1,1 +1,1 @@
-"""The report of the coverage laboratory."""
+"""The coverage laboratory: how often confidence intervals cover, over many simulated runs of a federation."""

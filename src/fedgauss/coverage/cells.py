@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +10,6 @@ from scipy import stats
 
 from fedgauss._types import FloatArray
 from fedgauss.coverage.federation import Federation
-from fedgauss.sweep.cell import Row
 
 if TYPE_CHECKING:
     from fedgauss.inference.passes import Pass
@@ -23,8 +21,47 @@ METHODS = ("plugin", "plugin, drift subtracted", "plugin, last iterate", "bootst
 
 
 @dataclass(frozen=True)
+class CoverageRow:
+    """What the intervals of one method do in one federation, whose fields come first.
+
+    coverage, error      the share of intervals that cover, over runs and coordinates, and its Monte Carlo error
+    lowest, highest      the coverage of the worst and the best coordinate
+    width                relative to the interval of an efficient estimate from all n steps
+    joint                how often the ellipsoid covers
+    predicted, bias      the coverage that the diagnostic of bias predicts, and the largest bias of a coordinate in
+                         standard errors; None for methods without one
+    """
+
+    family: str
+    offsets: float
+    condition: float
+    n_clients: int
+    sync_every: int
+    network: str
+    beta: float
+    n_steps: int
+    dim: int
+    draw: int
+    method: str
+    runs: int
+    coverage: float
+    error: float
+    lowest: float
+    highest: float
+    width: float
+    joint: float
+    predicted: float | None = None
+    bias: float | None = None
+
+    @property
+    def federation(self) -> Federation:
+        """The federation."""
+        return Federation(**{field.name: getattr(self, field.name) for field in fields(Federation)})
+
+
+@dataclass(frozen=True)
 class CoverageCell:
-    """R runs of a federation from a start at zero, and the intervals of every method but the bootstrap."""
+    """R runs of a federation from a start at zero, with the intervals of every method but the bootstrap."""
 
     federation: Federation
     runs: int
@@ -46,37 +83,31 @@ class CoverageCell:
         f = self.federation
         return f.family, f.n_clients, f.dim, f.condition == 1.0
 
-    def run(self) -> list[Row]:
+    def run(self) -> list[CoverageRow]:
         """A row for each method."""
         from fedgauss.inference.bias import estimated_bias, predicted_coverage
         from fedgauss.inference.path_methods import BatchMeans, RandomScaling, random_scaling_critical
         from fedgauss.inference.plugin import average_covariance, last_covariance
 
         problem = self.federation.problem()
-        whole = _pass(self.federation, problem, self.runs, self.seed, [RandomScaling(), BatchMeans()])
-        normal, window = float(stats.norm.ppf(0.5 + LEVEL / 2)), whole.schedule.window
-        plugin, bias = average_covariance(whole), estimated_bias(whole)
-        errors = np.sqrt(np.einsum("rii->ri", plugin))
-        scaled = whole.runs.random_scaling.astype(float) / window
-        judge = _Judge(self.federation, problem, self.runs)
-        average, last = (np.asarray(found, dtype=float) for found in (whole.runs.average, whole.runs.last))
-        predicted = {
-            "predicted": float(predicted_coverage(bias.total / errors, LEVEL).mean()),
-            "bias": float(np.abs((bias.total / errors).mean(axis=0)).max()),
-        }
-        moved = {"predicted": float(predicted_coverage(bias.start / errors, LEVEL).mean())}
+        one_pass = _pass(self.federation, problem, self.runs, self.seed, [RandomScaling(), BatchMeans()])
+        runs, window = one_pass.runs, one_pass.schedule.window
+        average, last = (np.asarray(estimates, dtype=float) for estimates in (runs.average, runs.last))
+        cov, bias = average_covariance(one_pass), estimated_bias(one_pass)
+        errors, judge = _errors(cov), _Judge(self.federation, problem, self.runs)
+        without_drift = judge.row("plugin, drift subtracted", average - bias.drift.clear, cov)
+        critical, critical_joint = random_scaling_critical(LEVEL) ** 0.5, random_scaling_critical(LEVEL, problem.dim)
+        scaled = runs.random_scaling.astype(float) / window
         return [
-            judge.row("plugin", average, normal * errors, plugin) | predicted,
-            judge.row("plugin, drift subtracted", average - bias.drift.clear, normal * errors, plugin) | moved,
-            judge.ellipsoid("plugin, last iterate", last, normal, last_covariance(whole)),
-            judge.row(
-                "random_scaling",
-                average,
-                random_scaling_critical(LEVEL) ** 0.5 * _errors(scaled),
-                scaled,
-                random_scaling_critical(LEVEL, problem.dim),
+            replace(
+                judge.row("plugin", average, cov),
+                predicted=float(predicted_coverage(bias.total / errors, LEVEL).mean()),
+                bias=float(np.abs((bias.total / errors).mean(axis=0)).max()),
             ),
-            judge.ellipsoid("batch_means", average, normal, whole.runs.batch_means.astype(float) / window),
+            replace(without_drift, predicted=float(predicted_coverage(bias.start / errors, LEVEL).mean())),
+            judge.row("plugin, last iterate", last, last_covariance(one_pass)),
+            judge.row("random_scaling", average, scaled, critical * _errors(scaled), critical_joint),
+            judge.row("batch_means", average, runs.batch_means.astype(float) / window),
         ]
 
 
@@ -105,27 +136,22 @@ class BootstrapCell:
         f = self.federation
         return "bootstrap", f.family, f.n_clients, f.dim, f.condition == 1.0
 
-    def run(self) -> list[Row]:
+    def run(self) -> list[CoverageRow]:
         """One row."""
         from fedgauss.inference.bootstrap import bootstrap_deviations
         from fedgauss.inference.estimate import hotelling_radius2
 
-        problem, graph = self.federation.problem(), self.federation.graph()
-        whole = _pass(self.federation, problem, self.runs, self.seed, [])
-        tau = self.federation.sync_every
-
-        def deviations() -> Iterator[FloatArray]:
-            for run in range(self.runs):
-                yield bootstrap_deviations(problem, graph, whole, tau, self.chains, self.seed, run, progress=False)
-
+        problem, graph, tau = self.federation.problem(), self.federation.graph(), self.federation.sync_every
+        one_pass = _pass(self.federation, problem, self.runs, self.seed, [])
         half, cov = [], []
-        for draws in deviations():
+        for run in range(self.runs):
+            draws = bootstrap_deviations(problem, graph, one_pass, tau, self.chains, self.seed, run, progress=False)
             half.append(np.quantile(np.abs(draws), LEVEL, axis=0))
             cov.append(draws.T @ draws / len(draws))
         judge = _Judge(self.federation, problem, self.runs)
-        estimates = np.asarray(whole.runs.average, dtype=float)
+        estimates = np.asarray(one_pass.runs.average, dtype=float)
         radius2 = hotelling_radius2(LEVEL, problem.dim, self.chains)
-        return [judge.row("bootstrap", estimates, np.stack(half), np.stack(cov), radius2)]
+        return [judge.row("bootstrap", estimates, np.stack(cov), np.stack(half), radius2)]
 
 
 class _Judge:
@@ -136,34 +162,37 @@ class _Judge:
         from fedgauss.theory.covariances import limit_covariance
 
         lin = linearize(problem)
-        self.optimum, self.runs, self.fields = lin.optimum, runs, asdict(federation)
+        self.optimum, self.runs, self.federation = lin.optimum, runs, federation
+        self.normal = float(stats.norm.ppf(0.5 + LEVEL / 2))
         # Of an efficient estimate from all n steps.
-        self.least = stats.norm.ppf(0.5 + LEVEL / 2) * np.sqrt(np.diag(limit_covariance(lin)) / federation.n_steps)
+        self.least = self.normal * np.sqrt(np.diag(limit_covariance(lin)) / federation.n_steps)
 
     def row(
-        self, method: str, estimates: FloatArray, half: FloatArray, cov: FloatArray, radius2: float | None = None
-    ) -> Row:
-        """Coverage with its Monte-Carlo error; estimates and half widths (R, d), covariances (R, d, d).
+        self,
+        method: str,
+        estimates: FloatArray,
+        cov: FloatArray,
+        half: FloatArray | None = None,
+        radius2: float | None = None,
+    ) -> CoverageRow:
+        """Coverage with its Monte Carlo error; estimates and half widths (R, d), covariances (R, d, d).
 
-        radius2   of the ellipsoid; the quantile of chi-squared if not given
+        Half widths are normal ones, and radius2, that of the ellipsoid, a quantile of chi-squared, unless given.
         """
+        half = self.normal * _errors(cov) if half is None else half
         covered = np.abs(estimates - self.optimum) <= half
         of_runs, of_coordinates = covered.mean(axis=1), covered.mean(axis=0)
-        return {
-            **self.fields,
-            "method": method,
-            "runs": self.runs,
-            "coverage": float(covered.mean()),
-            "error": float(of_runs.std(ddof=1) / np.sqrt(self.runs)),
-            "lowest": float(of_coordinates.min()),
-            "highest": float(of_coordinates.max()),
-            "width": float((half / self.least).mean()),
-            "joint": self._joint(estimates, cov, radius2),
-        }
-
-    def ellipsoid(self, method: str, estimates: FloatArray, critical: float, cov: FloatArray) -> Row:
-        """Of intervals that follow from a covariance."""
-        return self.row(method, estimates, critical * _errors(cov), cov)
+        return CoverageRow(
+            **asdict(self.federation),
+            method=method,
+            runs=self.runs,
+            coverage=float(covered.mean()),
+            error=float(of_runs.std(ddof=1) / np.sqrt(self.runs)),
+            lowest=float(of_coordinates.min()),
+            highest=float(of_coordinates.max()),
+            width=float((half / self.least).mean()),
+            joint=self._joint(estimates, cov, radius2),
+        )
 
     def _joint(self, estimates: FloatArray, cov: FloatArray, radius2: float | None) -> float:
         """How often the ellipsoid covers; where it is flat, it does not."""

@@ -1,4 +1,4 @@
-"""Federations whose intervals are put to the test: a model, its clients, how they talk, and for how long."""
+"""Federations whose intervals are checked: a model, its clients, how they communicate, and for how long."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,11 +15,9 @@ from fedgauss import _checks, networks
 if TYPE_CHECKING:
     from fedgauss.problems.regression import Regression
 
-T = TypeVar("T")
-
 FAMILIES = ("linear", "logistic", "poisson")
 _CENTRE = (1.0, -0.5, 0.5, 0.0, 0.25)  # repeated to d coefficients
-_POISSON = 0.3  # of it: counts grow exponentially
+_POISSON = 0.3  # the factor for Poisson: counts grow exponentially
 _NETWORKS: dict[str, Callable[[int], networks.Network]] = {
     "ring": networks.ring,
     "path": networks.path,
@@ -32,12 +30,25 @@ _NETWORKS: dict[str, Callable[[int], networks.Network]] = {
 class Federation:
     """One setting of the laboratory.
 
-    offsets     sd of the clients' coefficients about their centre; 0 for equal clients
-    condition   of the covariance of the covariates, whose trace is d
-    network     ring, path, star or complete; with ^m mixed m times at each synchronisation; or a number, the second
-                eigenvalue rho of rho I + (1 - rho) J
-    beta        decay of the whitened steps
-    draw        of the clients' coefficients and of the axes of the covariates
+    Parameters
+    ----------
+    family : str
+        The regression family.
+    offsets : float
+        Standard deviation of the clients' coefficients about their centre; 0 for identical clients.
+    condition : float
+        Condition number of the covariance of the covariates, whose trace is d.
+    n_clients, sync_every : int
+        Clients, and steps between two mixings.
+    network : str
+        ring, path, star or complete; ring^m mixes m times at each synchronisation; a number is the second eigenvalue
+        rho of rho I + (1 - rho) J.
+    beta : float
+        Decay of the whitened steps.
+    n_steps, dim : int
+        Steps of each client, and covariates.
+    draw : int
+        Seed of the clients' coefficients and of the axes of the covariates.
     """
 
     family: str = "linear"
@@ -59,7 +70,7 @@ class Federation:
         _at_least("sync_every", self.sync_every, 1)
         _at_least("dim", self.dim, 1)
         if not 0.5 < self.beta < 1.0:
-            raise ValueError(f"beta must lie in (0.5, 1), where averages are normal; got {self.beta:g}. Use 0.75?")
+            raise ValueError(f"beta must lie in (0.5, 1), for a normal limit; got {self.beta:g}. Use 0.75?")
         self.graph()
 
     def __str__(self) -> str:
@@ -69,7 +80,7 @@ class Federation:
         )
 
     def graph(self) -> networks.Network:
-        """Who averages with whom."""
+        """The network over which clients average."""
         name, _, power = self.network.partition("^")
         if name in _NETWORKS:
             times = int(power) if re.fullmatch(r"\d+", power) else (0 if power else 1)
@@ -99,21 +110,9 @@ class Federation:
         return problems.poisson(_POISSON * beta, design)
 
 
-def federations(**listed: Sequence[Any]) -> list[Federation]:
-    """Every combination of the values listed for the fields of a `Federation`."""
-    return [Federation(**dict(zip(listed, values, strict=True))) for values in product(*listed.values())]
-
-
-def listed(option: str, text: str, kind: Callable[[str], T]) -> list[T]:
-    """The values of an option, which commas separate."""
-    try:
-        values = [kind(part.strip()) for part in text.split(",") if part.strip()]
-    except ValueError:
-        values = []
-    if not values:
-        numbers = {int: "whole numbers", float: "numbers"}.get(kind, "names")  # type: ignore[call-overload]
-        raise ValueError(f"--{option} must be {numbers} with commas between them; got {text!r}.")
-    return list(dict.fromkeys(values))
+def federations(**options: Sequence[Any]) -> list[Federation]:
+    """Every combination of the values given for the fields of a `Federation`."""
+    return [Federation(**dict(zip(options, values, strict=True))) for values in product(*options.values())]
 
 
 def _at_least(name: str, value: float, least: float) -> None:

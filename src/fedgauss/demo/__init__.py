@@ -1,1 +1,1 @@
-"""The demonstration: local SGD on the paper's FRand-eff beside its theory, and an attack on it watched."""
+"""The demonstration: local SGD on the paper's FRand-eff compared with theory, and a monitored attack on it."""

@@ -38,8 +38,19 @@ _TRIES = 3  # times that a process may die on a cell, before the cell is to blam
 
 
 def on_dask(scheduler: str) -> Executor:
-    """The executor for `run_cells` that has the cells run by the cluster of this scheduler, e.g. "tcp://host:8786".
+    """An executor for `run_cells` that runs cells on a Dask cluster.
 
+    Parameters
+    ----------
+    scheduler : str
+        Its address, such as "tcp://host:8786".
+
+    Returns
+    -------
+    Executor
+
+    Notes
+    -----
     Each finished cell comes back at once; one whose worker is lost is run again by another. No more cells are out than
     the cluster has threads. However the sweep ends, cells that are out are cancelled and their processes end, unless
     the scheduler does not answer by then. Where all workers are lost the sweep warns and waits for others.

@@ -13,7 +13,7 @@ from fedgauss.paper.judging import Outcome, Part, Point, Verdict, outcome
 from fedgauss.paper.result import Result, Scale, Section
 from fedgauss.paper.setting import FROM_OPTIMUM, FROM_ZERO, LEGACY, READINGS, SHORT, Curve, Reading
 from fedgauss.paper.trends import trends
-from fedgauss.report.words import listed, number
+from fedgauss.report.text import listed, number
 
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization

@@ -20,9 +20,8 @@ from fedgauss.paper.judging import Estimate, Panel, Point
 from fedgauss.paper.quantile import APPROXIMATIONS
 from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, SHORT, ZERO
 from fedgauss.paper.wording import curve_name, heading, symbol
-from fedgauss.report.figures import WIDTH
+from fedgauss.report.drawing import WIDTH, styled
 from fedgauss.report.palette import LIGHT
-from fedgauss.report.style import styled
 
 if TYPE_CHECKING:
     from fedgauss.paper.results.figure3_qq import QuantileCurve

@@ -14,10 +14,9 @@ from rich.text import Text
 
 from fedgauss import __version__
 from fedgauss.paper.result import Result, Section
-from fedgauss.report.formula import plain
 from fedgauss.report.page import Page
 from fedgauss.report.table import print_table, print_whole
-from fedgauss.report.words import listed, sentence
+from fedgauss.report.text import listed, plain, sentence
 
 if TYPE_CHECKING:
     from fedgauss.paper.reproduce import Reproduction

@@ -19,7 +19,7 @@ from fedgauss.paper.judging import SHARE, Estimate, Part, Point, error_of_mean, 
 from fedgauss.paper.result import Result, Scale, Section
 from fedgauss.paper.setting import READINGS, SHORT, Curve
 from fedgauss.paper.trends import trends
-from fedgauss.report.words import listed, number
+from fedgauss.report.text import listed, number
 
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization

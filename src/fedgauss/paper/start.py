@@ -12,7 +12,7 @@ from fedgauss.paper.judging import Outcome
 from fedgauss.paper.result import Section
 from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, ZERO
 from fedgauss.paper.trends import trends
-from fedgauss.report.words import number
+from fedgauss.report.text import number
 
 if TYPE_CHECKING:
     from fedgauss.report.drawing import Drawing

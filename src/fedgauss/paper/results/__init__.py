@@ -12,4 +12,9 @@ ORDER = (
     "connection",
     "ablation_tau",
     "ablation_gamma",
+    "attack_shift",
+    "attack_mnist",
+    "error_budget",
+    "phase_map",
+    "unequal_hessians",
 )

@@ -21,7 +21,7 @@ from fedgauss.paper.judging import Outcome, Panel, Part, points_of, printed_tabl
 from fedgauss.paper.result import Scale
 from fedgauss.paper.results.figure1_left import PART as FIGURE_1_LEFT
 from fedgauss.paper.setting import CODED, READINGS, SHORT, Curve, Reading, squares
-from fedgauss.report.words import listed, number, signed
+from fedgauss.report.text import listed, number, signed
 
 _GAMMA = 5.0
 _CODED_LEFT = Reading(

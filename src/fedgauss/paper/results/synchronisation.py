@@ -10,7 +10,7 @@ from fedgauss.paper.reasons import HABITS, HIDDEN, NEAR_OPTIMUM
 from fedgauss.paper.result import Scale
 from fedgauss.paper.setting import SHORT, Curve
 from fedgauss.paper.trends import exponent, trends
-from fedgauss.report.words import listed, number, with_error
+from fedgauss.report.text import listed, number, with_error
 
 _TAUS = tuple(range(10, 101, 10))
 _PRINTED = printed_table(
