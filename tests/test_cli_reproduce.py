@@ -143,7 +143,7 @@ def test_a_store_of_another_version_is_refused_and_left_alone(tmp_path, log):
         (
             SweepInterrupted(Summary(9, 2, 3, 1.0)),
             130,
-            "stopped; 5 of 9 cells are finished and kept. To go on: {command}\n",
+            "Interrupted; 5 of 9 cells are finished and saved. Resume with: {command}\n",
         ),
         (SweepError("cell 3 failed with no luck. Finished cells are kept."), 1, "cell 3 failed with no luck."),
     ],
@@ -163,8 +163,8 @@ def test_a_sweep_that_ends_early_says_so_and_how_to_go_on(tmp_path, log, monkeyp
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (KeyboardInterrupt(), 130, "stopped; what is finished is kept"),
-        (OSError(28, "No space left on device"), 1, "No space left on device. What is finished is kept."),
+        (KeyboardInterrupt(), 130, "Interrupted; finished cells are saved"),
+        (OSError(28, "No space left on device"), 1, "No space left on device. Finished cells are saved."),
     ],
 )
 def test_trouble_while_drawing_keeps_the_sweep(tmp_path, log, monkeypatch, error, code, words):
@@ -177,7 +177,7 @@ def test_trouble_while_drawing_keeps_the_sweep(tmp_path, log, monkeypatch, error
         ended = reproduce("heterogeneity", "--out", out, "--workers", 0)
     assert (ended.exit_code, ended.stderr.count("\n")) == (code, 1)
     assert words in ended.stderr
-    assert f"To go on: fedgauss reproduce heterogeneity --out {out}" in ended.stderr
+    assert f"Resume with: fedgauss reproduce heterogeneity --out {out}" in ended.stderr
     assert reproduce("heterogeneity", "--out", out, "--workers", 0).exit_code == 0
     assert len(log.read_text().splitlines()) == 3  # nothing ran twice
 
@@ -216,7 +216,9 @@ def test_ctrl_c_ends_a_real_sweep_and_the_same_command_goes_on(tmp_path):
     _, said = first.communicate(timeout=30)
     assert time.monotonic() - pressed < 5.0  # it is well below one second on an idle machine
     assert first.returncode == 130
-    assert said.startswith("stopped; 2 of 3 cells are finished and kept. To go on: fedgauss reproduce heterogeneity")
+    assert said.startswith(
+        "Interrupted; 2 of 3 cells are finished and saved. Resume with: fedgauss reproduce heterogeneity"
+    )
     second = start(0.0)
     assert "15 of 15 points agree" in second.communicate(timeout=120)[0]
     assert len(log.read_text().splitlines()) == 4

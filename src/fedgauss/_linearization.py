@@ -94,13 +94,37 @@ def linearization(
     kurtosis: ArrayLike | None = None,
     gradients: ArrayLike | None = None,
 ) -> Linearization:
-    """A `Linearization` from what clients report: their Hessians and gradient covariances, (K, d, d) each.
+    """A `Linearization` from what clients report.
 
-    n_warmup   the number of steps a client used to estimate them; None means that they are exact
-    optimum    the point at which they did
-    kurtosis   (K,), from `gradient_moments`: how much less such an estimate is worth than with Gaussian gradients;
-               without it that of a linear regression, 3, is supposed
-    gradients  (K, d), the clients' mean gradients there: only for rounds in which some clients take no part
+    Parameters
+    ----------
+    hessians : array of shape (K, d, d)
+        The clients' Hessians.
+    covariances : array of shape (K, d, d)
+        The covariances of their gradients.
+    weights : array of shape (K,), optional
+        w_k; equal by default.
+    n_warmup : int, optional
+        The number of steps from which each client estimated its matrices; None means that they are exact.
+    optimum : array of shape (d,), optional
+        The point at which they were taken; zero by default.
+    kurtosis : array of shape (K,), optional
+        From `gradient_moments`: heavier tails make an estimated covariance less precise. By default 3, the value for a
+        linear regression.
+    gradients : array of shape (K, d), optional
+        The clients' mean gradients at `optimum`; needed only for rounds in which some clients do not take part.
+
+    Returns
+    -------
+    Linearization
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedgauss as fg
+    >>> lin = fg.linearization(np.stack([np.eye(2)] * 3), np.stack([0.5 * np.eye(2)] * 3))
+    >>> lin.n_clients, lin.dim
+    (3, 2)
     """
     noise = _checks.covariance("covariances", covariances)
     if noise.ndim != 3:
@@ -126,12 +150,22 @@ def linearization(
 
 
 def gradient_moments(gradients: ArrayLike) -> tuple[FloatArray, float]:
-    """What a client reports of its gradients g_1, ..., g_m (m, d) at one point: their covariance and their kurtosis.
+    """The covariance and the kurtosis of a client's gradients g_1, ..., g_m at one point.
 
     The kurtosis is that of an elliptical law with covariance V, k = mean |g - mean|^4 / (tr(V)^2 + 2 |V|_F^2): 1 for
-    Gaussian gradients, 3 for those of a linear regression with Gaussian data. Short samples of heavy tails show too
-    little of it (1.5 of 3 with m = 20 in one dimension), so 50 / e observations of a regression are counted with the m,
-    where e = tr(V)^2 / |V|_F^2 is how many dimensions matter; and it is never less than 1.
+    Gaussian gradients, 3 for those of a linear regression with Gaussian data. Short samples from heavy tails
+    underestimate it (1.5 instead of 3 with m = 20 in one dimension), so 50 / e observations of a regression are counted
+    with the m, where e = tr(V)^2 / |V|_F^2 is the effective number of dimensions; and it is never less than 1.
+
+    Parameters
+    ----------
+    gradients : array of shape (m, d)
+        One row per step; at least two.
+
+    Returns
+    -------
+    covariance : array of shape (d, d)
+    kurtosis : float
     """
     g = _checks.real_array("gradients", gradients, shape=(None, None))
     if len(g) < 2:

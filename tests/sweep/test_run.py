@@ -409,7 +409,7 @@ def test_the_bar_waits_before_it_shows_and_counts_cells(tmp_path, capsys, monkey
     with Store(tmp_path / "s") as store:
         run_cells(counted(2, tmp_path / "log"), store, workers=0, progress=True)
         assert capsys.readouterr().err == ""
-        monkeypatch.setattr("fedgauss.sweep.bar._PATIENCE", 0.0)
+        monkeypatch.setattr("fedgauss._progress._PATIENCE", 0.0)
         monkeypatch.setenv("FORCE_COLOR", "1")
         run_cells(counted(5, tmp_path / "log", seconds=0.01), store, workers=0, progress=True)
     shown = capsys.readouterr().err

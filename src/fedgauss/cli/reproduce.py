@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from fedgauss._progress import bar
 from fedgauss.cli.app import app
-from fedgauss.cli.bars import bar
 from fedgauss.cli.endings import plain_endings, sweep_endings
 from fedgauss.cli.engines import ROOM
 from fedgauss.cli.engines import executor as executor_of

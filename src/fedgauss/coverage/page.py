@@ -11,10 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from fedgauss import __version__
+from fedgauss._progress import Tick
 from fedgauss.coverage.cells import LEVEL, METHODS, CoverageRow
 from fedgauss.coverage.results import CoverageResults, FederationResult, common, label, shown, varying
 from fedgauss.report.drawing import WIDTH, Drawing, save, styled, titled_figure
-from fedgauss.report.output import Tick, rows_csv, write_whole
+from fedgauss.report.output import rows_csv, write_whole
 from fedgauss.report.page import Page
 from fedgauss.report.palette import LIGHT
 from fedgauss.report.table import Table

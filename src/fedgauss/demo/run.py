@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from fedgauss import networks
+from fedgauss._progress import Tick
 from fedgauss._types import FloatArray
 from fedgauss.demo.comparison import Agreement, Comparison, Ellipse, agreement, compare, product_terms, variance_ratio
 from fedgauss.demo.setup import DemoSetup, demo_attack
@@ -16,8 +17,7 @@ from fedgauss.demo.watch import WatchedAttack, watch_attack
 from fedgauss.engine import observers
 from fedgauss.engine.simulate import simulate
 from fedgauss.problems.linearize import linearize
-from fedgauss.report.output import Tick
-from fedgauss.theory.advise import Advice, advise
+from fedgauss.theory.advice import Advice, advise
 from fedgauss.theory.covariances import average_covariance, last_covariance, limit_covariance, start_bias
 from fedgauss.theory.exact import ExactPath, exact_moments, exact_path
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from fedgauss import __version__
+from fedgauss._progress import Tick
 from fedgauss._types import FloatArray
 from fedgauss.demo.comparison import Comparison
 from fedgauss.demo.figures import DRAWINGS, SCALED
@@ -19,7 +20,7 @@ from fedgauss.demo.watch import Repeats, WatchedAttack
 from fedgauss.detect.attribution import Attribution, Suspect
 from fedgauss.detect.verdict import Verdict
 from fedgauss.report.drawing import save
-from fedgauss.report.output import Tick, write_whole
+from fedgauss.report.output import write_whole
 from fedgauss.report.page import Page
 from fedgauss.report.text import listed, number, sentence, signed, with_error
 

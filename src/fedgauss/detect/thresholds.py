@@ -187,7 +187,7 @@ class _Null(NamedTuple):
         return _SIMULATED[key]
 
     def _simulate(self, tau: int, last: int, channels: tuple[Channel, ...]) -> dict[str, FloatArray]:
-        from fedgauss.engine.progress import ProgressBar
+        from fedgauss._progress import ProgressBar
 
         table = _table()
         windows = [(0, h) for h in table["horizons"]] + [tuple(epoch) for epoch in table["epochs"]]

@@ -20,10 +20,10 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from fedgauss._checks import FedgaussWarning
+from fedgauss._interrupts import CtrlC
 from fedgauss.integrations.dask_worker import settings, versions
 from fedgauss.integrations.extras import needed
 from fedgauss.sweep.cell import Cell
-from fedgauss.sweep.ctrl_c import CtrlC
 from fedgauss.sweep.outcome import SweepError, in_words
 from fedgauss.sweep.plan import Plan
 from fedgauss.sweep.run import Executor

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fedgauss import __version__
+from fedgauss._progress import Tick
 from fedgauss.paper.judging import Estimate, Outcome
 from fedgauss.paper.result import Result, Scale, Section, catalogue
 from fedgauss.sweep.cell import cell_key
 from fedgauss.sweep.outcome import Summary
 from fedgauss.sweep.run import Executor, run_cells
 from fedgauss.sweep.store import Store
-
-Tick = Callable[[str, int, int], None]
 
 STORE, VERDICTS, PAGE = "results.sqlite", "results.json", "report.html"
 

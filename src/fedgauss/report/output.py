@@ -7,14 +7,12 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fedgauss.sweep.cell import Row
-
-Tick = Callable[[str, int, int], None]  # called with what is being done, how much of it is done, and of how much
 
 
 def writable_folder(path: str | Path, room: int = 0) -> Path:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 
 from fedgauss import _checks
+from fedgauss._interrupts import CtrlC
 from fedgauss.sweep.bar import Bar
 from fedgauss.sweep.cell import Cell, cell_key
-from fedgauss.sweep.ctrl_c import CtrlC
 from fedgauss.sweep.outcome import Summary, SweepError, SweepInterrupted, in_words
 from fedgauss.sweep.plan import Plan, cost
 from fedgauss.sweep.store import Store

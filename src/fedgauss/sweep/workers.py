@@ -14,8 +14,8 @@ from multiprocessing import connection, resource_tracker
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
+from fedgauss._interrupts import CtrlC
 from fedgauss.sweep.cell import Cell, Row
-from fedgauss.sweep.ctrl_c import CtrlC
 from fedgauss.sweep.outcome import SweepError, in_words
 from fedgauss.sweep.plan import Plan
 

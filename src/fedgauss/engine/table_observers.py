@@ -1,4 +1,4 @@
-"""Folds that keep a table over time: their memory grows with n, or with the number of steps asked for."""
+"""Observers that keep a table over time: their memory grows with n, or with the number of steps asked for."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from fedgauss.problems.base import pytree
 
 
 @pytree
-class Cusum(Observer):
+class CusumPath(Observer):
     """R_t = max_{s <= t} |S_s - (s/t) S_t| for every t, S_t = sum_{s <= t} Y_s, and the s that attains it.
 
-    R_t looks back at every earlier sum, so this observer alone keeps n d numbers a replicate and costs n^2 d.
+    R_t looks back at every earlier sum, so this observer alone keeps n d numbers per replicate and costs n^2 d.
     """
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
@@ -59,12 +59,12 @@ class At(Observer):
 
     observer: Observer
     steps: npt.NDArray[np.int32]  # increasing
-    rows: npt.NDArray[np.int32]  # which of them stands in each row of the result
+    rows: npt.NDArray[np.int32]  # the index of the step in each row of the result
     suffix: str = field(metadata={"static": True})
 
     @property
     def keeps_time(self) -> bool:  # type: ignore[override]
-        """As the other observer does."""
+        """As for the other observer."""
         return self.observer.keeps_time
 
     def check(self, dim: int, n_steps: int) -> None:
@@ -74,7 +74,7 @@ class At(Observer):
         self.observer.check(dim, n_steps)
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
-        """An empty table with one row a listed step."""
+        """An empty table with a row for each listed step."""
         inner = self.observer.init(theta, n_steps)
         shapes = jax.eval_shape(self.observer.value, inner)
         rows = self.steps.shape[0]
@@ -166,9 +166,28 @@ class Uploads(Observer):
 
 
 def at(steps: Sequence[int], observer: Observer, suffix: str = "_at") -> At:
-    """The values of `observer` after each listed step, in the order listed.
+    """Record the values of another observer after each listed step.
 
-    Steps do not depend on n, so one run to the largest n gives every smaller n too.
+    Step sizes do not depend on n, so one run to the largest n gives every smaller n as well.
+
+    Parameters
+    ----------
+    steps : sequence of int
+        The steps, in the order in which results are wanted.
+    observer : Observer
+        What to record, such as `observers.Average()`.
+    suffix : str
+        Added to the names of the results.
+
+    Returns
+    -------
+    At
+        An observer for `simulate(..., observe=[...])`. Its results have one row for each listed step.
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> averages = fg.observers.at([100, 200, 500], fg.observers.Average())  # runs.average_at: (R, 3, d)
     """
     if not isinstance(observer, Observer):
         raise ValueError(f"observer must be one of fedgauss.observers, such as observers.Average(); got {observer!r}.")
@@ -179,15 +198,36 @@ def at(steps: Sequence[int], observer: Observer, suffix: str = "_at") -> At:
 
 
 def path(every: int = 1) -> Path:
-    """Y_t after every `every` steps."""
+    """Record Y_t at every `every`-th step, as `runs.path` of shape (R, n // every, d).
+
+    Parameters
+    ----------
+    every : int
+        1 keeps every step.
+
+    Returns
+    -------
+    Path
+        An observer for `simulate(..., observe=[...])`.
+    """
     return Path(_checks.whole("every", every))
 
 
 def uploads(every: int) -> Uploads:
-    """What each client sent at its synchronisations, `sent` (R, J, K, d), and where it began, `began` (R, J, K, d).
+    """Record what each client sent at its synchronisations, and where it began the block before them.
 
-    `every` is tau, the `sync_every` of the run, with its `sync_phase` of 0; block j ends after step j tau. Memory grows
-    like 2 J K d numbers a replicate, J = n // tau.
+    The results are `runs.sent` and `runs.began`, of shape (R, J, K, d) each, for blocks j = 1, ..., J = n // tau. Block
+    j ends after step j tau. Memory grows as 2 J K d numbers per replicate.
+
+    Parameters
+    ----------
+    every : int
+        tau, the `sync_every` of the run, which must have `sync_phase` 0.
+
+    Returns
+    -------
+    Uploads
+        An observer for `simulate(..., observe=[...])`.
     """
     return Uploads(_checks.whole("every", every, fix="Use the sync_every of the run."))
 

@@ -1,4 +1,4 @@
-"""Which step-size decay to use for n steps and K clients, and what the theorems then promise."""
+"""Which decay of the step sizes to use for n steps and K clients, and what the theorems then say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEAR_ONE = 0.99
 
 @dataclass(frozen=True)
 class Advice(Shown):
-    """What the theory says of n steps with K = n^c clients and steps that decay as t^-beta.
+    """What the theory says about n steps with K = n^c clients and step sizes that decay as t^-beta.
 
     exponent                        c = log K / log n
     beta                            the decay in use: yours, or `best_beta`
@@ -89,12 +89,32 @@ def advise(
     second_eigenvalue: float | None = None,
     moments: float | None = None,
 ) -> Advice:
-    """What beta to use, and whether normal approximations of the average can be trusted as n and K grow.
+    """Which beta to use, and whether normal approximations of the average can be trusted as n and K grow.
 
-    `beta` is the decay of eta_t = eta0 t^-beta; the best one when not given. `sync_every` (tau) and
-    `second_eigenvalue` (rho of the network) add what communication costs: with tau alone rho is taken as 0, its
-    least, with rho alone tau as 1. `moments` is the p of Section 3, the number of moments the gradient noise has,
-    and adds advice on whole-path approximations.
+    Parameters
+    ----------
+    n_steps, n_clients : int
+        n and K.
+    beta : float, optional
+        The decay of eta_t = eta0 t^-beta; by default the best one.
+    sync_every : int, optional
+        tau, to include the cost of communication. rho is taken as 0, its least value, unless given.
+    second_eigenvalue : float, optional
+        rho of the network, likewise. tau is taken as 1 unless given.
+    moments : float, optional
+        p of Section 3, the number of moments of the gradient noise, to include advice on whole-path approximations.
+
+    Returns
+    -------
+    Advice
+        Print it to read the advice in words.
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> advice = fg.advise(n_steps=5000, n_clients=40)
+    >>> round(advice.best_beta, 3), advice.clt_holds
+    (0.858, True)
     """
     n = _checks.whole("n_steps", n_steps, at_least=2)
     k = _checks.whole("n_clients", n_clients)

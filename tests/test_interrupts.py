@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from fedgauss.report.interrupt import deferred_interrupts
+from fedgauss._interrupts import deferred_interrupts
 
 
 def press() -> None:
