@@ -84,7 +84,7 @@ def test_parquet_and_a_formula_say_the_same(table, tmp_path):
     [
         (["--target", "dead", "--client", "hospital"], "got 'dead'. Did you mean 'died'?"),
         (["--target", "died", "--client", "hospital", "--features", "age,doze"], "Did you mean 'dose'?"),
-        (["--target", "died", "--client", "hospital", "--family", "binomial"], "--family must be one of"),
+        (["--target", "died", "--client", "hospital", "--family", "cauchy"], "--family must be one of"),
         (
             ["--target", "died", "--client", "hospital", "--features", ""],
             "columns must be names with commas between them; got ''",

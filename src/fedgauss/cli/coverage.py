@@ -17,6 +17,7 @@ from fedgauss.cli.bars import bar
 from fedgauss.cli.endings import plain_endings, sweep_endings
 from fedgauss.cli.engines import ROOM
 from fedgauss.cli.engines import executor as executor_of
+from fedgauss.cli.fit import FAMILIES
 
 _COVERAGE_HELP = """\
 Put intervals to the test: how often they cover, and how wide they are, over many runs of a federation.
@@ -39,7 +40,7 @@ _COVERAGE = Path("coverage")
 
 @app.command(help=_COVERAGE_HELP)
 def coverage(
-    family: Annotated[str, typer.Option(help="linear, logistic, poisson.")] = "linear,logistic,poisson",
+    family: Annotated[str, typer.Option(help=f"{FAMILIES}.")] = "linear,logistic,poisson",
     offsets: Annotated[str, typer.Option(help="How much clients differ: sd of their coefficients.")] = "0.5",
     condition: Annotated[str, typer.Option(help="Condition number of the covariates.")] = "1",
     clients: Annotated[str, typer.Option(help="Clients K.")] = "10",

@@ -1,4 +1,4 @@
-"""The multiplier bootstrap: B chains beside the run, on the same data, each with random multipliers of its own."""
+"""The multiplier bootstrap: B chains beside the run, on the same data, each with its own random multipliers."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ class Chains(Problem):
 
 def _of_replicate(noise: Noise, run: JaxArray) -> Noise:
     """The noise that one replicate would see, as if it were alone."""
-    whole = None if noise.of_run is None else _of_replicate(noise.of_run, run)
-    return replace(noise, first=run, n_replicates=1, of_run=whole)
+    of_run = None if noise.of_run is None else _of_replicate(noise.of_run, run)
+    return replace(noise, first=run, n_replicates=1, of_run=of_run)
 
 
 def bootstrap_deviations(
     problem: Problem,
     network: Network | ArrayLike | None,
-    whole: Pass,
+    one_pass: Pass,
     sync_every: int,
     chains: int,
     seed: int = 0,
@@ -91,23 +91,23 @@ def bootstrap_deviations(
 ) -> FloatArray:
     """theta^b - theta of B chains, over the multipliers' spread: draws from the error's law; (B, d).
 
-    The run is replicate `run` of `whole`, with its matrices P; of the averages, or of the last iterates.
+    The run is replicate `run` of `one_pass`, with its matrices P; of the averages, or of the last iterates.
     """
-    plan, m = whole.schedule, whole.schedule.burn_in
+    plan, m = one_pass.schedule, one_pass.schedule.burn_in
 
     def stepping(matrix: FloatArray, guard: Any) -> Chains:
         shaped = problem
-        if whole.preconditioned:
+        if one_pass.preconditioned:
             shaped = Preconditioned(problem, matrix, plan.eta, guard)
         return Chains(shaped, np.uint32(run), at_the_run)
 
     options: Any = {"sync_every": sync_every, "replicates": chains + 1, "seed": seed, "progress": progress}
-    begun: Any = whole.start
+    begun: Any = one_pass.start
     if m:
         watch = [LastClients()]
-        first = stepping(whole.first[run], "damped")
+        first = stepping(one_pass.first[run], "damped")
         begun = simulate(first, network, plan.eta[:m], m, start=begun, observe=watch, **options).last_clients
-    later = stepping(whole.second[run], "capped")
+    later = stepping(one_pass.second[run], "capped")
     runs = simulate(later, network, plan.eta, len(plan.eta), after=m, start=begun, **options)
     values = np.asarray(runs.last if last else runs.average, dtype=float)
     return (values[1:] - values[0]) / SPREAD

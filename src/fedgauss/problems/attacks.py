@@ -13,7 +13,6 @@ from fedgauss.problems.attack_schedules import Schedule, as_schedule
 from fedgauss.problems.attacked import LabelFlip, MeanShift, NoisyGradient, ScaledGradient
 from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.problems.collusion import Collusion
-from fedgauss.problems.families import Logistic, OneVersusRest
 from fedgauss.problems.linearize import linearize
 from fedgauss.problems.regression import Regression
 
@@ -47,14 +46,13 @@ def label_flip(
 
     For logistic and one-versus-rest problems, simulated or on rows.
     """
-    family = problem.family if isinstance(problem, Regression | ArrayProblem) else None
-    if not isinstance(family, Logistic | OneVersusRest):
+    n_classes = problem.family.n_classes if isinstance(problem, Regression | ArrayProblem) else None
+    if n_classes is None:
         raise ValueError(
             f"label_flip needs responses that are classes; got {problem!r}. "
             "Use a logistic or one-versus-rest problem, or mean_shift for responses that are numbers."
         )
     chosen = _chosen(problem, clients)
-    n_classes = max(family.n_outputs, 2)
     if pairs is None:
         if n_classes > 2:
             raise ValueError(f"pairs must say which of {n_classes} classes are swapped, such as [(1, 7), (2, 5)].")

@@ -1,4 +1,4 @@
-"""What travels between sites, as JSON: text, numbers, lists, and arrays with their shape. Nothing in it can run."""
+"""Messages between sites as JSON: text, numbers, lists, and arrays with their shape. Nothing in them can run."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def _lively(name: str, value: Any, depth: int) -> Any:
 
 
 def _array(name: str, shape: Any, values: Any) -> Any:
-    whole = isinstance(shape, list) and all(type(size) is int and 0 <= size <= LONGEST for size in shape)
+    sizes = isinstance(shape, list) and all(type(size) is int and 0 <= size <= LONGEST for size in shape)
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name!r} must hold numbers.") from error
-    if not whole or array.ndim != 1 or array.size != math.prod(shape) or not np.all(np.isfinite(array)):
+    if not sizes or array.ndim != 1 or array.size != math.prod(shape) or not np.all(np.isfinite(array)):
         raise ValueError(f"{name!r} must hold finite numbers, as many as its shape says; got {array.size} of them.")
     return array.reshape(shape)

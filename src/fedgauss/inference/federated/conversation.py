@@ -1,4 +1,4 @@
-"""Asking sites by name: what they send back is checked, and what is wrong with it is said with their name."""
+"""Asking sites by name: replies are checked, and errors name the site."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Ask = Callable[[str, Sequence[Message]], Sequence[Message]]
 _LONGEST = 1000  # characters of an error
 
 
-class Talk:
-    """`sizes` are those of `fields`, for each site: what is not known yet cannot be asked about."""
+class Conversation:
+    """Orders to all sites and their checked replies. `sizes` has each site's sizes by letter, as `fields` uses them."""
 
     def __init__(self, ask: Ask, sites: Sequence[str]) -> None:
         self._ask, self._sites = ask, sites
