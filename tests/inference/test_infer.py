@@ -31,7 +31,7 @@ def exact_pass(lin, eta, burn_in=0, matrix=None):
         lin.client_hessians[None], lin.client_noise_cov[None], np.zeros((1, K, D)), np.zeros((1, K, D)), 1
     )
     p = (np.eye(D) if matrix is None else matrix)[None]
-    return Pass(None, known, p, p, lin.hessian[None], Schedule(eta, burn_in), lin.weights, np.zeros(D))
+    return Pass(None, known, p, p, lin.hessian[None], StepPlan(eta, burn_in), lin.weights, np.zeros(D))
 
 
 def test_without_preconditioner_and_burn_in_the_covariances_are_those_of_the_theorems():
@@ -331,6 +331,15 @@ def test_a_run_sums_up_at_steps_that_are_not_aligned_with_its_rounds():
 def test_a_covariance_of_few_gradients_is_noted():
     short = fg.infer(LINEAR, RING, n_steps=105, sync_every=10)
     assert any("comes from 72 gradients" in note for note in short.notes)
+
+
+def test_degrees_of_freedom_go_by_their_old_name_with_a_warning():
+    found = fg.infer(LINEAR, RING, n_steps=600, sync_every=10, target="population")
+    for result in (found, found.heterogeneity, found.wald()):
+        with pytest.warns(DeprecationWarning, match=rf"{type(result).__name__}.freedom is deprecated; use dof instead"):
+            assert result.freedom == result.dof
+    with pytest.warns(DeprecationWarning, match=r"FisherF.freedom_below is deprecated; use dof_below instead"):
+        assert found.wald().freedom_below == found.wald().dof_below
 
 
 def test_joint_statements_that_cannot_be_made_are_refused():

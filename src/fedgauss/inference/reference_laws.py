@@ -22,8 +22,6 @@ class ChiSquared(NamedTuple):
     dof: int
     p_value: float
 
-    freedom = renamed_attribute("freedom", "dof")
-
     def __str__(self) -> str:
         return f"chi2({self.dof}) = {self.statistic:.2f}, p = {self.p_value:.3g}"
 
@@ -35,9 +33,6 @@ class FisherF(NamedTuple):
     dof: int
     dof_below: float
     p_value: float
-
-    freedom = renamed_attribute("freedom", "dof")
-    freedom_below = renamed_attribute("freedom_below", "dof_below")
 
     def __str__(self) -> str:
         return f"F({self.dof}, {self.dof_below:.4g}) = {self.statistic:.2f}, p = {self.p_value:.3g}"
@@ -55,6 +50,10 @@ class RandomScaled(NamedTuple):
 
 
 JointTest = ChiSquared | FisherF | RandomScaled
+
+for _test in (ChiSquared, FisherF):
+    _test.freedom = renamed_attribute("freedom", "dof")  # type: ignore[union-attr]
+FisherF.freedom_below = renamed_attribute("freedom_below", "dof_below")  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedgauss.inference.federated.messages import Message, printable
 from fedgauss.inference.formula import Formula
@@ -38,7 +39,7 @@ def agreed_model(
     columns: dict[str, FrameColumn],
     response: Response,
     clients: Sequence[str],
-    counts: Sequence[int],
+    counts: npt.ArrayLike,
     total: int,
 ) -> ModelData:
     """The model on the rows of these columns, of which there may be none; names are the same at every site."""
