@@ -317,7 +317,7 @@ SMALL = FRAME.hospital.where(np.arange(N) >= 4, "tiny")
         (FRAME, {"formula": "cost ~ year * income"}, "Make it a column of the frame first"),
         (FRAME, {"formula": "cost ~ . - year"}, "got '- year'. Leave the column out instead"),
         (FRAME, {"formula": "cost ~ year + "}, "where a column is missing"),
-        (FRAME, {"formula": "cost ~ year + year"}, "each column may stand in the formula once; 'year'"),
+        (FRAME, {"formula": "cost ~ year + year"}, "each column may occur in the formula once; 'year'"),
         (changed(year=MISSING), {}, r"values must not be missing; they are in 'year' \(3\). Drop those rows"),
         (changed(ward=FRAME.ward.where(FRAME.index > 1)), {}, r"they are in 'ward' \(2\)"),
         (changed(hospital=FRAME.hospital.where(FRAME.index > 1)), {}, r"they are in 'hospital' \(2\)"),

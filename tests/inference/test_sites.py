@@ -317,11 +317,17 @@ def test_small_sites_are_told_how_many_rows_would_be_enough():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"target": "age", "features": ["dose"]}, "the target 'age' must suit the family 'logistic', which needs 0 and 1; it does not"),
-        ({"target": "dose", "family": "poisson"}, "the target 'dose' must suit the family 'poisson', which needs counts; it does not"),
+        (
+            {"target": "age", "features": ["dose"]},
+            "the target 'age' must suit the family 'logistic', which needs 0 and 1; it does not",
+        ),
+        (
+            {"target": "dose", "family": "poisson"},
+            "the target 'dose' must suit the family 'poisson', which needs counts; it does not",
+        ),
         (
             {"target": "cost", "family": "huber"},
-            "the family 'huber', which needs numbers whose median absolute deviation is at most 6.725, for its threshold",
+            "'huber', which needs numbers whose median absolute deviation is at most 6.725, for its threshold 1.345",
         ),
     ],
     ids=["logistic", "poisson", "huber"],

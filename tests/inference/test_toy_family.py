@@ -126,7 +126,7 @@ def test_sites_that_do_not_know_it_say_which_families_they_know(monkeypatch):
     assert "family must be one of 'huber', 'linear', 'gaussian'" in reply["error"]
     assert "'exponential', 'waiting_time'; got 'weibull'" in reply["error"]
     (reply, *_) = ask("describe", [model | {"family": "exponential"}] * 3)
-    levels = {name: None for name in reply["levels"]}
+    levels = dict.fromkeys(reply["levels"])
     shifted, _ = own_sites(FRAME.assign(hours=FRAME.hours - 5))
     shifted("describe", [model | {"family": "exponential"}] * 3)
     (reply, *_) = shifted("design", [{"levels": levels, "total": N}] * 3)
@@ -158,7 +158,7 @@ def test_names_belong_to_one_family():
         name = "poisson"
         aliases = ()
 
-    with pytest.raises(ValueError, match="the family name 'poisson' belongs to Poisson. Choose another name"):
+    with pytest.raises(ValueError, match=r"the family name 'poisson' belongs to Poisson. Choose another name"):
         register(Other)
     with pytest.raises(ValueError, match="register needs a subclass of Family with a name; got <class 'int'>"):
         register(int)

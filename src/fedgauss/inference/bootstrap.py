@@ -14,14 +14,14 @@ from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.simulate import simulate
 from fedgauss.inference.passes import LastClients, Pass
 from fedgauss.networks import Network
-from fedgauss.problems.base import Problem, pytree
+from fedgauss.problems.base import Problem, WrappedProblem, pytree
 from fedgauss.problems.preconditioned import Preconditioned
 
 SPREAD = 0.5  # multipliers are 1 - SPREAD or 1 + SPREAD: bounded, of mean 1 and variance SPREAD^2
 
 
 @pytree
-class Chains(Problem):
+class Chains(WrappedProblem):
     """Replicate 0 is the run; the others are chains theta^b <- theta^b - eta_t u_b g(theta^b, xi_t) on its data.
 
     Each chain has its own iterate in its gradient, so that it forgets its past as the run does. (With the gradient at
@@ -32,16 +32,6 @@ class Chains(Problem):
     problem: Problem
     run: np.uint32  # which replicate of `problem` this is
     at_the_run: bool = field(default=False, metadata={"static": True})
-
-    @property
-    def weights(self) -> FloatArray:  # type: ignore[override]
-        """w_k."""
-        return self.problem.weights
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return self.problem.dim
 
     @property
     def plain_steps(self) -> bool:  # type: ignore[override]
@@ -61,14 +51,6 @@ class Chains(Problem):
         xi, multiplier = data
         place = theta[..., :1] if self.at_the_run else theta
         return multiplier * self.problem.gradient(place, self.problem.shared(xi, place.shape[-1]))
-
-    def reference(self) -> Problem:
-        """The problem itself."""
-        return self.problem.reference()
-
-    def max_steps(self) -> int | None:
-        """That of the problem."""
-        return self.problem.max_steps()
 
 
 def _of_replicate(noise: Noise, run: JaxArray) -> Noise:

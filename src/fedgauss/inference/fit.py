@@ -17,7 +17,7 @@ from fedgauss.inference.estimate import Estimate
 from fedgauss.inference.from_pass import check_hessian
 from fedgauss.inference.infer import METHODS, Method, infer
 from fedgauss.inference.many_passes import Passes, run_passes
-from fedgauss.inference.model_data import ModelData, checked_weights, read_model_data
+from fedgauss.inference.model_data import ModelData, ModelSpec, checked_weights, read_model_data
 from fedgauss.inference.readout import Readout
 from fedgauss.inference.row_batches import row_batches
 from fedgauss.inference.standardise import Location, locate, starting_point, units_of, unscaled
@@ -138,7 +138,7 @@ def fit(
         raise ValueError(f"several passes need method='plugin'; got {method!r}, which is for one. Use passes=1?")
     if passes > 1 and correct_drift:
         raise ValueError("correct_drift belongs to one pass; over several, steps shrink until there is no drift.")
-    data = read_model_data(frame, target, client, family, features, formula, intercept)
+    data = read_model_data(frame, client, ModelSpec(target, family, features, formula, intercept))
     check_rows(data.clients, data.counts, len(data.all_names))
     n_clients = len(data.clients)
     graph = ring(n_clients) if network is None else as_network(network, n_clients)

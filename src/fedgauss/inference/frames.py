@@ -54,8 +54,8 @@ class Frame:
         self._frame = frame
         self._keys = {str(key): key for key in keys}
         if len(self._keys) < len(list(keys)):
-            twice = sorted({str(key) for key in keys if [str(other) for other in keys].count(str(key)) > 1})
-            raise ValueError(f"columns must have different names; {listed(twice)} occurs more than once. Rename them.")
+            repeated = sorted({str(key) for key in keys if [str(other) for other in keys].count(str(key)) > 1})
+            raise ValueError(f"columns must have different names; {listed(repeated)} occurs more than once. Rename it.")
 
     @property
     def names(self) -> list[str]:
@@ -63,18 +63,18 @@ class Frame:
         return list(self._keys)
 
     def check_name(self, name: Any, role: str) -> str:
-        """`name` if there is such a column; otherwise an error with the nearest."""
+        """`name` if there is such a column; otherwise an error that suggests the nearest."""
         if isinstance(name, str) and name in self._keys:
             return name
         shown = repr(name) if isinstance(name, str | int | None) else f"a {type(name).__name__}"
         called = str(getattr(name, "name", name))  # of a column that was given in place of its name
         lower = {other.lower(): other for other in self.names}
-        near = [lower[found] for found in difflib.get_close_matches(called.lower(), lower, n=1)]
+        near = [lower[match] for match in difflib.get_close_matches(called.lower(), lower, n=1)]
         fix = f"Did you mean {near[0]!r}?" if near else f"The columns are {listed(self.names)}."
         raise ValueError(f"{role} must name a column of the frame; got {shown}. {fix}")
 
     def read(self, names: Sequence[str]) -> dict[str, FrameColumn]:
-        """Columns by name. Missing and infinite values are refused, all of them in one sentence."""
+        """Columns by name. Missing and infinite values are refused, with all columns that have them."""
         raw = {name: self._raw(name) for name in names}
         lengths = {name: len(values) for name, (values, _) in raw.items()}
         if len(set(lengths.values())) > 1:
@@ -124,7 +124,7 @@ def _missing(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _is_missing(value: Any) -> bool:
-    """None, NaN, or pandas' NA, which is not even equal to itself in a way that can be asked."""
+    """None, NaN, or pandas' NA, whose comparison with itself is neither true nor false."""
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
     )

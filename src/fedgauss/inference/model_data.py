@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,17 @@ from fedgauss._types import FloatArray
 from fedgauss.inference.formula import Formula, Term, parse
 from fedgauss.inference.frames import Frame, FrameColumn, listed
 from fedgauss.problems.families import Family, as_family
+
+
+class ModelSpec(NamedTuple):
+    """Which regression; fields are as `fit` has them."""
+
+    target: str
+    family: str | Family
+    features: Sequence[str] | None
+    formula: str | None
+    intercept: bool
+
 
 # The values of a target as its family reads them, its classes if it has them, and the family.
 Response = tuple[FloatArray, tuple[Any, ...], Family]
@@ -61,57 +72,42 @@ class ModelData:
         return dict(zip(labels, self.family.sides(self.response), strict=False))
 
 
-def read_model_data(
-    frame: Any,
-    target: str,
-    client: str,
-    family: str | Family,
-    features: Sequence[str] | None,
-    formula: str | None,
-    intercept: bool,
-) -> ModelData:
+def read_model_data(frame: Any, client: str, spec: ModelSpec) -> ModelData:
     """Read the columns that are asked for, and refuse what no model can use."""
-    table = Frame(frame)
+    table, target = Frame(frame), spec.target
     table.check_name(target, "target")
     table.check_name(client, "client")
     if target == client:
         raise ValueError(f"target and client must be two columns; both are {target!r}.")
-    terms = right_hand_side(table, target, client, features, formula, intercept)
+    terms = right_hand_side(table, spec, client)
     columns = table.read(list(dict.fromkeys([target, client, *(term.column for term in terms.terms)])))
     if len(set(columns[target].values.tolist())) == 1:
         value = columns[target].labels[0]
         raise ValueError(f"the target {target!r} is constant ({value!r}): there is nothing to explain.")
     covariates, names = covariates_of(terms, columns, len(columns[target].values))
-    response, classes, chosen = response_of(columns[target], family)
+    response, classes, family = response_of(columns[target], spec.family)
     who = columns[client].as_levels()
     owner = who.values.astype(np.int64)
     order = np.argsort(owner, kind="stable")
     labels = tuple(str(level) for level in who.levels or ())
     return ModelData(
-        covariates[order], names, intercept_name(terms, formula, names), response[order], target, classes, chosen,
+        covariates[order], names, intercept_name(terms, spec, names), response[order], target, classes, family,
         labels, np.bincount(owner, minlength=len(labels)),
     )  # fmt: skip
 
 
-def right_hand_side(
-    table: Frame,
-    target: str,
-    client: str | None,
-    features: Sequence[str] | None,
-    formula: str | None,
-    intercept: bool,
-) -> Formula:
+def right_hand_side(table: Frame, spec: ModelSpec, client: str | None = None) -> Formula:
     """The terms of the model, whether they were given as columns or as a formula."""
-    table.check_name(target, "target")
+    target, features = table.check_name(spec.target, "target"), spec.features
     others = [name for name in table.names if name not in (target, client)]
-    if formula is not None:
+    if spec.formula is not None:
         if features is not None:
             raise ValueError("give features or a formula, not both.")
-        terms = parse(formula, table, target, others)
-        terms = terms._replace(intercept=terms.intercept and intercept)
+        terms = parse(spec.formula, table, target, others)
+        terms = terms._replace(intercept=terms.intercept and spec.intercept)
     else:
         chosen = others if features is None else _as_list(features)
-        terms = Formula(tuple(Term(table.check_name(name, "features")) for name in chosen), intercept)
+        terms = Formula(tuple(Term(table.check_name(name, "features")) for name in chosen), spec.intercept)
     for name, role in ((target, "target"), (client, "client")):
         if any(term.column == name for term in terms.terms):
             raise ValueError(f"{name!r} is the {role} and cannot be a covariate too. Leave it out.")
@@ -120,11 +116,11 @@ def right_hand_side(
     return terms
 
 
-def intercept_name(terms: Formula, formula: str | None, names: Sequence[str]) -> str | None:
+def intercept_name(terms: Formula, spec: ModelSpec, names: Sequence[str]) -> str | None:
     """As statsmodels calls it, in brackets where a covariate has that name."""
     if not terms.intercept:
         return None
-    name = "const" if formula is None else "Intercept"
+    name = "const" if spec.formula is None else "Intercept"
     while name in names:
         name = f"({name})"
     return name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -62,6 +62,8 @@ class StudentT:
 
     dof: float
 
+    or_more: ClassVar[str] = ""
+
     def p_values(self, params: FloatArray, errors: FloatArray) -> FloatArray:
         """Of the hypotheses that single parameters are zero, two-sided."""
         return 2.0 * stats.t.sf(np.abs(params / errors), self.dof)
@@ -103,9 +105,13 @@ class StudentT:
         """Refuse a joint statement about more contrasts than the covariance has degrees of freedom."""
         if q > self.dof:
             raise ValueError(
-                f"{self.dof + 1:.3g} clients allow joint statements about at most {int(self.dof)} parameters; {q} were "
-                "asked for. Use fewer rows in matrix."
+                f"{self._sample()} allow joint statements about at most {int(self.dof)} parameters; {q} were asked "
+                f"for. Use fewer rows in matrix{self.or_more}."
             )
+
+    def _sample(self) -> str:
+        """What the covariance was estimated from."""
+        return f"{self.dof + 1:.3g} clients"
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,8 @@ class BootstrapLaw(StudentT):
     """Quantiles of B draws of the error, (B, d). They are about a known centre, so that each is a degree of freedom."""
 
     deviations: FloatArray
+
+    or_more = ", or more bootstraps"
 
     def p_values(self, params: FloatArray, errors: FloatArray) -> FloatArray:
         """The levels at which intervals just reach zero."""
@@ -125,13 +133,8 @@ class BootstrapLaw(StudentT):
     def _errors_like(self, cov: FloatArray, seed: int) -> FloatArray:
         return self.deviations
 
-    def check_joint(self, q: int) -> None:
-        """Refuse a joint statement about more contrasts than there are chains."""
-        if q > self.dof:
-            raise ValueError(
-                f"{self.dof:.3g} chains allow joint statements about at most {int(self.dof)} parameters; {q} were "
-                "asked for. Use fewer rows in matrix, or more bootstraps."
-            )
+    def _sample(self) -> str:
+        return f"{self.dof:.3g} chains"
 
 
 @dataclass(frozen=True)

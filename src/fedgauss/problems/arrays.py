@@ -15,15 +15,15 @@ from scipy.linalg import block_diag
 from fedgauss import _checks
 from fedgauss._random import Noise, threefry
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
-from fedgauss.problems.base import Moments, Problem, pytree
+from fedgauss.problems.base import Moments, pytree
 from fedgauss.problems.families import Family, as_family
-from fedgauss.problems.regression import regression_gradient, regression_steepness
+from fedgauss.problems.regression import FamilyProblem
 
 Order = Literal["once", "replacement"]
 
 
 @pytree
-class ArrayProblem(Problem):
+class ArrayProblem(FamilyProblem):
     """Rows sorted by client: client k holds the `counts[k]` rows from `firsts[k]` on."""
 
     features: FloatArray  # (N, p)
@@ -50,14 +50,6 @@ class ArrayProblem(Problem):
             row = noise.stream("rows").words(1)[0] % counts
         place = jnp.asarray(self.firsts, jnp.uint32)[:, None] + row
         return jnp.moveaxis(jnp.asarray(self.features)[place], -1, 0), jnp.asarray(self.response)[place]
-
-    def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
-        """X times residual(x'theta, y)."""
-        return regression_gradient(self.family, theta, data)
-
-    def steepness(self, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray) -> JaxArray:
-        """sum_c h_c (x'v_c)^2."""
-        return regression_steepness(self.family, theta, data, direction)
 
     def max_steps(self) -> int | None:
         """One pass ends with the smallest client."""

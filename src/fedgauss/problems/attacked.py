@@ -33,7 +33,7 @@ from fedgauss._random import Noise
 from fedgauss._types import BoolArray, FloatArray, JaxArray
 from fedgauss.problems.arrays import ArrayProblem
 from fedgauss.problems.attack_schedules import Schedule
-from fedgauss.problems.base import Moments, Problem, pytree
+from fedgauss.problems.base import Moments, Problem, WrappedProblem, pytree
 
 
 class MeanLaw(NamedTuple):
@@ -43,24 +43,16 @@ class MeanLaw(NamedTuple):
     noise_cov: FloatArray
 
 
-class AttackedProblem(Problem):
-    """The contract of an attack on `problem`: forged gradients, and their exact law where it is known."""
+class AttackedProblem(WrappedProblem):
+    """The contract of an attack on `problem`: forged gradients, and their exact law where it is known.
 
-    problem: Problem
+    `reference()` is the honest problem: what the theory describes.
+    """
+
     chosen: FloatArray  # 1 for clients under attack, else 0  (K,)
     schedule: Schedule
 
     preserves_mean: bool = False
-
-    @property
-    def weights(self) -> FloatArray:  # type: ignore[override]
-        """w_k."""
-        return self.problem.weights
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return self.problem.dim
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -92,14 +84,6 @@ class AttackedProblem(Problem):
         """By how much the attack at full strength shifts E sum_k w_k g_k at `theta`, (d,); None where unknown."""
         before, after = _mean_law(self.problem.moments(theta), self.weights), self.attacked_mean(theta)
         return None if before is None or after is None else after.gradient - before.gradient
-
-    def reference(self) -> Problem:
-        """The honest problem: what the theory describes."""
-        return self.problem.reference()
-
-    def max_steps(self) -> int | None:
-        """That of the honest problem."""
-        return self.problem.max_steps()
 
     def pick(self, honest: Moments, forged: Moments) -> Moments:
         """The forged moments of the chosen clients, the honest ones of the others."""

@@ -17,12 +17,30 @@ from fedgauss.problems.families import Family, Huber, Linear, Logistic, OneVersu
 from fedgauss.problems.gaussian_design import has_closed_form
 
 
-@pytree
-class Regression(Problem):
-    """Client k draws x ~ N(0, H_k) and a response y from x'beta_k; the gradient of f_k is x times residual.
+class FamilyProblem(Problem):
+    """The contract of a regression: data are rows x (p, K, R) with responses y (K, R), and a family has the loss.
 
-    With C outputs (one-versus-rest) the parameter stacks C vectors of length p, and d = C p.
+    With C outputs the parameter stacks C vectors of length p, and d = C p.
     """
+
+    family: Family
+
+    def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
+        """X times residual(x'theta, y), for each output."""
+        x, response = data
+        residual = self.family.residual(predictors(theta, x, self.family.n_outputs), response)
+        return (residual[:, None] * x).reshape(theta.shape)
+
+    def steepness(self, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray) -> JaxArray:
+        """sum_c h_c (x'v_c)^2 for a direction v, with the family's h, (K, R)."""
+        x, response = data
+        h = self.family.steepness(predictors(theta, x, self.family.n_outputs), response)
+        return add_up(h * predictors(direction, x, self.family.n_outputs) ** 2)
+
+
+@pytree
+class Regression(FamilyProblem):
+    """Client k draws x ~ N(0, H_k) and a response y from x'beta_k; the gradient of f_k is x times residual."""
 
     coefficients: FloatArray  # beta_k                                      (K, d)
     noise_var: FloatArray  # sigma_k^2, for families with additive noise    (K,)
@@ -43,14 +61,6 @@ class Regression(Problem):
             x = times(self.design_root, x)
         truth = predictors(self.coefficients.T[:, :, None], x, self.family.n_outputs)
         return x, self.family.respond(truth, noise.stream("response"), jnp.sqrt(self.noise_var))
-
-    def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
-        """X times residual(x'theta, y)."""
-        return regression_gradient(self.family, theta, data)
-
-    def steepness(self, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray) -> JaxArray:
-        """sum_c h_c (x'v_c)^2."""
-        return regression_steepness(self.family, theta, data, direction)
 
     def mean_gradient(self, theta: JaxArray) -> JaxArray:
         """H_k (a theta - b beta_k), with the family's slopes a and b (Stein's identity)."""
@@ -102,22 +112,6 @@ def predictors(theta: JaxArray, x: JaxArray, n_outputs: int) -> JaxArray:
     n_features = x.shape[0]
     blocks = theta.reshape(n_outputs, n_features, *theta.shape[1:])
     return add_up(blocks * x, axis=1)
-
-
-def regression_gradient(family: Family, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
-    """The gradient of any regression loss in theta: x times residual for each output, (C p, K, R)."""
-    x, response = data
-    residual = family.residual(predictors(theta, x, family.n_outputs), response)
-    return (residual[:, None] * x).reshape(theta.shape)
-
-
-def regression_steepness(
-    family: Family, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray
-) -> JaxArray:
-    """sum_c h_c (x'v_c)^2 for a direction v, with the family's h, (K, R)."""
-    x, response = data
-    h = family.steepness(predictors(theta, x, family.n_outputs), response)
-    return add_up(h * predictors(direction, x, family.n_outputs) ** 2)
 
 
 def random_effects(

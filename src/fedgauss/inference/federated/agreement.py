@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedgauss.inference.federated.messages import Message, printable
-from fedgauss.inference.formula import Formula
+from fedgauss.inference.federated.messages import printable
 from fedgauss.inference.frames import Frame, FrameColumn, listed
-from fedgauss.inference.model_data import ModelData, Response, covariates_of, intercept_name, right_hand_side
+from fedgauss.inference.model_data import ModelData, ModelSpec, Response, covariates_of, intercept_name, right_hand_side
 
 Levels = Mapping[str, Sequence[Any] | None]  # None for a column of numbers
 
@@ -28,26 +27,23 @@ def agreed_levels(told: Sequence[Levels], sites: Sequence[str]) -> dict[str, lis
     return {name: _joined(name, [levels[name] for levels in told], sites) for name in first}
 
 
-def terms_in_order(model: Message, levels: Levels) -> Formula:
-    """The terms of the model; columns that nobody named come in the order of the levels."""
-    features, formula = model["features"], model["formula"]
-    return right_hand_side(Frame(levels), model["target"], None, features, formula, model["intercept"])
-
-
 def agreed_model(
-    model: Message,
+    spec: ModelSpec,
     columns: dict[str, FrameColumn],
     response: Response,
     clients: Sequence[str],
     counts: npt.ArrayLike,
     total: int,
 ) -> ModelData:
-    """The model on the rows of these columns, of which there may be none; names are the same at every site."""
-    terms = terms_in_order(model, {name: column.levels for name, column in columns.items()})
+    """The model on the rows of these columns, of which there may be none; names are the same at every site.
+
+    Columns that nobody named come in the order of `columns`.
+    """
+    terms = right_hand_side(Frame(columns), spec)
     covariates, names = covariates_of(terms, columns, total)
-    constant, (values, classes, family) = intercept_name(terms, model["formula"], names), response
+    constant, (values, classes, family) = intercept_name(terms, spec, names), response
     return ModelData(
-        covariates, names, constant, values, model["target"], classes, family, tuple(clients), np.asarray(counts)
+        covariates, names, constant, values, spec.target, classes, family, tuple(clients), np.asarray(counts)
     )
 
 

@@ -16,14 +16,13 @@ from fedgauss.inference.between_clients import IntArray
 from fedgauss.inference.client_sums import client_statistics
 from fedgauss.inference.data_checks import check_collinear, check_constant, check_rows
 from fedgauss.inference.federated.agreement import agreed_levels, agreed_model, shown
-from fedgauss.inference.federated.conversation import Ask, Conversation
-from fedgauss.inference.federated.fields import REPLIES
-from fedgauss.inference.federated.messages import Message
+from fedgauss.inference.federated.fields import REPLIES, Fields, check_fields
+from fedgauss.inference.federated.messages import Message, printable
 from fedgauss.inference.federated.stops import stops_of, warm_steps
 from fedgauss.inference.fit import Fit, as_fit
 from fedgauss.inference.frames import FrameColumn, listed
 from fedgauss.inference.from_pass import Request, check_hessian, estimate_from_pass
-from fedgauss.inference.model_data import ModelData, checked_weights, response_of
+from fedgauss.inference.model_data import ModelData, ModelSpec, checked_weights, response_of
 from fedgauss.inference.passes import Pass, inverse
 from fedgauss.inference.row_batches import busy_steps, steps_of_a_pass
 from fedgauss.inference.standardise import Location, Units, starting_point, unscaled
@@ -31,6 +30,9 @@ from fedgauss.inference.whitened import schedule
 from fedgauss.networks import Network, as_network, ring
 from fedgauss.problems import families
 
+# An order and what goes with it for each site; their replies in the same order.
+Ask = Callable[[str, Sequence[Message]], Sequence[Message]]
+_LONGEST = 1000  # characters of an error
 Tick = Callable[[str, int, int], None]
 
 
@@ -92,8 +94,7 @@ def fit_sites(
     graph = ring(n_sites) if network is None else as_network(network, n_sites)
     talk = Conversation(ask, sites)
     named = features if features is None or isinstance(features, str) else list(features)
-    model = {"target": target, "family": family, "features": named, "formula": formula, "intercept": intercept}
-    data, totals = _agreed(talk, model, sites)
+    data, totals = _agreed(talk, ModelSpec(target, family, named, formula, intercept), sites)
     counts, total = data.counts, int(data.counts.sum())
     columns, about = _located(talk, data, totals)
     notes = _checked(talk, data, columns)
@@ -114,6 +115,30 @@ def fit_sites(
     return as_fit(estimate, data, columns, 1, weights, standardise, seed)
 
 
+class Conversation:
+    """Orders to all sites and their checked replies. `sizes` has each site's sizes by letter, as `fields` uses them."""
+
+    def __init__(self, ask: Ask, sites: Sequence[str]) -> None:
+        self._ask, self._sites = ask, sites
+        self.sizes: list[dict[str, int]] = [{} for _ in sites]
+
+    def all(self, order: str, content: Message, fields: Fields | None = None) -> list[Message]:
+        """The same order to every site."""
+        return self.each(order, [content] * len(self._sites), fields)
+
+    def each(self, order: str, contents: Sequence[Message], fields: Fields | None = None) -> list[Message]:
+        """An order to every site, with a content of its own; replies must have `fields`, by default the order's."""
+        replies = list(self._ask(order, contents))
+        for site, reply, sizes in zip(self._sites, replies, self.sizes, strict=True):
+            if "error" in reply:
+                raise ValueError(f"site {site!r}: {printable(str(reply['error']))[:_LONGEST]}")
+            try:
+                check_fields(REPLIES[order] if fields is None else fields, reply, sizes)
+            except ValueError as error:
+                raise ValueError(f"site {site!r} sent a wrong reply to {order!r}: {error}") from error
+        return replies
+
+
 class _Totals(NamedTuple):
     """Over all sites."""
 
@@ -122,15 +147,15 @@ class _Totals(NamedTuple):
     start_terms: FloatArray  # of the family, (C,)
 
 
-def _agreed(talk: Conversation, model: Message, sites: Sequence[str]) -> tuple[ModelData, _Totals]:
+def _agreed(talk: Conversation, spec: ModelSpec, sites: Sequence[str]) -> tuple[ModelData, _Totals]:
     """The model without its rows: columns and levels of all sites together, and a name for each parameter."""
-    described = talk.all("describe", model)
+    described = talk.all("describe", spec._asdict())
     counts = np.array([int(reply["rows"]) for reply in described])
     total = int(counts.sum())
     levels = agreed_levels([reply["levels"] for reply in described], sites)
     columns = {name: FrameColumn(name, np.empty(0), _tuple(of_all)) for name, of_all in levels.items()}
-    response = response_of(columns[model["target"]], model["family"])
-    data = agreed_model(model, columns, response, sites, counts, total)
+    response = response_of(columns[spec.target], spec.family)
+    data = agreed_model(spec, columns, response, sites, counts, total)
     check_rows(sites, counts, len(data.all_names))
     known = {"p": len(data.names), "C": data.family.n_outputs, "d": len(data.all_names), "s": len(data.sides)}
     for sizes, rows in zip(talk.sizes, counts.tolist(), strict=True):

@@ -16,7 +16,7 @@ from fedgauss.inference.federated.refusals import Refused, in_words
 from fedgauss.inference.federated.site_columns import check_many, plain_levels, recoded
 from fedgauss.inference.federated.site_run import SiteRun
 from fedgauss.inference.frames import Frame
-from fedgauss.inference.model_data import response_of, right_hand_side
+from fedgauss.inference.model_data import ModelSpec, response_of, right_hand_side
 from fedgauss.inference.standardise import Location, Units
 from fedgauss.problems import families
 
@@ -148,7 +148,7 @@ class Site:
         target = model["target"]
         with in_words():
             by_class = families.family(model["family"]).by_class
-            terms = right_hand_side(self._table, target, None, model["features"], model["formula"], model["intercept"])
+            terms = right_hand_side(self._table, ModelSpec(**model))
             columns = self._table.read(list(dict.fromkeys([target, *(term.column for term in terms.terms)])))
         rows = len(columns[target].values)
         if rows < self._least:
@@ -176,7 +176,7 @@ class Site:
                 "it does not at this site."
             ) from error
         with in_words():
-            data = agreed_model(model, columns, response, ("here",), (self._rows,), int(agreed["total"]))
+            data = agreed_model(ModelSpec(**model), columns, response, ("here",), (self._rows,), int(agreed["total"]))
         self._data = data
         self._sizes = {
             "p": len(data.names), "C": data.family.n_outputs, "d": len(data.all_names), "s": len(data.sides),
