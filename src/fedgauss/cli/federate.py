@@ -10,11 +10,10 @@ from typing import Annotated
 
 import typer
 
-from fedgauss.cli import fit as options
 from fedgauss.cli.app import app
 from fedgauss.cli.bars import bar
 from fedgauss.cli.endings import plain_endings
-from fedgauss.cli.fit import listed_names, show_fit
+from fedgauss.cli.fit import FAMILIES, listed_names, show_fit
 
 _SITE_HELP = """\
 Take part in a federated fit with rows that stay here.
@@ -40,7 +39,7 @@ through its pipes: no port is opened, and ssh encrypts them. Sites average on a 
 
 @app.command(help=_SITE_HELP)
 def site(
-    data: options.Table,
+    data: Annotated[Path, typer.Argument(help="A .csv or .parquet file, a row for each observation.")],
     least_rows: Annotated[int, typer.Option(help="Fewest rows with which to take part.")] = 10,
     columns: Annotated[
         str | None, typer.Option(help="Columns that may be asked about, separated by commas; all if not given.")
@@ -62,17 +61,17 @@ def site(
 
 @app.command(help=_FEDERATE_HELP)
 def federate(
-    target: options.Target,
+    target: Annotated[str, typer.Option(help="The column to explain.")],
     sites: Annotated[list[str], typer.Option("--site", help="NAME=COMMAND, once for each site.")],
-    family: options.FamilyName = "linear",
-    features: options.Features = None,
-    formula: options.FormulaText = None,
-    intercept: options.Intercept = True,
-    sync_every: options.SyncEvery = 10,
-    level: options.Level = 0.95,
-    seed: options.Seed = 0,
+    family: Annotated[str, typer.Option(help=f"{FAMILIES}.")] = "linear",
+    features: Annotated[str | None, typer.Option(help="Covariates, comma-separated; all columns if not given.")] = None,
+    formula: Annotated[str | None, typer.Option(help='In place of --features: "y ~ a + C(b)".')] = None,
+    intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
+    sync_every: Annotated[int, typer.Option(help="Steps between two synchronisations, tau.")] = 10,
+    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Fixes the order in which rows are read.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds that a site has to answer an order.")] = 600.0,
-    out: options.Out = Path("fit"),
+    out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("fit"),
 ) -> None:
     """`fedgauss.inference.federated.coordinator` with sites behind pipes."""
     with plain_endings():

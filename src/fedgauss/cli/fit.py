@@ -35,34 +35,21 @@ folder. Text columns are taken as categories; missing values, collinear columns 
 """
 
 
-# Options that `fit` and `federate` share.
-Target = Annotated[str, typer.Option(help="The column to explain.")]
-FamilyName = Annotated[str, typer.Option("--family", help=f"{FAMILIES}.")]
-Features = Annotated[str | None, typer.Option(help="Covariates, separated by commas; all other columns if not given.")]
-FormulaText = Annotated[str | None, typer.Option(help='In place of --features: "y ~ a + C(b)".')]
-Intercept = Annotated[bool, typer.Option(help="Whether the model has an intercept.")]
-SyncEvery = Annotated[int, typer.Option(help="Steps between two synchronisations, tau.")]
-Level = Annotated[float, typer.Option(help="Level of the intervals.")]
-Seed = Annotated[int, typer.Option(help="Fixes the order in which rows are read.")]
-Out = Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")]
-Table = Annotated[Path, typer.Argument(help="A .csv or .parquet file, a row for each observation.")]
-
-
 @app.command(help=_FIT_HELP)
 def fit(
-    data: Table,
-    target: Target,
+    data: Annotated[Path, typer.Argument(help="A .csv or .parquet file, a row for each observation.")],
+    target: Annotated[str, typer.Option(help="The column to explain.")],
     client: Annotated[str, typer.Option(help="The column that names the client of each row.")],
-    family: FamilyName = "linear",
-    features: Features = None,
-    formula: FormulaText = None,
-    intercept: Intercept = True,
+    family: Annotated[str, typer.Option(help=f"{FAMILIES}.")] = "linear",
+    features: Annotated[str | None, typer.Option(help="Covariates, comma-separated; all columns if not given.")] = None,
+    formula: Annotated[str | None, typer.Option(help='In place of --features: "y ~ a + C(b)".')] = None,
+    intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
     passes: Annotated[int, typer.Option(help="How often rows are read; more than once for small data.")] = 1,
-    sync_every: SyncEvery = 10,
+    sync_every: Annotated[int, typer.Option(help="Steps between two synchronisations, tau.")] = 10,
     method: Annotated[str, typer.Option(help="plugin, bootstrap, random_scaling or batch_means.")] = "plugin",
-    level: Level = 0.95,
-    seed: Seed = 0,
-    out: Out = Path("fit"),
+    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Fixes the order in which rows are read.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("fit"),
 ) -> None:
     """`fedgauss.fit` on a file."""
     with plain_endings():

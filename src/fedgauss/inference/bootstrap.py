@@ -29,7 +29,6 @@ class Chains(WrappedProblem):
     once for all chains.
     """
 
-    problem: Problem
     run: np.uint32  # which replicate of `problem` this is
     at_the_run: bool = field(default=False, metadata={"static": True})
 

@@ -129,7 +129,10 @@ def infer(
             problem, graph, n_steps, tau, seed=seed, start=theta, observe=watch, every=every, progress=progress
         )
     else:
-        before = 0 if burn_in is None else int(_share(burn_in) * n_steps)
+        share = 0.0 if burn_in is None else _checks.real("burn_in", burn_in)
+        if not 0.0 <= share < 1.0:
+            raise ValueError(f"burn_in must be a share of the run in [0, 1); got {share:g}. Use 0.2?")
+        before = int(share * n_steps)
         _check_length(n_steps - before, every, problem.dim, problem.n_clients, whitened=False)
         one_pass = run_given_steps(
             problem, graph, steps, n_steps, tau, burn_in=before, seed=seed, start=theta, observe=watch, every=every,
@@ -147,13 +150,6 @@ def infer(
     count = one_pass.clients.count
     busy = problem.busy(count) if isinstance(problem, RowBatches) else np.full(problem.n_clients, count)
     return estimate_from_pass(one_pass, request, graph, tau, busy, draws)
-
-
-def _share(burn_in: float) -> float:
-    share = _checks.real("burn_in", burn_in)
-    if not 0.0 <= share < 1.0:
-        raise ValueError(f"burn_in must be a share of the run in [0, 1); got {share:g}. Use 0.2?")
-    return share
 
 
 def _check_length(n_steps: int, every: int, dim: int, n_clients: int, whitened: bool) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,7 +33,7 @@ from fedgauss._random import Noise
 from fedgauss._types import BoolArray, FloatArray, JaxArray
 from fedgauss.problems.arrays import ArrayProblem
 from fedgauss.problems.attack_schedules import Schedule
-from fedgauss.problems.base import Moments, Problem, WrappedProblem, pytree
+from fedgauss.problems.base import Moments, WrappedProblem, pytree
 
 
 class MeanLaw(NamedTuple):
@@ -43,6 +43,7 @@ class MeanLaw(NamedTuple):
     noise_cov: FloatArray
 
 
+@pytree
 class AttackedProblem(WrappedProblem):
     """The contract of an attack on `problem`: forged gradients, and their exact law where it is known.
 
@@ -52,7 +53,7 @@ class AttackedProblem(WrappedProblem):
     chosen: FloatArray  # 1 for clients under attack, else 0  (K,)
     schedule: Schedule
 
-    preserves_mean: bool = False
+    preserves_mean: ClassVar[bool] = False
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -94,9 +95,6 @@ class AttackedProblem(WrappedProblem):
 class MeanShift(AttackedProblem):
     """Chosen clients have the loss f_k(theta - mu, xi): they pull towards an optimum that lies mu away."""
 
-    problem: Problem
-    chosen: FloatArray
-    schedule: Schedule
     shift: FloatArray  # mu_k, (K, d)
 
     def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
@@ -121,9 +119,6 @@ class MeanShift(AttackedProblem):
 class LabelFlip(AttackedProblem):
     """Chosen clients report class partner[y] in place of class y."""
 
-    problem: Problem
-    chosen: FloatArray
-    schedule: Schedule
     partner: FloatArray  # (C,)
 
     def draw(self, noise: Noise) -> JaxArray:
@@ -150,9 +145,6 @@ class LabelFlip(AttackedProblem):
 class ScaledGradient(AttackedProblem):
     """Chosen clients multiply their gradient by a factor."""
 
-    problem: Problem
-    chosen: FloatArray
-    schedule: Schedule
     factor: float
 
     def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
@@ -174,9 +166,6 @@ class NoisyGradient(AttackedProblem):
 
     preserves_mean = True
 
-    problem: Problem
-    chosen: FloatArray
-    schedule: Schedule
     sd: FloatArray  # (d,)
 
     def draw(self, noise: Noise) -> JaxArray:

@@ -111,6 +111,7 @@ class Problem(abc.ABC):
         return None
 
 
+@pytree
 class WrappedProblem(Problem):
     """The contract of a problem made from another: clients, steps and theory are those of `problem` by default."""
 

@@ -101,7 +101,6 @@ class CoupledProblem(WrappedProblem):
     independent xi' takes its place.
     """
 
-    problem: Problem
     resampled: JaxArray
 
     @property

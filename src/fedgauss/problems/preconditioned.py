@@ -11,7 +11,7 @@ import numpy as np
 from fedgauss._lanes import add_up, times
 from fedgauss._random import Noise
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.base import Problem, WrappedProblem, pytree
+from fedgauss.problems.base import WrappedProblem, pytree
 
 # How a step of relative size q is shortened: "damped" divides it by 1 + q, "capped" by q when q > 1.
 Guard = Literal["damped", "capped"]
@@ -32,7 +32,6 @@ class Preconditioned(WrappedProblem):
 
     plain_steps = False
 
-    problem: Problem
     matrix: FloatArray  # P, (d, d), or (d, d, 1, R) where each replicate has its own
     eta: FloatArray  # eta_t, (N,)
     guard: Guard = field(metadata={"static": True})

@@ -157,9 +157,9 @@ def _agreed(talk: Conversation, spec: ModelSpec, sites: Sequence[str]) -> tuple[
     response = response_of(columns[spec.target], spec.family)
     data = agreed_model(spec, columns, response, sites, counts, total)
     check_rows(sites, counts, len(data.all_names))
-    known = {"p": len(data.names), "C": data.family.n_outputs, "d": len(data.all_names), "s": len(data.sides)}
+    common = {"p": len(data.names), "C": data.family.n_outputs, "d": len(data.all_names), "s": len(data.sides)}
     for sizes, rows in zip(talk.sizes, counts.tolist(), strict=True):
-        sizes |= known | {"t": min(rows, len(data.names))}
+        sizes |= common | {"t": min(rows, len(data.names))}
     replies = talk.all("design", {"levels": levels, "total": total})
     for site, reply in zip(sites, replies, strict=True):
         if tuple(reply["names"]) != data.all_names:

@@ -43,8 +43,8 @@ def check_fields(fields: Fields, message: Message, sizes: Sizes) -> None:
         raise ValueError(f"{listed(surplus)} must not be there.")
     for name, field in fields.items():
         if not field.fits(message[name], sizes):
-            known = ", ".join(f"{letter} = {size}" for letter, size in sizes.items() if letter in field.rule.split())
-            rule = field.rule + (f" ({known})" if known else "")
+            shown = ", ".join(f"{letter} = {size}" for letter, size in sizes.items() if letter in field.rule.split())
+            rule = field.rule + (f" ({shown})" if shown else "")
             raise ValueError(f"{name!r} must be {rule}; got {_kind(message[name])}.")
 
 

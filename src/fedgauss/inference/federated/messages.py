@@ -20,16 +20,16 @@ def encoded(message: Message) -> str:
 
 
 def decoded(text: str | bytes) -> Message:
-    """The message in a line of JSON; what is none is refused."""
+    """The message in a line of JSON; anything else is refused."""
     if len(text) > LONGEST:
         raise ValueError(f"a message must have at most {LONGEST:,} characters; got {len(text):,}.")
     try:
-        found = json.loads(text, parse_constant=_refused)
+        message = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"a message must be one line of JSON; got {text[:60]!r}.") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"a message must be a JSON object; got {type(found).__name__}.")
-    return {name: _lively(name, value, 0) for name, value in found.items()}
+    if not isinstance(message, dict):
+        raise ValueError(f"a message must be a JSON object; got {type(message).__name__}.")
+    return {name: _restored(name, value, 0) for name, value in message.items()}
 
 
 def printable(text: str) -> str:
@@ -51,16 +51,16 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _lively(name: str, value: Any, depth: int) -> Any:
+def _restored(name: str, value: Any, depth: int) -> Any:
     if depth > _DEEPEST:
         raise ValueError(f"a message may be nested {_DEEPEST} deep; {name!r} is deeper.")
     if isinstance(value, dict) and value.keys() == {"shape", "values"}:
         return _array(name, value["shape"], value["values"])
     if isinstance(value, dict):
-        return {part: _lively(part, inside, depth + 1) for part, inside in value.items()}
+        return {part: _restored(part, inside, depth + 1) for part, inside in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name!r} must hold finite numbers.")
-    return [_lively(name, part, depth + 1) for part in value] if isinstance(value, list) else value
+    return [_restored(name, part, depth + 1) for part in value] if isinstance(value, list) else value
 
 
 def _array(name: str, shape: Any, values: Any) -> Any:

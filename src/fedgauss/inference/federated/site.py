@@ -134,14 +134,8 @@ class Site:
     def _follow(self, order: str, content: Message) -> Message:
         if self._run is not None:
             return self._run.report() if order == "report" else self._run.advance(content)
-        prepare: dict[str, Callable[[Message], Message]] = {
-            "describe": self._describe,
-            "design": self._design,
-            "squares": self._squares,
-            "shape": self._shape,
-            "begin": self._begin,
-        }
-        return prepare[order](content)
+        prepare: Callable[[Message], Message] = getattr(self, f"_{order}")  # in turn, so one of _PREPARATIONS
+        return prepare(content)
 
     def _describe(self, model: Message) -> Message:
         """The number of rows, and the levels of each column, in the order of the columns."""

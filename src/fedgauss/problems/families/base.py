@@ -227,10 +227,10 @@ def family(name: str, n_classes: int | None = None) -> Family:
     n_classes : int, optional
         For families with an output for each class: how many there are.
     """
-    found = _REGISTRY[_checks.one_of("family", name, _REGISTRY)]()
-    if found.by_class and n_classes is not None:
-        return found.with_classes(_checks.whole("n_classes", n_classes, at_least=2))
-    return found
+    chosen = _REGISTRY[_checks.one_of("family", name, _REGISTRY)]()
+    if chosen.by_class and n_classes is not None:
+        return chosen.with_classes(_checks.whole("n_classes", n_classes, at_least=2))
+    return chosen
 
 
 def as_family(value: str | Family) -> Family:
