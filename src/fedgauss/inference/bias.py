@@ -66,11 +66,11 @@ class Bias(NamedTuple):
 
 
 def estimated_bias(one_pass: Pass) -> Bias:
-    """Of the window's average, from what was summed up anyway.
+    """Bias of the window's average, from sums that clients keep anyway.
 
     Start: with M = [N^-1 sum_{t > m} prod_{m < j <= t} (I - eta_j P_2 A)] prod_{j <= m} (I - eta_j P_1 A_1),
     E Ybar - theta* = M (theta_0 - theta*), so D_1 = M (I - M)^-1 (theta_0 - Ybar). Where M has an eigenvalue of .95 or
-    more the run has not begun to forget its start, and D_1 is what that value gives.
+    more the run has not begun to forget its start, and D_1 uses that value.
     Drift: clients average their Hessians at places theta_k of their own, u_k = theta_k - Ybar away from the mean:
     D_3 = -A^-1 sum_k w_k H_k u_k. Each H_k is a mean over m steps; for normal covariates m Var(H_k u_k) is about
     H_k u_k u_k' H_k + (u_k' H_k u_k) H_k, which gives the noise of D_3.
@@ -93,9 +93,9 @@ def estimated_bias(one_pass: Pass) -> Bias:
 
 
 def estimated_bias_of_last(one_pass: Pass) -> Bias:
-    """Of the last iterate: D_1 alone, with M = prod_{m < j <= n} (I - eta_j P_2 A) prod_{j <= m} (I - eta_j P_1 A_1).
+    """Bias of the last iterate: D_1 alone, with M = prod_{m < j <= n} (I - eta_j P_2 A) prod_{j <= m} (I - eta_j P_1 A_1).
 
-    What drift does to it is not seen.
+    The effect of drift on it is not estimated.
     """
     start = _left_of_the_start(one_pass, np.asarray(one_pass.runs.last, dtype=float), last=True)
     return Bias(start, _nothing(start), _nothing(start))
