@@ -15,11 +15,11 @@ from fedgauss.cli.bars import progress
 from fedgauss.cli.endings import plain_endings
 
 _DEMO_HELP = """\
-Simulate ten clients on a ring, put exact theory beside them, watch an attack, and leave a page with figures.
+Simulate ten clients on a ring, compare them with exact theory, watch an attack, and write a page with figures.
 
 This is the paper's random-effects regression, started at the optimum and at zero. It prints a table of simulated, \
-exact and approximate values. Then half of the clients turn malicious, and a monitor says when and who. index.html has \
-all of it; every figure is there as PNG and SVG too.
+exact and approximate values. Then half of the clients turn malicious, and a monitor says when and which. Everything \
+is in index.html; every figure is also saved as PNG and SVG.
 """
 _ADVISE_HELP = """\
 Say which step sizes to use for n steps and K clients, and which theorems then hold.
