@@ -51,7 +51,7 @@ class Outcome:
         A check is skipped when its rule is about something that the part does not have.
     message : str
         For a failure what was found and how to mend it, for a skipped check the reason.
-    error : Exception or None
+    error : BaseException or None
         What a failed check raised, with its traceback.
     """
 
@@ -59,7 +59,7 @@ class Outcome:
     rule: str
     status: Literal["passed", "failed", "skipped"]
     message: str = ""
-    error: Exception | None = None
+    error: BaseException | None = None
 
     def __str__(self) -> str:
         if self.status == "failed":
@@ -99,7 +99,7 @@ class Check:
             return Outcome(self.name, self.rule, "skipped", str(reason))
         except BrokenRule as broken:
             return Outcome(self.name, self.rule, "failed", str(broken), broken)
-        except Exception as error:  # a part under test may raise anything
+        except (Exception, SystemExit) as error:  # a part under test may raise anything
             said = str(error).strip().partition("\n")[0]
             found = BrokenRule(f"{type(error).__name__}: {said}", "the error's traceback shows where it was raised.")
             return Outcome(self.name, self.rule, "failed", str(found), error)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,18 @@ SEED = 20_250_101
 _PADDED = 256  # steps that the engine pads short runs to
 
 T = TypeVar("T")
+
+
+class Program(NamedTuple):
+    """A traced function. Numbers that come from elsewhere than its arguments are constants of it."""
+
+    words: str
+    constants: tuple[Any, ...]
+
+    def same(self, other: Program) -> bool:
+        """Whether it would compute the same."""
+        pairs = zip(self.constants, other.constants, strict=False)
+        return self.words == other.words and all(np.array_equal(mine, theirs) for mine, theirs in pairs)
 
 
 def on_device(part: T) -> T:
@@ -55,11 +68,16 @@ def evaluate(problem: Problem, theta: FloatArray, t: int = 1, first: int = 0, se
     return _evaluate(on_device(problem), key, jnp.uint32(first), jnp.int32(t), jnp.asarray(theta, jnp.float32))
 
 
-def program(problem: Problem, theta: FloatArray) -> tuple[str, list[Any]]:
-    """What `evaluate` would compile, in words, and the constants in it: traced afresh at every call."""
+def traced(function: Callable[..., Any], *arguments: Any) -> Program:
+    """What JAX would compile, in words, and the constants in it: traced afresh at every call."""
+    found = jax.make_jaxpr(lambda *given: function(*given))(*arguments)
+    return Program(re.sub("0x[0-9a-f]+", "", str(found)), tuple(found.consts))
+
+
+def program(problem: Problem, theta: FloatArray) -> Program:
+    """What `evaluate` compiles."""
     counters = jnp.uint32(0), jnp.int32(1), jnp.asarray(theta, jnp.float32)
-    found = jax.make_jaxpr(lambda *arguments: _draw(*arguments))(on_device(problem), stage_key(SEED, "data"), *counters)
-    return re.sub("0x[0-9a-f]+", "", str(found)), list(found.consts)
+    return traced(_draw, on_device(problem), stage_key(SEED, "data"), *counters)
 
 
 @_quickly
@@ -98,6 +116,10 @@ def algorithm(problem: Problem, observers: tuple[Observer, ...] = ()) -> Algorit
     mixing = mixing_of(complete(problem.n_clients), problem.dim)
     eta, sync = np.full(_PADDED, 0.1), np.arange(_PADDED) % 2 == 1
     return Algorithm(problem, mixing, Everywhere(), observers, eta, sync, stage_key(SEED, "data"))
+
+
+# The engine's loop itself, compiled like the rest of a battery.
+quick_advance = _quickly(advance.__wrapped__)  # type: ignore[attr-defined]
 
 
 def start(dim: int, settings: int) -> ResolvedStart:
