@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import field, fields, is_dataclass, make_dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -158,9 +159,22 @@ def expect_pytree(part: Any) -> None:
         got = f"{type(error).__name__} with placeholders in place of its numbers: {error}"
         expect(False, got, "check and convert arguments in a function that makes the part, not in the class.")
     expect(type(again) is type(part), f"{type(again).__name__} in its place", "register the class itself with JAX.")
+    expect(
+        jax.tree.structure(_twin(part)) != structure,
+        "a structure equal to that of another class with the same fields, whose compiled programs it may be given",
+        "use fedgauss.problems.pytree, not jax.tree_util.register_dataclass.",
+    )
     same = jax.tree.unflatten(structure, leaves)
     expect(
         jax.tree.structure(same) == structure and all(a is b for a, b in zip(jax.tree.leaves(same), leaves, strict=True)),
         "other pieces after a round trip",
         "flatten and unflatten must be each other's inverse; fedgauss.problems.pytree sees to it.",
     )
+
+
+def _twin(part: Any) -> Any:
+    """The same fields and values in a dataclass of another type, registered in JAX's own way."""
+    own = fields(part) if is_dataclass(part) else ()
+    twin = make_dataclass("Twin", [(each.name, Any, field(metadata=each.metadata)) for each in own])
+    jax.tree_util.register_dataclass(twin)
+    return twin(*(getattr(part, each.name) for each in own))

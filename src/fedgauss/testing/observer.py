@@ -71,7 +71,7 @@ def checks_for_observer(observer: Observer, problem: Problem | None = None) -> l
     """
     if not isinstance(observer, Observer):
         got = type(observer).__name__
-        raise ValueError(f"an observer must be a subclass of fedgauss.observers.Observer; got {got}.")
+        raise ValueError(f"an observer must be a subclass of fedgauss.engine.observers.Observer; got {got}.")
     return checks(_RULES, _Case(observer, _Wobble.make() if problem is None else checked_problem(problem)))
 
 
