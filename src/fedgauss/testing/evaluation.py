@@ -15,7 +15,7 @@ import numpy as np
 from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.engine.folds import Observer
-from fedgauss.engine.loop import Algorithm, Carry, advance, begin, stack
+from fedgauss.engine.loop import Algorithm, advance, begin, stack
 from fedgauss.engine.mixing import mixing_of
 from fedgauss.engine.projections import Everywhere
 from fedgauss.engine.starts import ResolvedStart
@@ -128,14 +128,13 @@ def start(dim: int, settings: int) -> ResolvedStart:
     return stack([ResolvedStart(np.zeros((dim, 1, 1)))] * settings)
 
 
-def trace(problem: Problem, observers: tuple[Observer, ...] = ()) -> Carry:
-    """Trace the engine's loop without compiling it, and return the shapes of its state."""
-    stacked = on_device(stack([algorithm(problem, observers)]))
+def trace(problem: Problem) -> None:
+    """Trace the engine's loop, without compiling it."""
+    stacked = on_device(stack([algorithm(problem)]))
     stacked = stacked._replace(problem=stacked.problem.replicates(0, 16))
     key = stage_key(SEED, "start")
     carry = begin.eval_shape(stacked, start(problem.dim, 1), key, np.uint32(0), 16, 4)
-    advance.lower(stacked, carry, np.uint32(0), np.int32(0), np.int32(4))
-    return carry
+    advance.eval_shape(stacked, carry, np.uint32(0), np.int32(0), np.int32(4))
 
 
 def expect_pytree(part: Any) -> None:
@@ -149,10 +148,14 @@ def expect_pytree(part: Any) -> None:
     odd = [type(leaf).__name__ for leaf in leaves if np.asarray(leaf).dtype.kind not in "fiub"]
     fix = "mark fields that are not numbers with field(metadata={'static': True})."
     expect(not odd, f"fields that are not numbers: {', '.join(odd)}", fix)
-    try:
-        hash(structure)
-    except TypeError as error:
-        expect(False, f"a static field cannot be hashed: {error}", "make arrays ordinary fields, and lists tuples.")
+    for each in fields(part) if is_dataclass(part) else ():
+        if each.metadata.get("static"):
+            value = getattr(part, each.name)
+            try:
+                hash(value)
+            except TypeError as error:
+                fix = "make arrays ordinary fields, and lists tuples."
+                expect(False, f"a static field {each.name} that cannot be hashed: {error}", fix)
     try:
         again = jax.tree.unflatten(structure, [None] * len(leaves))
     except Exception as error:
@@ -166,7 +169,8 @@ def expect_pytree(part: Any) -> None:
     )
     same = jax.tree.unflatten(structure, leaves)
     expect(
-        jax.tree.structure(same) == structure and all(a is b for a, b in zip(jax.tree.leaves(same), leaves, strict=True)),
+        jax.tree.structure(same) == structure
+        and all(a is b for a, b in zip(jax.tree.leaves(same), leaves, strict=True)),
         "other pieces after a round trip",
         "flatten and unflatten must be each other's inverse; fedgauss.problems.pytree sees to it.",
     )
