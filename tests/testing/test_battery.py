@@ -64,8 +64,8 @@ def test_one_error_lists_every_broken_rule_with_what_was_found_and_the_fix():
         "         Got: -1.5. Fix: take its absolute value.",
         "FAILED   reads digits",
         "         A part has digits.",
-        "         Got: AttributeError: 'float' object has no attribute 'digits'. Fix: the error's traceback shows where "
-        "it was raised.",
+        "         Got: AttributeError: 'float' object has no attribute 'digits'. Fix: the error's traceback shows "
+        "where it was raised.",
     ]
     assert [found.name for found in raised.value.report.failed] == ["whole", "positive", "reads digits"]
     assert isinstance(raised.value.report.failed[2].error, AttributeError)

@@ -84,6 +84,7 @@ class Check:
     test: Callable[[], None]
 
     def __call__(self) -> None:
+        """Check the rule, and raise an AssertionError if it is broken."""
         found = self.outcome()
         if found.status == "failed":
             raise AssertionError(f"{self.rule} {found.message}") from found.error

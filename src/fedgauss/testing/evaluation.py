@@ -139,7 +139,8 @@ def trace(problem: Problem) -> None:
 
 def expect_pytree(part: Any) -> None:
     """Expect that JAX can take a part to pieces and put it together again, whatever the pieces are."""
-    leaves, structure = jax.tree.flatten(part)
+    leaves, found = jax.tree.flatten(part)
+    structure: Any = found
     expect(
         not any(leaf is part for leaf in leaves),
         f"{type(part).__name__} is a leaf itself, so that none of its numbers can be traced",
@@ -163,7 +164,7 @@ def expect_pytree(part: Any) -> None:
         expect(False, got, "check and convert arguments in a function that makes the part, not in the class.")
     expect(type(again) is type(part), f"{type(again).__name__} in its place", "register the class itself with JAX.")
     expect(
-        jax.tree.structure(_twin(part)) != structure,
+        structure != jax.tree.structure(_twin(part)),
         "a structure equal to that of another class with the same fields, whose compiled programs it may be given",
         "use fedgauss.problems.pytree, not jax.tree_util.register_dataclass.",
     )

@@ -77,7 +77,7 @@ def checks_for_observer(observer: Observer, problem: Problem | None = None) -> l
 
 @pytree
 class _Wobble(Problem):
-    """Gradients theta_k - center_k less a wobble that depends on step, client and replicate: noise that costs nothing."""
+    """Gradients theta_k - center_k less a wobble by step, client and replicate: noise that compiles quickly."""
 
     centers: FloatArray  # (d, K)
     weights: FloatArray  # (K,)
