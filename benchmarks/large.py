@@ -25,11 +25,11 @@ def main() -> None:
     parser.add_argument("--store", type=Path, help="where to keep the rows")
     options = parser.parse_args()
 
-    from fedgauss.experiments.paper import SCALES, results
-    from fedgauss.experiments.runner import run_cells
-    from fedgauss.experiments.store import Store
+    from fedgauss.paper.result import SCALES, catalogue
+    from fedgauss.sweep.run import run_cells
+    from fedgauss.sweep.store import Store
 
-    cells = [cell for result in results().values() for cell in result.cells(SCALES[options.scale])]
+    cells = [cell for result in catalogue().values() if result.quick for cell in result.cells(SCALES[options.scale])]
     with tempfile.TemporaryDirectory() as folder:
         path = options.store or Path(folder) / "rows.sqlite"
         began = time.perf_counter()

@@ -70,9 +70,9 @@ class Default:
 
     def scores(self, stream: Stream) -> Array:
         """The louder channel's statistic over its shipped threshold, (R, J)."""
-        high, wide = self._limits(1.0).at(rival_data.N_STEPS)
-        seen = self._watch(stream, 1.0)
-        return np.maximum(seen.mean / high, seen.spread / wide)[stream.dropped :].T
+        limits, seen = self._limits(1.0).at(rival_data.N_STEPS), self._watch(stream, 1.0)
+        ratios = [top / limit for top, limit in zip(seen.statistics.values(), limits, strict=True)]
+        return np.max(ratios, axis=0)[stream.dropped :].T
 
     def alarms(self, stream: Stream, threshold: float) -> Alarms:
         """What the monitor would have said."""
@@ -81,7 +81,7 @@ class Default:
 
     def _limits(self, factor: float) -> Boundary:
         limits = boundary(2, self.every, LEVEL, rival_data.N_STEPS)
-        return replace(limits, mean=factor * limits.mean, spread=factor * limits.spread)
+        return replace(limits, levels={name: factor * level for name, level in limits.levels.items()})
 
     def _watch(self, stream: Stream, factor: float) -> WatchedRuns:
         lin = fg.linearize(rival_data.linear())

@@ -22,13 +22,16 @@ import intervals
 import loop
 import monitor
 import normals
+import start
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import fedgauss
 
-BENCHMARKS = {module.__name__: module for module in (normals, loop, compilations, growth, cusum, monitor, intervals)}
+BENCHMARKS = {
+    module.__name__: module for module in (start, normals, loop, compilations, growth, cusum, monitor, intervals)
+}
 
 
 def machine() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fedgauss.report.formula import markup
+from fedgauss.report.text import markup
 
 _FENCED = re.compile(r"^(```+)(\w*)[^\n]*\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"(`[^`\n]+`)|\$[^$\n]+\$")

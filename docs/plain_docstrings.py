@@ -1,7 +1,7 @@
-"""Docstrings of this package are laid out as plain text; the reference wants Markdown.
+"""Docstrings of this package are plain text with NumPy-style sections; the reference wants Markdown.
 
-Sentences stay sentences, lines like `name   what it is` become a list of definitions, and what is indented, which are
-equations and code, becomes a block.
+Sentences stay sentences, lines like `name   what it is` become a list of definitions, and indented text, which is
+equations and code, becomes a block. Sections (Parameters, ...) are left to mkdocstrings, escaped.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import griffe
 Kind = Literal["prose", "item", "block", "blank"]
 
 _ITEM = re.compile(r"(\S.{0,40}?) {2,}(\S.*)")
+_SECTION = re.compile(r"^(?=[A-Z]\w+\n-{3,}$)", re.MULTILINE)
 _MARKS = re.compile(r"([*_\[\]#])")
 
 
@@ -29,7 +30,19 @@ class PlainDocstrings(griffe.Extension):
 
 
 def as_markdown(text: str) -> str:
-    """The docstring as Markdown."""
+    """The docstring as Markdown, and its sections."""
+    plain, *sections = _SECTION.split(text)
+    return "\n\n".join([_plain(plain), *map(_section, sections)])
+
+
+def _section(text: str) -> str:
+    """A section with its descriptions, which are indented, escaped."""
+    if text.startswith("Examples"):
+        return text
+    return "\n".join(_escaped(line) if line.startswith(" ") else line for line in text.splitlines())
+
+
+def _plain(text: str) -> str:
     parts = []
     for kind, lines in groupby(_lines(text), key=lambda pair: pair[0]):
         own = [line for _, line in lines]

@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 from rich.progress import Progress
 
-from fedgauss.detect.calibration import Maxima, null_maxima
+from fedgauss.detect.calibration import null_maxima
+from fedgauss.detect.watch import DEFAULT_CHANNELS
 
 SEED = 20261115
 DIMS = (1, 2, 3, 5, 10, 20, 40)
@@ -34,6 +35,7 @@ HORIZONS = (100, 150, 200, 300, 400, 500, 700, 1000, 1400, 2000, 2800, 4000)
 EPOCHS = ((500, 1000), (1000, 2000), (2000, 4000))
 TAILS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 CHUNK = 500
+NAMES = [channel.name for channel in DEFAULT_CHANNELS if channel.tabulated]
 TABLE = Path(__file__).parents[1] / "src" / "fedgauss" / "detect" / "thresholds.json"
 STRETCHES = tuple(zip((0, *HORIZONS[:-1]), HORIZONS, strict=True))  # disjoint: every window is a union of them
 
@@ -44,37 +46,38 @@ def chunk_file(folder: Path, dim: int, tau: int, chunk: int) -> Path:
 
 
 def make_chunk(folder: Path, dim: int, tau: int, chunk: int) -> None:
-    """Simulate one chunk and keep it, (2 channels, stretches, 500)."""
+    """Simulate one chunk and keep it, (channels, stretches, 500)."""
     maxima = null_maxima(dim, tau, STRETCHES, CHUNK, seed=[SEED, dim, tau, chunk])
     unfinished = folder / "unfinished.npy"
-    np.save(unfinished, np.stack(maxima))
+    np.save(unfinished, np.stack([maxima[name] for name in NAMES]))
     unfinished.rename(chunk_file(folder, dim, tau, chunk))  # a chunk is there whole or not at all
 
 
-def window_maxima(stretches: Maxima) -> Maxima:
+def window_maxima(stretches: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Maxima over each horizon, then over each epoch, from those over the stretches: (windows, R)."""
 
     def over(channel: np.ndarray) -> np.ndarray:
-        whole = np.maximum.accumulate(channel, axis=0)
+        horizons = np.maximum.accumulate(channel, axis=0)
         inside = [[a < last <= b for _, last in STRETCHES] for a, b in EPOCHS]
-        return np.concatenate([whole, [channel[np.array(rows)].max(axis=0) for rows in inside]])
+        return np.concatenate([horizons, [channel[np.array(rows)].max(axis=0) for rows in inside]])
 
-    return Maxima(*(over(channel) for channel in stretches))
+    return {name: over(channel) for name, channel in stretches.items()}
 
 
 def write_table(folder: Path) -> str:
     """Quantiles of what every cell has, to three decimals."""
-    quantiles: dict[str, list] = {"mean": [], "spread": []}
+    quantiles: dict[str, list] = {name: [] for name in NAMES}
     paths = []
     for dim in DIMS:
-        rows: dict[str, list] = {"mean": [], "spread": []}
+        rows: dict[str, list] = {name: [] for name in NAMES}
         for tau in TAUS:
             files = sorted(folder.glob(f"d{dim}-tau{tau}-*.npy"))
             if not files:
                 return f"no table yet: d = {dim}, tau = {tau} has no paths"
-            maxima = window_maxima(Maxima(*np.concatenate([np.load(file) for file in files], axis=2)))
+            found = np.concatenate([np.load(file) for file in files], axis=2)
+            maxima = window_maxima(dict(zip(NAMES, found, strict=True)))
             paths.append(len(files) * CHUNK)
-            for name, channel in zip(("mean", "spread"), maxima, strict=True):
+            for name, channel in maxima.items():
                 levels = np.quantile(channel, 1 - np.array(TAILS), axis=1).T
                 rows[name].append([[round(float(h), 3) for h in window] for window in levels])
         for name, channel in rows.items():

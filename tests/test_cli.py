@@ -3,7 +3,6 @@
 import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -89,7 +88,7 @@ def test_an_unwritable_folder_is_reported_before_any_computation(tmp_path, monke
     def never(*arguments):
         raise AssertionError("computed although nothing can be written")
 
-    monkeypatch.setattr("fedgauss.report.demonstration.run.run_demo", never)
+    monkeypatch.setattr("fedgauss.demo.run.run_demo", never)
     (tmp_path / "file").write_text("in the way")
     failed = runner.invoke(app, ["demo", "--out", str(tmp_path / "file" / "demo")])
     assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
@@ -99,11 +98,11 @@ def test_an_unwritable_folder_is_reported_before_any_computation(tmp_path, monke
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
-        (KeyboardInterrupt(), 130, "stopped; no file is left half written.\n"),
+        (KeyboardInterrupt(), 130, "Interrupted; no file is left half written.\n"),
         (
             OSError(28, "No space left on device"),
             1,
-            "a file could not be read or written; [Errno 28] No space left on device.\n",
+            "A file could not be read or written: [Errno 28] No space left on device.\n",
         ),
     ],
 )
@@ -111,7 +110,7 @@ def test_a_run_that_ends_early_says_so_in_one_line(tmp_path, monkeypatch, error,
     def end(*arguments):
         raise error
 
-    monkeypatch.setattr("fedgauss.report.demonstration.run.run_demo", end)
+    monkeypatch.setattr("fedgauss.demo.run.run_demo", end)
     ended = runner.invoke(app, ["demo", "--out", str(tmp_path)])
     assert (ended.exit_code, ended.stderr) == (code, line)
     assert list(tmp_path.iterdir()) == []
@@ -122,12 +121,39 @@ def test_the_command_and_its_help_load_neither_jax_nor_matplotlib():
         "import sys\n"
         "from typer.testing import CliRunner\n"
         "from fedgauss.cli import app\n"
-        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
         "assert CliRunner().invoke(app, ['advise', '--steps', '500', '--clients', '9']).exit_code == 0\n"
         "assert CliRunner().invoke(app, ['reproduce', '--list']).exit_code == 0\n"
         "assert CliRunner().invoke(app, ['reproduce', 'nothing']).exit_code == 2\n"
         "print(*sorted({'jax', 'matplotlib', 'networkx'} & set(sys.modules)))\n"
     )
-    source = Path(fedgauss.__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=source)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    "start", ["import fedgauss", "from fedgauss.cli import app\napp(['--help'], standalone_mode=False)"]
+)
+def test_nothing_heavy_loads_at_the_start(start):
+    """The package and the help of its command: what computes loads with the first name that needs it."""
+    heavy = {"jax", "matplotlib", "networkx", "numpy", "pandas", "scipy"}
+    program = f"import sys\n{start}\nprint('loaded:', *sorted({heavy} & set(sys.modules)))\n"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1].strip() == "loaded:"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"),
+    [(["fti"], "Did you mean 'fit'?"), (["advise", "--step", "9", "--clients", "9"], "--steps")],
+)
+def test_a_mistyped_name_is_suggested_once(arguments, suggestion):
+    failed = runner.invoke(app, arguments)
+    assert failed.exit_code == 2
+    assert words(failed.output.replace("│", " ")).count(suggestion) == 1
+
+
+def test_messages_name_options_of_the_command_that_ran():
+    """The options of one invocation do not stay for the next."""
+    failed = runner.invoke(app, ["advise", "--steps", "500", "--clients", "0"])
+    assert failed.stderr.startswith("--clients must be")
+    failed = runner.invoke(app, ["demo", "--seed", "-1"])
+    assert failed.stderr.startswith("--seed must be")

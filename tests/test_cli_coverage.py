@@ -1,4 +1,4 @@
-"""The verb `coverage`: what it prints and leaves, how it goes on, and what it refuses."""
+"""`fedgauss coverage`: what it prints and leaves, how it resumes, and what it refuses."""
 
 import csv
 import sqlite3
@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fedgauss.cli import app
-from fedgauss.experiments.coverage_cells import METHODS, BootstrapCell, CoverageCell
+from fedgauss.cli.coverage import _values
+from fedgauss.coverage.cells import METHODS, BootstrapCell, CoverageCell, CoverageRow
 
 runner = CliRunner()
 SMALL = ["--clients", "3", "--dim", "2", "--runs", "20", "--workers", "0", "--family", "linear"]
@@ -24,7 +25,7 @@ def made_up(*methods):
     def run(cell):
         numbers = {"coverage": 0.94, "error": 0.01, "lowest": 0.9, "highest": 0.97, "width": 1.1, "joint": 0.93}
         more = {"runs": cell.runs, "predicted": 0.945, "bias": 0.1}
-        return [{**asdict(cell.federation), "method": method, **numbers, **more} for method in methods]
+        return [CoverageRow(**asdict(cell.federation), method=method, **numbers, **more) for method in methods]
 
     return run
 
@@ -53,7 +54,7 @@ def test_tables_files_and_a_page(folder):
     for word in (
         "plug-in",
         "random",
-        "Monte-Carlo errors of 0.010",
+        "Monte Carlo errors of 0.010",
         "predicted",
         "ellipsoid",
         "20 runs",
@@ -84,7 +85,7 @@ def test_another_command_adds_to_a_folder_and_runs_nothing_twice(folder):
     ("arguments", "message"),
     [
         (["--network", "mesh"], "network must be one of ring, path, star, complete"),
-        (["--steps", "many"], "--steps must be whole numbers with commas between them; got 'many'."),
+        (["--steps", "many"], "--steps must be whole numbers separated by commas; got 'many'."),
         (["--runs", "5"], "--runs must be at least 20; got 5"),
         (["--beta", "0.4"], "beta must lie in (0.5, 1)"),
         (["--clients", "0"], "--clients must be at least 1; got 0"),
@@ -96,3 +97,13 @@ def test_bad_input_ends_with_one_line_and_leaves_nothing(arguments, message, tmp
     assert done.exit_code == 2
     assert message in done.output
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("text", ["", ",", "one", "1,two", "1.5"], ids=["empty", "comma", "word", "mixed", "fraction"])
+def test_lists_that_cannot_be_read_are_refused(text):
+    with pytest.raises(ValueError, match="--steps must be whole numbers separated by commas"):
+        _values("steps", text, int)
+
+
+def test_lists_drop_spaces_and_repeats():
+    assert _values("steps", " 100, 50,100 ", int) == [100, 50]

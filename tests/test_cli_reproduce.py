@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import fedgauss
 from fedgauss.cli import app
-from fedgauss.experiments.catalogue import catalogue
-from fedgauss.experiments.outcome import Summary, SweepError, SweepInterrupted
+from fedgauss.paper.result import catalogue
+from fedgauss.sweep.outcome import Summary, SweepError, SweepInterrupted
 from reproduction_rows import made_up_results
 
 runner = CliRunner()
@@ -25,7 +25,8 @@ runner = CliRunner()
 def log(tmp_path, monkeypatch):
     """Cells that take no time, and the file in which they note that they ran."""
     path = tmp_path / "log"
-    monkeypatch.setattr("fedgauss.experiments.catalogue.results", lambda: made_up_results(str(path)))
+    for module in ("result", "reproduce"):
+        monkeypatch.setattr(f"fedgauss.paper.{module}.catalogue", lambda: made_up_results(str(path)))
     return path
 
 
@@ -142,7 +143,7 @@ def test_a_store_of_another_version_is_refused_and_left_alone(tmp_path, log):
         (
             SweepInterrupted(Summary(9, 2, 3, 1.0)),
             130,
-            "stopped; 5 of 9 cells are finished and kept. To go on: {command}\n",
+            "Interrupted; 5 of 9 cells are finished and saved. Resume with: {command}\n",
         ),
         (SweepError("cell 3 failed with no luck. Finished cells are kept."), 1, "cell 3 failed with no luck."),
     ],
@@ -151,7 +152,7 @@ def test_a_sweep_that_ends_early_says_so_and_how_to_go_on(tmp_path, log, monkeyp
     def end(*arguments, **more):
         raise error
 
-    monkeypatch.setattr("fedgauss.report.reproduction.sweep.run_cells", end)
+    monkeypatch.setattr("fedgauss.paper.reproduce.run_cells", end)
     out = tmp_path / "out put"
     ended = reproduce("heterogeneity", "--scale", "quick", "--out", out, "--workers", 1)
     command = f"fedgauss reproduce heterogeneity --scale quick --out '{out}' --workers 1"
@@ -162,8 +163,8 @@ def test_a_sweep_that_ends_early_says_so_and_how_to_go_on(tmp_path, log, monkeyp
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (KeyboardInterrupt(), 130, "stopped; what is finished is kept"),
-        (OSError(28, "No space left on device"), 1, "No space left on device. What is finished is kept."),
+        (KeyboardInterrupt(), 130, "Interrupted; finished cells are saved"),
+        (OSError(28, "No space left on device"), 1, "No space left on device. Finished cells are saved."),
     ],
 )
 def test_trouble_while_drawing_keeps_the_sweep(tmp_path, log, monkeypatch, error, code, words):
@@ -172,11 +173,11 @@ def test_trouble_while_drawing_keeps_the_sweep(tmp_path, log, monkeypatch, error
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr("fedgauss.report.reproduction.files.reproduction_page", end)
+        patch.setattr("fedgauss.paper.page.reproduction_page", end)
         ended = reproduce("heterogeneity", "--out", out, "--workers", 0)
     assert (ended.exit_code, ended.stderr.count("\n")) == (code, 1)
     assert words in ended.stderr
-    assert f"To go on: fedgauss reproduce heterogeneity --out {out}" in ended.stderr
+    assert f"Resume with: fedgauss reproduce heterogeneity --out {out}" in ended.stderr
     assert reproduce("heterogeneity", "--out", out, "--workers", 0).exit_code == 0
     assert len(log.read_text().splitlines()) == 3  # nothing ran twice
 
@@ -189,9 +190,10 @@ def test_ctrl_c_ends_a_real_sweep_and_the_same_command_goes_on(tmp_path):
         "import os\n"
         "from reproduction_rows import made_up_results\n"
         "from fedgauss.cli import app\n"
-        "from fedgauss.experiments import catalogue\n"
+        "from fedgauss.paper import reproduce, result\n"
         "if __name__ == '__main__':\n"
-        "    catalogue.results = lambda: made_up_results(os.environ['LOG'], float(os.environ['SECONDS']))\n"
+        "    results = made_up_results(os.environ['LOG'], float(os.environ['SECONDS']))\n"
+        "    reproduce.catalogue = result.catalogue = lambda: results\n"
         "    app()\n"
     )
     (tmp_path / "program.py").write_text(program)
@@ -214,7 +216,9 @@ def test_ctrl_c_ends_a_real_sweep_and_the_same_command_goes_on(tmp_path):
     _, said = first.communicate(timeout=30)
     assert time.monotonic() - pressed < 5.0  # it is well below one second on an idle machine
     assert first.returncode == 130
-    assert said.startswith("stopped; 2 of 3 cells are finished and kept. To go on: fedgauss reproduce heterogeneity")
+    assert said.startswith(
+        "Interrupted; 2 of 3 cells are finished and saved. Resume with: fedgauss reproduce heterogeneity"
+    )
     second = start(0.0)
     assert "15 of 15 points agree" in second.communicate(timeout=120)[0]
     assert len(log.read_text().splitlines()) == 4

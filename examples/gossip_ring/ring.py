@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 import fedgauss as fg
-from fedgauss.integrations.gossip import PeerRun, Round, TorchLinks, run_peer
+from fedgauss.integrations.gossip import PeerRun, PeerRound, TorchLinks, run_peer
 
 
 def arguments() -> argparse.Namespace:
@@ -63,7 +63,7 @@ def check(asked: argparse.Namespace) -> None:
 def run_one(asked: argparse.Namespace) -> None:
     """A peer: a line of JSON for each round, and one at the end."""
 
-    def show(seen: Round) -> None:
+    def show(seen: PeerRound) -> None:
         verdict = seen.verdict
         line = {
             "peer": asked.rank,

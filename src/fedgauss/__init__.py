@@ -7,20 +7,19 @@
                        sync_every=20, replicates=1000)
     print(runs)
 
-Importing this package is light: JAX loads with the first name that computes with it.
+Importing this package is light: NumPy, SciPy and JAX load with the first name that needs them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedgauss import networks, step_sizes
-from fedgauss._checks import FedgaussWarning
 from fedgauss._lazy import lazy
-from fedgauss._linearization import Linearization, gradient_moments, linearization
 
 if TYPE_CHECKING:
-    from fedgauss import approx, detect, problems, theory
+    from fedgauss import approx, detect, networks, problems, step_sizes, theory
+    from fedgauss._checks import FedgaussWarning
+    from fedgauss._linearization import Linearization, gradient_moments, linearization
     from fedgauss.detect.mean_updates import server_only
     from fedgauss.detect.monitor import Monitor
     from fedgauss.engine import observers, projections
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from fedgauss.inference.infer import infer
     from fedgauss.problems.linearize import linearize
     from fedgauss.problems.warm_up import warm_up
-    from fedgauss.theory.advise import advise
+    from fedgauss.theory.advice import advise
     from fedgauss.theory.distances import ball_distance, max_relative_quantile_gap
 
 __version__ = "0.1.0"
@@ -69,24 +68,30 @@ __all__ = [
 
 _MODULES = {
     "DivergedError": "engine.runs",
+    "FedgaussWarning": "_checks",
+    "Linearization": "_linearization",
     "Monitor": "detect.monitor",
     "Runs": "engine.runs",
     "Setting": "engine.together",
-    "advise": "theory.advise",
+    "advise": "theory.advice",
     "approx": "",
     "ball_distance": "theory.distances",
     "detect": "",
     "fit": "inference.fit",
+    "gradient_moments": "_linearization",
     "infer": "inference.infer",
+    "linearization": "_linearization",
     "linearize": "problems.linearize",
     "max_relative_quantile_gap": "theory.distances",
     "near_optimum": "engine.starts",
+    "networks": "",
     "observers": "engine.",
     "problems": "",
     "projections": "engine.",
     "server_only": "detect.mean_updates",
     "simulate": "engine.simulate",
     "simulate_together": "engine.together",
+    "step_sizes": "",
     "theory": "",
     "warm_up": "problems.warm_up",
 }

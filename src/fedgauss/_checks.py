@@ -14,7 +14,7 @@ from fedgauss._types import ArrayLike, FloatArray
 
 
 class FedgaussWarning(UserWarning):
-    """The request is legal, but a theorem or a stability rule does not cover it."""
+    """The request is valid, but not covered by a theorem or a stability rule."""
 
 
 def real_array(name: str, value: ArrayLike, shape: Sequence[int | None] | None = None, fix: str = "") -> FloatArray:
@@ -23,8 +23,8 @@ def real_array(name: str, value: ArrayLike, shape: Sequence[int | None] | None =
     try:
         given = np.asarray(value)
         if not _numeric(given):
-            raise TypeError("NumPy would make nan of None, numbers of text, and drop imaginary parts")
-        array = np.array(given, dtype=np.float64)  # a copy: what the caller does to theirs later is no matter
+            raise TypeError("NumPy would turn None into nan and text into numbers, and drop imaginary parts")
+        array = np.array(given, dtype=np.float64)  # a copy, so that later changes by the caller do not matter
     except (TypeError, ValueError) as error:
         raise ValueError(_sentence(f"{name} must be {kind}; got {reprlib.repr(value)}", fix)) from error
     if shape is not None and not _fits(array.shape, shape):

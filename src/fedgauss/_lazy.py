@@ -6,17 +6,24 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fedgauss._deprecated import warn_renamed
+
 
 def lazy(
-    package: str, modules: Mapping[str, str], names: list[str]
+    package: str, modules: Mapping[str, str], names: list[str], renamed: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package: `modules` says in which of its modules a name is.
+    """`__getattr__` and `__dir__` of a package: `modules` maps each name to the module that defines it.
 
-    A name that is a module has the package before it there, "engine." or "". No module of the package itself may have
-    the name of a function in it: once imported it would stand in its place.
+    A name that is itself a module is mapped to the package above it, "engine." or "". No module of the package itself
+    may have the name of a function in it: once imported it would stand in its place. `renamed` maps old names to new
+    ones; they go on working, with a DeprecationWarning.
     """
+    old_names = renamed or {}
 
     def __getattr__(name: str) -> Any:
+        if name in old_names:
+            warn_renamed(f"{package}.{name}", old_names[name])
+            return getattr(importlib.import_module(package), old_names[name])
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         where = modules[name]

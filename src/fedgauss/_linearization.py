@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._deprecated import renamed_attribute
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
 
@@ -22,7 +23,7 @@ class Linearization(Shown):
     weights           w_k                                                            (K,)
     standard_errors   of `optimum`, `hessian`, `noise_cov` ... when they were estimated, else empty
     n_warmup          the steps that clients estimated their matrices from, None when exact
-    freedom           degrees of freedom behind an estimated `noise_cov`, None when exact
+    dof               degrees of freedom behind an estimated `noise_cov`, None when exact
     kurtosis          of the clients' gradients, 1 for Gaussian ones (`gradient_moments`); None when not known   (K,)
     client_gradients  of F_k at theta*_K, by which clients differ; None when not known (K, d)
     """
@@ -33,7 +34,7 @@ class Linearization(Shown):
     weights: FloatArray
     standard_errors: dict[str, FloatArray] = field(default_factory=dict)
     n_warmup: int | None = None
-    freedom: float | None = None
+    dof: float | None = None
     kurtosis: FloatArray | None = None
     client_gradients: FloatArray | None = None
 
@@ -44,6 +45,8 @@ class Linearization(Shown):
                 array = np.array(getattr(self, name), dtype=np.float64)
                 array.setflags(write=False)
                 object.__setattr__(self, name, array)
+
+    freedom = renamed_attribute("freedom", "dof")
 
     @property
     def n_clients(self) -> int:
@@ -66,7 +69,7 @@ class Linearization(Shown):
         return np.einsum("k,kij->ij", self.weights**2, self.client_noise_cov)
 
     def __str__(self) -> str:
-        exact = "estimated" if self.standard_errors or self.freedom is not None else "exact"
+        exact = "estimated" if self.standard_errors or self.dof is not None else "exact"
         with np.printoptions(precision=4, suppress=True, threshold=36):
             return (
                 f"Linearization of {self.n_clients} clients in {self.dim} dimensions ({exact})\n"
@@ -91,13 +94,37 @@ def linearization(
     kurtosis: ArrayLike | None = None,
     gradients: ArrayLike | None = None,
 ) -> Linearization:
-    """A `Linearization` from what clients report: their Hessians and gradient covariances, (K, d, d) each.
+    """A `Linearization` from what clients report.
 
-    n_warmup   the number of steps a client used to estimate them; None means that they are exact
-    optimum    the point at which they did
-    kurtosis   (K,), from `gradient_moments`: how much less such an estimate is worth than with Gaussian gradients;
-               without it that of a linear regression, 3, is supposed
-    gradients  (K, d), the clients' mean gradients there: only for rounds in which some clients take no part
+    Parameters
+    ----------
+    hessians : array of shape (K, d, d)
+        The clients' Hessians.
+    covariances : array of shape (K, d, d)
+        The covariances of their gradients.
+    weights : array of shape (K,), optional
+        w_k; equal by default.
+    n_warmup : int, optional
+        The number of steps from which each client estimated its matrices; None means that they are exact.
+    optimum : array of shape (d,), optional
+        The point at which they were taken; zero by default.
+    kurtosis : array of shape (K,), optional
+        From `gradient_moments`: heavier tails make an estimated covariance less precise. By default 3, the value for a
+        linear regression.
+    gradients : array of shape (K, d), optional
+        The clients' mean gradients at `optimum`; needed only for rounds in which some clients do not take part.
+
+    Returns
+    -------
+    Linearization
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedgauss as fg
+    >>> lin = fg.linearization(np.stack([np.eye(2)] * 3), np.stack([0.5 * np.eye(2)] * 3))
+    >>> lin.n_clients, lin.dim
+    (3, 2)
     """
     noise = _checks.covariance("covariances", covariances)
     if noise.ndim != 3:
@@ -119,16 +146,26 @@ def linearization(
     if n_warmup is not None:
         n_warmup = _checks.whole("n_warmup", n_warmup, at_least=2, fix="One gradient shows no spread.")
     found = Linearization(centre, curvature, noise, w, {}, n_warmup, None, tails, pulls)
-    return found if n_warmup is None else replace(found, freedom=noise_freedom(found))
+    return found if n_warmup is None else replace(found, dof=noise_dof(found))
 
 
 def gradient_moments(gradients: ArrayLike) -> tuple[FloatArray, float]:
-    """What a client reports of its gradients g_1, ..., g_m (m, d) at one point: their covariance and their kurtosis.
+    """The covariance and the kurtosis of a client's gradients g_1, ..., g_m at one point.
 
     The kurtosis is that of an elliptical law with covariance V, k = mean |g - mean|^4 / (tr(V)^2 + 2 |V|_F^2): 1 for
-    Gaussian gradients, 3 for those of a linear regression with Gaussian data. Short samples of heavy tails show too
-    little of it (1.5 of 3 with m = 20 in one dimension), so 50 / e observations of a regression are counted with the m,
-    where e = tr(V)^2 / |V|_F^2 is how many dimensions matter; and it is never less than 1.
+    Gaussian gradients, 3 for those of a linear regression with Gaussian data. Short samples from heavy tails
+    underestimate it (1.5 instead of 3 with m = 20 in one dimension), so 50 / e observations of a regression are counted
+    with the m, where e = tr(V)^2 / |V|_F^2 is the effective number of dimensions; and it is never less than 1.
+
+    Parameters
+    ----------
+    gradients : array of shape (m, d)
+        One row per step; at least two.
+
+    Returns
+    -------
+    covariance : array of shape (d, d)
+    kurtosis : float
     """
     g = _checks.real_array("gradients", gradients, shape=(None, None))
     if len(g) < 2:
@@ -143,7 +180,7 @@ def gradient_moments(gradients: ArrayLike) -> tuple[FloatArray, float]:
     return covariance, max(1.0, float((len(g) * seen + prior * _REGRESSION_KURTOSIS) / (len(g) + prior)))
 
 
-def client_freedom(lin: Linearization) -> FloatArray:
+def client_dof(lin: Linearization) -> FloatArray:
     """Degrees of freedom behind each client's own gradient covariance, (K,); infinite where they are exact.
 
     The variance of m gradients with kurtosis c, in any direction, has the relative error of 2 (m - 1) / (3 c - 1)
@@ -154,7 +191,7 @@ def client_freedom(lin: Linearization) -> FloatArray:
     return (lin.n_warmup - 1) * 2.0 / (3.0 * _known_tails(lin.kurtosis, lin.n_clients) - 1.0)
 
 
-def noise_freedom(lin: Linearization, ridge: float = 0.0) -> float:
+def noise_dof(lin: Linearization, ridge: float = 0.0) -> float:
     """Degrees of freedom behind V_K after a warm-up of m steps, or behind V_K + ridge (tr V_K / d) I.
 
     In the direction a client k has a share q_k = a' w_k^2 Var(W^k) a of the variance, of which the ridge has some too,

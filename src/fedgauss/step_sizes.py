@@ -15,7 +15,7 @@ from fedgauss._types import ArrayLike, BoolArray, FloatArray
 
 @runtime_checkable
 class StepSizes(Protocol):
-    """Anything with these two members is a schedule of step sizes."""
+    """A schedule of step sizes: anything with these two members."""
 
     @property
     def beta(self) -> float | None:
@@ -113,23 +113,82 @@ class PerClient:
 
 
 def polynomial(eta0: float, beta: float, shift: float = 0.0) -> Polynomial:
-    """eta_t = eta0 (t + shift)^-beta for t = 1, 2, ..., as in Theorem 2.1 when 1/2 < beta < 1."""
+    """Polynomially decaying step sizes, eta_t = eta0 (t + shift)^-beta for t = 1, 2, ...
+
+    Theorem 2.1 covers 1/2 < beta < 1; other values give a warning.
+
+    Parameters
+    ----------
+    eta0 : float
+        Positive.
+    beta : float
+        The exponent of the decay.
+    shift : float
+        Greater than -1. A larger shift makes the first steps smaller.
+
+    Returns
+    -------
+    Polynomial
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> fg.step_sizes.polynomial(0.3, beta=0.75).eta(4).round(3)
+    array([0.3  , 0.178, 0.132, 0.106])
+    """
     return _polynomial(eta0, beta, shift)
 
 
 def warm_start(constant: float, n_warm: int, eta0: float, beta: float, shift: float = 0.0) -> WarmStart:
-    """eta_t = constant for t <= n_warm, then eta0 (t - n_warm + shift)^-beta."""
+    """Constant step sizes, then decaying ones: eta_t = constant for t <= n_warm, then eta0 (t - n_warm + shift)^-beta.
+
+    Parameters
+    ----------
+    constant : float
+        The step size of the first `n_warm` steps.
+    n_warm : int
+        The number of these steps.
+    eta0, beta, shift : float
+        As in `polynomial`.
+
+    Returns
+    -------
+    WarmStart
+    """
     level = _checks.real("constant", constant, above=0.0, fix="Use a small positive step size, say 0.1.")
     return WarmStart(level, _checks.whole("n_warm", n_warm, at_least=0), _polynomial(eta0, beta, shift))
 
 
 def constant(eta: float) -> Polynomial:
-    """eta_t = eta: iterates hover about the optimum at a distance of order eta^(1/2), and do not settle."""
+    """Constant step sizes, eta_t = eta.
+
+    Iterates then hover around the optimum at a distance of order eta^(1/2) and do not converge.
+
+    Parameters
+    ----------
+    eta : float
+        Positive.
+
+    Returns
+    -------
+    Polynomial
+        With beta = 0.
+    """
     return Polynomial(_checks.real("eta", eta, above=0.0, fix="Use a small positive step size, say 0.1."), 0.0)
 
 
 def from_array(values: ArrayLike) -> Listed:
-    """eta_t = values[t - 1]: positive, (n,), or (n, K) with one column for each client."""
+    """Step sizes from an array, eta_t = values[t - 1].
+
+    Parameters
+    ----------
+    values : array of shape (n,) or (n, K)
+        Positive; with one column for each client if they differ.
+
+    Returns
+    -------
+    Listed
+    """
     array = _checks.real_array("step sizes", values).copy()
     if array.ndim == 0:
         raise ValueError(
@@ -149,7 +208,24 @@ def from_array(values: ArrayLike) -> Listed:
 
 
 def per_client(schedules: Sequence[StepSizes | ArrayLike]) -> PerClient:
-    """eta_{t,k} of Theorem 2.2: one schedule, or one array (n,), for each client."""
+    """Step sizes eta_{t,k} that differ between clients, as in Theorem 2.2.
+
+    Parameters
+    ----------
+    schedules : sequence of StepSizes or arrays of shape (n,)
+        One for each client.
+
+    Returns
+    -------
+    PerClient
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> fast, slow = (fg.step_sizes.polynomial(eta0, beta=0.75) for eta0 in (0.4, 0.2))
+    >>> fg.step_sizes.per_client([fast, slow]).eta(2).shape
+    (2, 2)
+    """
     if isinstance(schedules, np.ndarray):
         raise ValueError(
             "schedules must be a list with one entry for each client; got an array of shape "
@@ -171,14 +247,14 @@ def per_client(schedules: Sequence[StepSizes | ArrayLike]) -> PerClient:
 
 
 def as_step_sizes(value: StepSizes | ArrayLike) -> StepSizes:
-    """`value`, a schedule or an array of step sizes, as a schedule."""
+    """A schedule, or an array of step sizes, as a schedule."""
     return value if isinstance(value, StepSizes) else from_array(value)
 
 
 def warn_if_unstable(eta: ArrayLike, client_hessians: ArrayLike, weights: ArrayLike) -> None:
     """Warn when eta_t lambda_max(A) > 2 for some t, with A = sum_k w_k H_k.
 
-    There I - eta_t A has an eigenvalue below -1, so a step carries the mean away from the optimum. A
+    I - eta_t A then has an eigenvalue below -1, so that a step carries the mean away from the optimum. A
     decreasing schedule is worst at eta_1. When clients differ, eta_t is the largest of theirs.
     """
     hessian = np.einsum("k,kij->ij", np.asarray(weights), np.asarray(client_hessians))
@@ -189,7 +265,7 @@ def warn_if_unstable(eta: ArrayLike, client_hessians: ArrayLike, weights: ArrayL
     if largest[t] * curvature > 2.0:
         warnings.warn(
             f"eta_t should not exceed 2 / lambda_max(A) = {2.0 / curvature:.3g}, or steps lead away from the "
-            f"optimum; eta_{t + 1} = {largest[t]:.3g}. Use a smaller eta0 or a larger shift, so that "
+            f"optimum; eta_{t + 1} = {largest[t]:.3g}. Use a smaller eta0 or a larger shift so that "
             f"eta_{t + 1} <= {2.0 / curvature:.3g}.",
             _checks.FedgaussWarning,
             stacklevel=3,
@@ -197,10 +273,29 @@ def warn_if_unstable(eta: ArrayLike, client_hessians: ArrayLike, weights: ArrayL
 
 
 def sync_mask(sync_every: Any, n_steps: int, phase: int = 0) -> BoolArray:
-    """Entry t - 1 says whether clients mix after step t, that is t = phase (mod tau).
+    """The steps after which clients mix: those with t = phase (mod tau).
 
     Phase 0 gives E_tau = {tau, 2 tau, ...} of Algorithm 1, and no synchronisation when tau > n.
-    `sync_every` is tau, or the mask itself as n booleans, or None for never.
+
+    Parameters
+    ----------
+    sync_every : int, array of n booleans or None
+        tau, or the mask itself, or None for never.
+    n_steps : int
+        n.
+    phase : int
+        Must be 0 when `sync_every` is a mask.
+
+    Returns
+    -------
+    array of n booleans
+        Entry t - 1 belongs to step t.
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> fg.step_sizes.sync_mask(3, 7)
+    array([False, False,  True, False, False,  True, False])
     """
     n = _checks.whole("n_steps", n_steps, at_least=0)
     phase = _checks.whole("phase", phase, at_least=0)

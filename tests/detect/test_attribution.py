@@ -10,9 +10,8 @@ import pytest
 from scipy import stats
 
 import fedgauss as fg
-from fedgauss.detect.attribution import attribute
+from fedgauss.detect.attribution import attribute, power_weights, q_values
 from fedgauss.detect.client_rounds import client_innovations
-from fedgauss.detect.discoveries import power_weights, q_values
 
 STEPS = fg.step_sizes.polynomial(0.3, beta=0.75)
 TAU = 20

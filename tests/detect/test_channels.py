@@ -3,10 +3,19 @@
 import numpy as np
 import pytest
 
+from fedgauss.detect.channel import Conditions, RoundSeen
 from fedgauss.detect.mean_channel import MeanChannel, tempered
 from fedgauss.detect.spread_channel import SpreadChannel, capped_mean
-from fedgauss.detect.watch import Watch, rounds_to_drop
+from fedgauss.detect.watch import DEFAULT_CHANNELS, Watch, rounds_to_drop
 from oracles.detection import mean_statistic, spread_statistic
+
+
+def started(channel, dim, replicates=1, first=1, sync_every=20):
+    return channel.started(Conditions(dim, replicates, sync_every, first))
+
+
+def watch_of(dim, sync_every, replicates=1):
+    return Watch(DEFAULT_CHANNELS, Conditions(dim, replicates, sync_every, rounds_to_drop(sync_every)))
 
 
 def some_innovations(rounds=140, dim=3, replicates=4):
@@ -21,17 +30,18 @@ def some_innovations(rounds=140, dim=3, replicates=4):
 @pytest.mark.parametrize("first", [1, 4])
 def test_mean_channel_is_its_definition(first):
     x, weights = some_innovations()
-    channel = MeanChannel(3, 4, first)
-    got = np.array([channel.update(x[j], weights[j], j).statistic for j in range(len(x))])
+    channel = started(MeanChannel(), 3, 4, first)
+    got = np.array([channel.update(RoundSeen(x[j], weights[j], j)).statistic for j in range(len(x))])
     wanted = np.stack([mean_statistic(x[:, :, r], weights, first) for r in range(4)], axis=1)
     np.testing.assert_allclose(got, wanted, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("group", [1, 3])
-def test_spread_channel_is_its_definition(group):
+@pytest.mark.parametrize(("group", "sync_every"), [(1, 20), (3, 4)])
+def test_spread_channel_is_its_definition(group, sync_every):
     x, weights = some_innovations()
-    channel = SpreadChannel(3, 4, group)
-    got = np.array([channel.update(x[j], weights[j], j).statistic for j in range(len(x))])
+    channel = started(SpreadChannel(), 3, 4, sync_every=sync_every)
+    assert channel.group == group
+    got = np.array([channel.update(RoundSeen(x[j], weights[j], j)).statistic for j in range(len(x))])
     wanted = np.stack([spread_statistic(x[:, :, r], weights, group) for r in range(4)], axis=1)
     closing = got[group - 1 :: group][1:]  # the first group has no past to differ from
     np.testing.assert_allclose(closing[: len(wanted)], wanted, rtol=1e-6, atol=1e-6)
@@ -40,22 +50,22 @@ def test_spread_channel_is_its_definition(group):
 def test_the_onset_is_the_step_before_the_change():
     x = np.zeros((60, 2, 1))
     x[40:] = 3.0
-    channel = MeanChannel(2, 1, 1)
+    channel = started(MeanChannel(), 2)
     for j in range(48):
-        peak = channel.update(x[j], 20.0, 20 * j)
-    assert (peak.step[0], peak.position[0]) == (800, 40)
+        peak = channel.update(RoundSeen(x[j], 20.0, 20 * j))
+    assert (peak.step[0], peak.rounds[0]) == (800, 40)
 
 
 def test_the_onset_of_noise_is_found_by_the_spread_channel():
     generator = np.random.default_rng(3)
     x = generator.standard_normal((400, 2, 1))
     x[200:] *= 3.0
-    channel = SpreadChannel(2, 1, 10)
+    channel = started(SpreadChannel(), 2, sync_every=1)
     for j in range(400):
-        peak = channel.update(x[j], 1.0, j)
+        peak = channel.update(RoundSeen(x[j], 1.0, j))
     assert peak.statistic[0] > 4.0
     assert abs(peak.step[0] - 200) <= 20
-    assert peak.step[0] == 10 * (peak.position[0] + 1)
+    assert peak.step[0] == peak.rounds[0]
 
 
 def test_tempering_is_unbounded_and_fades_on_long_segments():
@@ -79,23 +89,22 @@ def test_capped_mean(dim):
 def test_replicates_do_not_touch_one_another():
     """Each column of many runs is the run by itself, to the last digits: an axis mixed up would show."""
     x, weights = some_innovations()
-    together = Watch(3, 5, replicates=4)
-    alone = [Watch(3, 5) for _ in range(4)]
+    together = watch_of(3, 5, replicates=4)
+    alone = [watch_of(3, 5) for _ in range(4)]
     for j in range(len(x)):
-        many = together.update(x[j], weights[j], j)
+        many = together.update(RoundSeen(x[j], weights[j], j))
         for r, watch in enumerate(alone):
-            one = watch.update(x[j][:, r : r + 1], weights[j], j)
+            one = watch.update(RoundSeen(x[j][:, r : r + 1], weights[j], j))
             for a, b in zip(many, one, strict=True):
                 np.testing.assert_allclose(a.statistic[r], b.statistic[0], rtol=1e-9, atol=1e-12)
 
 
 def test_the_first_twenty_steps_are_left_out():
     assert [rounds_to_drop(tau) for tau in (1, 3, 5, 20, 50)] == [20, 7, 4, 1, 1]
-    wild = Watch(1, 5)
-    calm = Watch(1, 5)
+    wild, calm = watch_of(1, 5), watch_of(1, 5)
     generator = np.random.default_rng(0)
     for j in range(40):
         x = generator.standard_normal((1, 1))
-        a = wild.update(1e6 * x if j < 4 else x, 5.0, 5 * j)
-        b = calm.update(x, 5.0, 5 * j)
+        a = wild.update(RoundSeen(1e6 * x if j < 4 else x, 5.0, 5 * j))
+        b = calm.update(RoundSeen(x, 5.0, 5 * j))
         assert a[0].statistic == b[0].statistic

@@ -6,15 +6,16 @@
 import numpy as np
 import pytest
 
-from fedgauss.experiments.mnist_cells import WarmUpCell
+from fedgauss.paper.mnist import WarmUpCell
 
 LIMIT = 131
 
 
 def counted(warm_up, runs):
     """False alarms, the share of attacks with their first alarm after t_0, and the mean delay of these."""
-    cell = WarmUpCell("attack_mnist", warm_up, runs)
-    (honest,), (attacked,) = (one.alarms.values() for one in cell.judged())
+    cell = WarmUpCell(result="attack_mnist", warm_up=warm_up, replicates=runs)
+    _, judged = cell.judged()
+    (honest,), (attacked,) = (case.alarms.values() for case in judged)
     t_0 = cell.attack.onset
     hit = attacked.step > t_0
     delay, miss = (attacked.step[hit] - t_0).mean(), np.abs(attacked.onset[hit] - t_0).mean()

@@ -51,7 +51,7 @@ def test_online_equals_batch(lin, tau, horizon):
         assert [v.alarm for v in verdicts] == batch.alarms[:, r].tolist()
         assert [v.step for v in verdicts] == batch.steps.tolist()
         for j, v in enumerate(verdicts):
-            wanted = (batch.mean if v.channel == "mean" else batch.spread)[j, r]
+            wanted = batch.statistics[v.channel][j, r]
             assert v.statistic == pytest.approx(wanted, rel=1e-9, abs=1e-9)
             if v.alarm:
                 assert v.onset == batch.onsets[j, r]
@@ -155,7 +155,7 @@ WRONG_WORDS = {
     "a listed decay": {"steps": {"kind": "warm start", "constant": 0.1, "n_warm": 3, "decay": {"kind": "listed"}}},
     "negative counters": {"counters": [-1, -5, 0, 0]},
     "three counters": {"counters": [1, 20, 0]},
-    "freedom": {"freedom": "x"},
+    "dof": {"dof": "x"},
     "an alarm that is none": {"alarm": {"round": 3}},
     "an alarm of words": {"alarm": "yes"},
 }
@@ -287,14 +287,14 @@ def test_absent_clients_change_the_weight_of_a_round(lin):
         everybody.update(y)
         named.update(y, participants=[0, 1, 2, 3])
         some.update(y, participants=[True, True, False, False])
-    ratio = everybody._watch.mean.mass / some._watch.mean.mass
+    ratio = everybody._watch.channels[0].mass / some._watch.channels[0].mass
     assert ratio == pytest.approx(2.0)  # half the clients, twice the variance
-    assert named._watch.mean.mass == pytest.approx(everybody._watch.mean.mass)
+    assert named._watch.channels[0].mass == pytest.approx(everybody._watch.channels[0].mass)
     reweighted = Monitor(lin, STEPS, sync_every=10, horizon=200)
     reweighted.reweight([0.5, 0.5 - 2e-9, 1e-9, 1e-9])
     for y in path:
         reweighted.update(y)
-    assert reweighted._watch.mean.mass == pytest.approx(some._watch.mean.mass, rel=1e-6)
+    assert reweighted._watch.channels[0].mass == pytest.approx(some._watch.channels[0].mass, rel=1e-6)
 
 
 def test_a_horizon_too_short_to_compare_anything_is_refused(lin):
@@ -302,7 +302,7 @@ def test_a_horizon_too_short_to_compare_anything_is_refused(lin):
         ValueError, match=r"horizon must be at least 150; got 60\. With sync_every = 50 nothing can be seen"
     ):
         Monitor(lin, STEPS, sync_every=50, horizon=60)
-    assert np.isfinite(Monitor(lin, STEPS, sync_every=50, horizon=150).boundary.mean).all()
+    assert np.isfinite(Monitor(lin, STEPS, sync_every=50, horizon=150).boundary.levels["mean"]).all()
 
 
 def test_looking_more_often_than_said_is_refused(lin):

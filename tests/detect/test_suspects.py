@@ -83,7 +83,7 @@ def test_rounds_without_uploads_count_for_nobody():
 def test_a_reset_forgets_the_alarm_and_the_clients():
     monitor, _ = watched(*uploads())
     monitor.reset()
-    with pytest.raises(ValueError, match="suspects needs an alarm, and the rounds after it; there was none"):
+    with pytest.raises(ValueError, match="suspects needs an alarm, and rounds after it; there was no alarm"):
         monitor.suspects()
 
 

@@ -9,8 +9,11 @@ import pytest
 from scipy import stats
 
 from fedgauss.detect.calibration import null_maxima
-from fedgauss.detect.tails import tail_point
-from fedgauss.detect.thresholds import MARGIN, _table, boundary
+from fedgauss.detect.thresholds import MARGIN, _table, boundary, tail_point
+
+
+def mean_levels(*arguments):
+    return boundary(*arguments).levels["mean"]
 
 
 @pytest.mark.parametrize(
@@ -24,7 +27,9 @@ def test_fresh_paths_exceed_the_table_as_often_as_it_says(dim, tau, horizon):
     """
     limits = boundary(dim, tau, 0.05, horizon)
     maxima = null_maxima(dim, tau, [(0, horizon)], 4000, seed=99)
-    over = (maxima.mean[0] > limits.mean[0] / MARGIN) | (maxima.spread[0] > limits.spread[0] / MARGIN)
+    over = (maxima["mean"][0] > limits.levels["mean"][0] / MARGIN) | (
+        maxima["spread"][0] > limits.levels["spread"][0] / MARGIN
+    )
     assert stats.binomtest(int(over.sum()), 4000, 0.06, alternative="greater").pvalue > 1e-5
     assert stats.binomtest(int(over.sum()), 4000, 0.04, alternative="less").pvalue > 1e-5
 
@@ -32,30 +37,30 @@ def test_fresh_paths_exceed_the_table_as_often_as_it_says(dim, tau, horizon):
 def test_known_values():
     """The mean channel at d = 2, n = 500 and the share .045, by an independent simulation of 40,000 paths."""
     for tau, wanted in ((1, 3.885), (5, 3.810), (20, 3.595)):
-        assert boundary(2, tau, 0.05, 500).mean[0] == pytest.approx(1.015 * wanted, abs=0.05)
+        assert mean_levels(2, tau, 0.05, 500)[0] == pytest.approx(1.015 * wanted, abs=0.05)
 
 
 def test_thresholds_grow_with_everything_that_makes_an_exceedance_likelier():
-    horizons = [boundary(2, 20, 0.05, n).mean[0] for n in (100, 450, 500, 1000, 4000, 9000, 100_000)]
+    horizons = [mean_levels(2, 20, 0.05, n)[0] for n in (100, 450, 500, 1000, 4000, 9000, 100_000)]
     assert np.all(np.diff(horizons) >= 0)
     levels = [boundary(2, 20, a, 500) for a in (0.2, 0.1, 0.05, 0.01, 1e-3, 1e-6)]
-    assert np.all(np.diff([b.mean[0] for b in levels]) > 0)
-    assert np.all(np.diff([b.spread[0] for b in levels]) > 0)
-    dims = [boundary(d, 20, 0.05, 500).mean[0] for d in (1, 2, 3, 4, 5, 7, 10, 15, 20, 33, 40)]
+    assert np.all(np.diff([b.levels["mean"][0] for b in levels]) > 0)
+    assert np.all(np.diff([b.levels["spread"][0] for b in levels]) > 0)
+    dims = [mean_levels(d, 20, 0.05, 500)[0] for d in (1, 2, 3, 4, 5, 7, 10, 15, 20, 33, 40)]
     assert np.all(np.diff(dims) > 0)
-    assert boundary(2, 7, 0.05, 500).mean == boundary(2, 5, 0.05, 500).mean  # the nearest smaller tau
-    assert boundary(2, 200, 0.05, 1000).mean == boundary(2, 50, 0.05, 1000).mean
+    assert mean_levels(2, 7, 0.05, 500) == mean_levels(2, 5, 0.05, 500)  # the nearest smaller tau
+    assert mean_levels(2, 200, 0.05, 1000) == mean_levels(2, 50, 0.05, 1000)
 
 
 def test_spending_sums_to_alpha_and_epochs_follow_one_another():
     endless = boundary(2, 20, 0.05, None)
     np.testing.assert_array_equal(endless.ends[:4], [500, 1000, 2000, 4000])
-    assert np.all(np.diff(endless.mean) > 0)
-    assert np.all(np.diff(endless.spread) > 0)
-    assert endless.at(500) == (endless.mean[0], endless.spread[0])
-    assert endless.at(501) == (endless.mean[1], endless.spread[1])
+    assert np.all(np.diff(endless.levels["mean"]) > 0)
+    assert np.all(np.diff(endless.levels["spread"]) > 0)
+    assert endless.at(500) == (endless.levels["mean"][0], endless.levels["spread"][0])
+    assert endless.at(501) == (endless.levels["mean"][1], endless.levels["spread"][1])
     # The first epoch has 6 / pi^2 of alpha, so its threshold lies between those of alpha and alpha / 2 over 500 steps.
-    assert boundary(2, 20, 0.05, 500).mean[0] < endless.mean[0] < boundary(2, 20, 0.025, 500).mean[0]
+    assert mean_levels(2, 20, 0.05, 500)[0] < endless.levels["mean"][0] < mean_levels(2, 20, 0.025, 500)[0]
 
 
 def test_tails_beyond_the_simulation_err_upwards():
@@ -71,15 +76,15 @@ def test_tails_beyond_the_simulation_err_upwards():
 
 def test_more_dimensions_than_the_table_has_are_simulated():
     wide = boundary(45, 20, 0.05, 150)
-    assert wide.mean[0] > boundary(40, 20, 0.05, 150).mean[0]
+    assert wide.levels["mean"][0] > mean_levels(40, 20, 0.05, 150)[0]
     again = boundary(45, 20, 0.05, 150)
-    assert again.mean == wide.mean
+    assert again.levels["mean"] == wide.levels["mean"]
 
 
 def test_paths_do_not_depend_on_how_many_are_asked_for():
     few = null_maxima(2, 20, [(0, 200)], 30, seed=4, chunk=20)
     many = null_maxima(2, 20, [(0, 200)], 50, seed=4, chunk=20)
-    np.testing.assert_array_equal(few.mean, many.mean[:, :30])
+    np.testing.assert_array_equal(few["mean"], many["mean"][:, :30])
 
 
 def test_the_script_made_the_table():
@@ -94,10 +99,8 @@ def test_the_script_made_the_table():
         null_maxima(1, 50, script.STRETCHES, script.CHUNK, seed=[script.SEED, 1, 50, c])
         for c in range(table["paths"][i][j] // script.CHUNK)
     ]
-    maxima = script.window_maxima(
-        type(chunks[0])(*(np.concatenate(part, axis=1) for part in zip(*chunks, strict=True)))
-    )
-    levels = np.quantile(maxima.mean, 1 - np.array(table["tails"]), axis=1).T
+    maxima = script.window_maxima({name: np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]})
+    levels = np.quantile(maxima["mean"], 1 - np.array(table["tails"]), axis=1).T
     np.testing.assert_allclose(table["mean"][i][j], levels, atol=6e-4)
 
 
@@ -109,7 +112,9 @@ def test_without_a_horizon_gaussian_paths_alarm_in_at_most_alpha(tau):
     ends = [0, *limits.ends[limits.ends < 5000], 5000]
     maxima = null_maxima(2, tau, list(pairwise(ends)), 2000, seed=7)
     n = len(ends) - 1
-    over = (maxima.mean > limits.mean[:n, None] / MARGIN) | (maxima.spread > limits.spread[:n, None] / MARGIN)
+    over = (maxima["mean"] > limits.levels["mean"][:n, None] / MARGIN) | (
+        maxima["spread"] > limits.levels["spread"][:n, None] / MARGIN
+    )
     assert over.any(axis=0).sum() <= 131
 
 

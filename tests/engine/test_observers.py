@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedgauss as fg
-from fedgauss.engine.observers import Average, Cusum, Disagreement, at, path, sup_partial_sum
+from fedgauss.engine.observers import Average, CusumPath, Disagreement, at, path, sup_partial_sum
 
 PROBLEM, RING = fg.problems.random_effects(6, seed=5), fg.networks.ring(6)
 CENTER = fg.linearize(PROBLEM).optimum
@@ -34,7 +34,7 @@ def test_the_name_alone_centres_partial_sums_at_the_optimum():
 
 
 def test_cusum_and_its_argmax():
-    r = runs(Cusum(), start=[50.0, -50.0])
+    r = runs(CusumPath(), start=[50.0, -50.0])
     sums = np.cumsum(r.path.astype(float), axis=1)
     for t in range(1, 41):
         s = np.arange(1, t + 1)
@@ -67,3 +67,8 @@ def test_path_every_few_steps():
 def test_two_observers_of_one_name_are_refused():
     with pytest.raises(ValueError, match="'disagreement' is observed twice"):
         runs("disagreement", Disagreement())
+
+
+def test_the_old_name_of_the_cusum_observer_goes_on_working():
+    with pytest.warns(DeprecationWarning, match=r"observers.Cusum is deprecated; use CusumPath instead"):
+        assert fg.observers.Cusum is CusumPath

@@ -87,7 +87,7 @@ def test_settings_run_together_see_their_own_uploads():
 
 def test_every_name_can_be_had_from_observers():
     assert set(fg.observers.__all__) <= set(dir(fg.observers))
-    assert {"Average", "At", "Cusum", "Path", "Step", "Sum", "Uploads", "uploads"} <= set(fg.observers.__all__)
+    assert {"Average", "At", "CusumPath", "Path", "Step", "Sum", "Uploads", "uploads"} <= set(fg.observers.__all__)
 
 
 def test_blocks_that_are_no_blocks_are_refused():

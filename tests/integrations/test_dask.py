@@ -13,18 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fedgauss.experiments.catalogue import catalogue, scale_named
+from fedgauss.report.reproduction import sweep as reproduction
 
 import fedgauss
-from experiments.counting_cells import Counted, Environment, counted, pids, runs
-from fedgauss.experiments.catalogue import catalogue, scale_named
-from fedgauss.experiments.cell import cell_key
-from fedgauss.experiments.coverage_settings import federations
-from fedgauss.experiments.runner import SweepError, SweepInterrupted, run_cells
-from fedgauss.experiments.store import Store
+from fedgauss.coverage import results as coverage
+from fedgauss.coverage.federation import federations
 from fedgauss.integrations import dask_cluster
 from fedgauss.integrations.dask_cluster import on_dask
-from fedgauss.report.coverage import sweep as coverage
-from fedgauss.report.reproduction import sweep as reproduction
+from fedgauss.sweep.cell import cell_key
+from fedgauss.sweep.run import SweepError, SweepInterrupted, run_cells
+from fedgauss.sweep.store import Store
+from sweep.counting_cells import Counted, Environment, counted, pids, runs
 
 distributed = pytest.importorskip("distributed")
 pickle = pytest.importorskip("distributed.protocol.pickle")
@@ -105,7 +105,7 @@ def parent(pid):
 def swept(path, cells, **how):
     with Store(path) as store:
         run_cells(cells, store, **how)
-        return store.rows()
+        return store.rows(dict)
 
 
 def kept(path, cells):
@@ -134,7 +134,7 @@ def test_a_real_sweep_survives_a_killed_worker_bit_for_bit(cluster, tmp_path):
 
     with Store(tmp_path / "dask") as store:
         assert run_cells(cells, store, on_tick=kill_one, executor=on_dask(cluster.address)).left == 0
-        there = store.rows()
+        there = store.rows(dict)
     assert killed
     assert there == swept(tmp_path / "local", cells, workers=2)
 
@@ -145,7 +145,7 @@ def test_cells_run_in_the_environment_of_local_workers(cluster, tmp_path, monkey
     cells = [Environment(name) for name in names]
     with Store(tmp_path / "s") as store:
         run_cells(cells, store, executor=on_dask(cluster.address))
-        found = {cell.name: store.rows([cell_key(cell)])[0]["value"] for cell in cells}
+        found = {cell.name: store.rows(dict, [cell_key(cell)])[0]["value"] for cell in cells}
     threads = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PJRT_NPROC", "VECLIB_MAXIMUM_THREADS"], "1")
     assert found == {**threads, "JAX_ENABLE_X64": os.environ.get("JAX_ENABLE_X64"), "JAX_TEST_OF_OURS": "here"}
 
@@ -162,7 +162,7 @@ def test_a_worker_that_is_killed_loses_nothing(cluster, tmp_path):
 
     with Store(tmp_path / "dask") as store:
         summary = run_cells(cells, store, on_tick=kill_one, executor=on_dask(cluster.address))
-        rows = store.rows()
+        rows = store.rows(dict)
     assert summary.run == 12
     assert killed[1] in {worker.pid for worker in cluster.workers}
     wait_until(lambda: not lives(killed[0]), seconds=3.0)  # its child ends with it

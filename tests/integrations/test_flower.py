@@ -16,9 +16,9 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 
 import fedgauss as fg
 from fedgauss.integrations.flower import Alarmed, Monitored, Reported, ServerOnly
-from fedgauss.integrations.flower.kept import KeptArrays
-from fedgauss.integrations.flower.rounds import Roster, Round, Upload, _other_types
-from fedgauss.integrations.flower.whole import _as_in_the_paper
+from fedgauss.integrations.flower.feed import _as_in_the_paper
+from fedgauss.integrations.flower.rollback import KeptArrays
+from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, Upload, _other_types
 
 CONFIG = example_config(n_rounds=24, attack_after=14, shift=1.0, watch="reports")
 HONEST = CONFIG | {"attack-after": 24}
@@ -291,7 +291,7 @@ def test_what_a_known_client_says_of_itself_does_not_matter(claim):
 
 
 def test_clients_are_numbered_by_what_they_said_first():
-    roster = Roster()
+    roster = NodeNumbers()
     assert [roster.number(node) for node in (50, 70)] == [0, 1]
     assert [roster.number(node, k) for node, k in ((80, 4), (90, 2))] == [4, 2]
     assert [roster.number(90, 7), roster.number(95), roster.number(50), roster.number(99)] == [2, 3, 0, 5]
@@ -317,9 +317,9 @@ def test_uploads_become_those_of_the_paper_whose_plain_mean_is_the_weighted_one(
     rng = np.random.default_rng(0)
     before, each = rng.standard_normal(3), rng.standard_normal((N, 3))
     uploads = tuple(Upload(k, {"w": row}, 1.0, {}) for k, row in enumerate(each))
-    table = _as_in_the_paper(LIN, Round(1, {"w": before}, uploads))
+    table = _as_in_the_paper(LIN, TrainingRound(1, {"w": before}, uploads))
     np.testing.assert_allclose(table.mean(axis=0), LIN.weights @ each, rtol=1e-12)
-    part = _as_in_the_paper(LIN, Round(1, {"w": before}, (uploads[1], uploads[4])))
+    part = _as_in_the_paper(LIN, TrainingRound(1, {"w": before}, (uploads[1], uploads[4])))
     np.testing.assert_array_equal(part[[1, 4]], table[[1, 4]])
     assert np.isnan(part[[0, 9]]).all()
 

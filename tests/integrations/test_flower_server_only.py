@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import FedAvg, FedMedian, Krum
 
 import fedgauss as fg
 from fedgauss.integrations.flower import Monitored, ServerOnly, coordinates, random_projection
-from fedgauss.integrations.flower.rounds import Round, Upload
+from fedgauss.integrations.flower.rounds import TrainingRound, Upload
 from fedgauss.integrations.flower.server_only import Averaging
 
 N, D, ATTACK = 5, 600, 40
@@ -137,7 +137,7 @@ def test_a_warm_up_that_is_too_short_says_at_once_how_long_it_must_be_and_trains
 def rounds(rows, watcher, first=1):
     """Verdicts on a run whose arrays move by minus these rows."""
     y = np.cumsum(np.concatenate([np.zeros((1, rows.shape[1])), -rows]), axis=0)
-    return [watcher.judge(Round(first + j, {"w": y[j]}, ()), {"w": y[j + 1]}) for j in range(len(rows))]
+    return [watcher.judge(TrainingRound(first + j, {"w": y[j]}, ()), {"w": y[j + 1]}) for j in range(len(rows))]
 
 
 def test_a_parameter_that_never_moves_is_logged_and_does_not_end_the_run(caplog):
@@ -152,9 +152,9 @@ def test_one_implausible_upload_is_refused_and_a_new_start_from_elsewhere_is_no_
     watcher = ServerOnly(12, sync_every=20, alpha=0.01, horizon=2000)
     assert not rounds(rows, watcher)[-1].alarm
     uploads = tuple(Upload(k, {"w": np.array([value, 0.0])}, 1.0, {}) for k, value in ((1, 0.1), (4, 1e30)))
-    (words,) = watcher.faults(Round(41, {"w": np.zeros(2)}, uploads))
+    (words,) = watcher.faults(TrainingRound(41, {"w": np.zeros(2)}, uploads))
     assert words.startswith("Client 4: The value of y is not plausible")
-    assert not watcher.faults(Round(41, {"w": np.zeros(2)}, uploads[:1]))
+    assert not watcher.faults(TrainingRound(41, {"w": np.zeros(2)}, uploads[:1]))
     later = rounds(rows + 50.0, watcher)
     assert not any(verdict.alarm for verdict in later)
     assert later[-1].round == 80

@@ -10,7 +10,7 @@ from flower_watch.client_app import app
 from flower_watch.server_app import run
 
 from fedgauss.integrations.flower import ServerOnly
-from fedgauss.integrations.flower.rounds import Round
+from fedgauss.integrations.flower.rounds import TrainingRound
 
 SEEDS = range(20)
 
@@ -47,7 +47,7 @@ def test_honest_runs_do_not_alarm(watch, least):
 def judged(rows, watcher):
     """Whether a run whose arrays move by minus these rows (J, d) is alarmed on."""
     y = np.cumsum(np.concatenate([np.zeros((1, rows.shape[1])), -rows]), axis=0)
-    verdicts = [watcher.judge(Round(j + 1, {"w": y[j]}, ()), {"w": y[j + 1]}) for j in range(len(rows))]
+    verdicts = [watcher.judge(TrainingRound(j + 1, {"w": y[j]}, ()), {"w": y[j + 1]}) for j in range(len(rows))]
     return any(verdict is not None and verdict.alarm for verdict in verdicts)
 
 

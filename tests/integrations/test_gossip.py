@@ -12,8 +12,7 @@ from gossip_threads import Hung, Threads
 from scipy.stats import binom
 
 import fedgauss as fg
-from fedgauss.integrations.gossip.introductions import Settings, fault, introduction
-from fedgauss.integrations.gossip.messages import Message, summary, unpacked
+from fedgauss.integrations.gossip.messages import Message, Settings, fault, introduction, summary, unpacked
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.integrations.gossip.peer import run_peer
 from fedgauss.integrations.gossip.shares import neighbours_of, shares

@@ -11,7 +11,7 @@ from live_runs import line, monitor, rounds
 
 import fedgauss as fg
 from fedgauss.integrations.live.command import Asked, _signals, watch
-from fedgauss.integrations.live.page import Page
+from fedgauss.integrations.live.page import LivePage
 
 
 @pytest.fixture
@@ -74,4 +74,4 @@ def test_a_closed_terminal_ends_the_watch_politely_but_not_under_nohup():
 
 
 def test_a_log_whose_name_is_not_utf_8_has_a_page():
-    assert b"<title>run?.jsonl</title>" in Page("run\udcff.jsonl").html
+    assert b"<title>run?.jsonl</title>" in LivePage("run\udcff.jsonl").html

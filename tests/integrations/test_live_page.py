@@ -11,8 +11,8 @@ from live_runs import NAMES, OPTIMUM, line, monitor, rounds
 
 from fedgauss.integrations.live.command import Asked, watch
 from fedgauss.integrations.live.guard import Guard
-from fedgauss.integrations.live.history import Row
-from fedgauss.integrations.live.rounds import Round
+from fedgauss.integrations.live.history import HistoryRow
+from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun
 from fedgauss.integrations.live.server import LiveServer
 
@@ -72,9 +72,9 @@ def test_an_alarm_is_shown_in_time_at_both_widths_and_a_script_in_a_name_is_text
     tab.open(server.address)
     tab.wait_for(CONNECTED)
     assert tab.value("document.getElementById('status').textContent") == "Waiting for the first round."
-    run.take(Round(40_000, np.array([np.nan, 1.0])))
+    run.take(LoggedRound(40_000, np.array([np.nan, 1.0])))
     for j, (y, theta) in enumerate(rounds(40, onset=400), start=1):
-        told = run.take(Round(j, y, clients=dict(zip(SHADY, theta, strict=True))))
+        told = run.take(LoggedRound(j, y, clients=dict(zip(SHADY, theta, strict=True))))
         if told.kind == "alarm" and run.alarm.round == j:
             assert tab.wait_for(ALARMED, seconds=2.0) <= 2.0
     tab.wait_for("document.querySelectorAll('#suspects tr.malicious').length === 2")
@@ -86,7 +86,7 @@ def test_an_alarm_is_shown_in_time_at_both_widths_and_a_script_in_a_name_is_text
     assert tab.value("window.ran === undefined && document.querySelector('main img, main script') === null")
     assert tab.value("document.querySelectorAll('#intervals tbody tr').length") == 2
     assert tab.value("document.querySelectorAll('#participation tbody tr').length") == 6
-    assert tab.value("document.getElementById('marks').textContent").startswith("It rang first after round")
+    assert tab.value("document.getElementById('marks').textContent").startswith("First alarm after round")
     assert tab.value("document.getElementById('suspects-count').textContent") == "2 of 6 clients called malicious."
     assert tab.value("[...document.querySelectorAll('table')].every((e) => e.getAttribute('aria-label'))")
     assert tab.value("layout(document.getElementById('chart'), seen).to") == 800
@@ -148,9 +148,9 @@ def test_ten_thousand_rounds_stay_responsive(served, tab):
     """
     run, server = served
     generator = np.random.default_rng(0)
-    run.take(Round(1, OPTIMUM))
+    run.take(LoggedRound(1, OPTIMUM))
     for j in range(2, 10_001):
-        run.history.add(Row(j, 20 * j, float(generator.uniform(0.2, 0.8)), "quiet"))
+        run.history.add(HistoryRow(j, 20 * j, float(generator.uniform(0.2, 0.8)), "quiet"))
     tab.size(1280)
     began = time.monotonic()
     tab.open(server.address)
@@ -161,7 +161,7 @@ def test_ten_thousand_rounds_stay_responsive(served, tab):
         requestAnimationFrame(tick); })()""")
     times = []
     for j in range(10_001, 10_006):
-        run.history.add(Row(j, 20 * j, 0.5, "quiet"))
+        run.history.add(HistoryRow(j, 20 * j, 0.5, "quiet"))
         tab.wait_for(f"document.getElementById('chart').dataset.rounds === '{j}'")
         times.append(float(tab.value("document.getElementById('chart').dataset.ms")))
     longest, points = tab.value("window.longest"), int(tab.value("document.getElementById('chart').dataset.points"))
@@ -183,7 +183,7 @@ def test_a_page_with_a_token_updates(tab):
     try:
         tab.open(f"{server.address}?token={token}")
         tab.wait_for(CONNECTED)
-        run.take(Round(1, OPTIMUM))
+        run.take(LoggedRound(1, OPTIMUM))
         tab.wait_for("document.getElementById('status').className === 'status quiet'", 3.0)
     finally:
         server.shutdown()

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgauss.integrations.live.arrays import Arrays
-from fedgauss.integrations.live.lines import Lines, Replaced
+from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
 from fedgauss.integrations.live.rounds import MOST_BYTES, round_from_json
 
 WRONG = {
@@ -75,7 +74,7 @@ def said(number):
 
 def test_lines_are_read_as_they_come_and_half_a_line_waits(tmp_path):
     log = tmp_path / "run.jsonl"
-    lines = Lines(log)
+    lines = LineLog(log)
     assert numbers(lines) == []  # there is no file yet
     with log.open("a") as file:
         file.write(said(1) + "\n  \n" + said(2) + said(3)[:9])
@@ -96,7 +95,7 @@ def test_lines_are_read_as_they_come_and_half_a_line_waits(tmp_path):
 def test_one_bad_line_does_not_hide_the_next(tmp_path):
     log = tmp_path / "run.jsonl"
     log.write_bytes(said(1).encode() + b"\x00\xff{{{\n" + b"[" * 50_000 + b"\n" + said(2).encode())
-    first, broken, deep, second = numbers(Lines(log))
+    first, broken, deep, second = numbers(LineLog(log))
     assert (first, second) == (1, 2)
     assert "one JSON object" in str(broken)
     assert "nested" in str(deep)
@@ -105,7 +104,7 @@ def test_one_bad_line_does_not_hide_the_next(tmp_path):
 def test_a_line_without_end_is_refused_once_and_skipped(tmp_path):
     log = tmp_path / "run.jsonl"
     log.write_bytes(b"9" * (MOST_BYTES + 3_000_000))
-    lines = Lines(log)
+    lines = LineLog(log)
     (refused,) = numbers(lines)
     assert "at most 8,388,608 bytes" in str(refused)
     with log.open("ab") as file:
@@ -138,14 +137,14 @@ def gone(log):
 def test_another_runs_log_in_the_same_place_is_noticed(tmp_path, change):
     log = tmp_path / "run.jsonl"
     log.write_text("".join(map(said, range(1, 5))))
-    lines = Lines(log)
+    lines = LineLog(log)
     assert numbers(lines) == [1, 2, 3, 4]
     change(log)
     with pytest.raises(Replaced):
         numbers(lines)
 
 
-@pytest.mark.parametrize("reader", [Lines, Arrays])
+@pytest.mark.parametrize("reader", [LineLog, ArrayLog])
 def test_a_log_must_be_a_plain_file(tmp_path, reader):
     """Opening a pipe would wait for a writer, and no Ctrl-C would end it."""
     os.mkfifo(tmp_path / "pipe")
@@ -167,12 +166,12 @@ def test_a_log_must_be_a_plain_file(tmp_path, reader):
 def test_a_log_that_is_no_text_is_said_once_and_not_for_every_line(tmp_path, written, message):
     (tmp_path / "run.jsonl").write_bytes(written)
     with pytest.raises(ValueError, match=message):
-        numbers(Lines(tmp_path / "run.jsonl"))
+        numbers(LineLog(tmp_path / "run.jsonl"))
 
 
 def test_a_byte_order_mark_costs_no_line(tmp_path):
     (tmp_path / "run.jsonl").write_text(said(1) + said(2), encoding="utf-8-sig")
-    assert numbers(Lines(tmp_path / "run.jsonl")) == [1, 2]
+    assert numbers(LineLog(tmp_path / "run.jsonl")) == [1, 2]
 
 
 def arrays(count, **more):
@@ -181,7 +180,7 @@ def arrays(count, **more):
 
 def test_arrays_are_read_as_the_file_grows(tmp_path):
     log = tmp_path / "run.npz"
-    source = Arrays(log)
+    source = ArrayLog(log)
     assert numbers(source) == []
     np.savez(log, **arrays(3))
     assert numbers(source) == [1, 2, 3]
@@ -198,12 +197,12 @@ def test_arrays_hold_clients_and_participation(tmp_path):
     here = np.array([[True, True, True], [True, False, True]])
     sent = np.arange(12.0).reshape(2, 3, 2)
     np.savez(log, **arrays(2), participation=here, clients=sent, names=np.array(["a", "b", "c"]), step=[20, 60])
-    first, second = Arrays(log).poll()
+    first, second = ArrayLog(log).poll()
     assert (first.participants, second.participants) == (("a", "b", "c"), ("a", "c"))
     assert (second.step, second.all_clients) == (60, ("a", "b", "c"))
     np.testing.assert_array_equal(second.clients["c"], [10.0, 11.0])
     np.savez(log, **arrays(2), participation=here)
-    first, second = Arrays(log).poll()
+    first, second = ArrayLog(log).poll()
     assert (second.participants, second.clients) == (("0", "2"), None)
 
 
@@ -211,14 +210,14 @@ def test_half_an_npz_waits_and_a_broken_one_is_said_once(tmp_path):
     log, whole = tmp_path / "run.npz", tmp_path / "whole.npz"
     np.savez(whole, **arrays(3))
     log.write_bytes(whole.read_bytes()[:200])
-    source = Arrays(log)
+    source = ArrayLog(log)
     assert numbers(source) == []
     log.write_bytes(whole.read_bytes())
     assert numbers(source) == [1, 2, 3]
     log.write_bytes(b"PK broken")
     said_so = [found for _ in range(40) for found in numbers(source)]
     assert len(said_so) == 1
-    assert "whole .npz file" in str(said_so[0])
+    assert "complete .npz file" in str(said_so[0])
 
 
 @pytest.mark.parametrize(
@@ -241,15 +240,15 @@ def test_half_an_npz_waits_and_a_broken_one_is_said_once(tmp_path):
 )
 def test_wrong_arrays_are_refused(tmp_path, held, message):
     np.savez(tmp_path / "run.npz", **held)
-    (refused,) = numbers(Arrays(tmp_path / "run.npz"))
+    (refused,) = numbers(ArrayLog(tmp_path / "run.npz"))
     assert isinstance(refused, ValueError)
     with pytest.raises(ValueError, match=message):
         raise refused
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedgauss.integrations.live.arrays._MOST_BYTES", 4_000)
+    monkeypatch.setattr("fedgauss.integrations.live.logs._MOST_BYTES", 4_000)
     np.savez_compressed(tmp_path / "run.npz", **arrays(3, clients=np.zeros((3, 100, 2))))
     assert (tmp_path / "run.npz").stat().st_size < 3_000
-    (refused,) = numbers(Arrays(tmp_path / "run.npz"))
+    (refused,) = numbers(ArrayLog(tmp_path / "run.npz"))
     assert "must unpack to at most" in str(refused)

@@ -14,7 +14,7 @@ from scipy import stats
 import fedgauss as fg
 from fedgauss.integrations.live.average import RunningAverage
 from fedgauss.integrations.live.history import OutOfOrder
-from fedgauss.integrations.live.rounds import Round, round_from_json
+from fedgauss.integrations.live.rounds import LoggedRound, round_from_json
 from fedgauss.integrations.live.run import Ended, LiveRun
 from fedgauss.integrations.live.state import state_of
 from fedgauss.integrations.live.warm_up import WarmUp
@@ -50,7 +50,7 @@ def test_missed_rounds_keep_the_logs_numbers():
     run = LiveRun(monitor(horizon=2000))
     for j, (y, _) in enumerate(rounds(50, onset=600), start=1):
         if j != 10:
-            told = run.take(Round(j, y))
+            told = run.take(LoggedRound(j, y))
     assert told.kind == "alarm"
     assert told.words.startswith("ALARM at round 50 (step 1000)")
     assert "lack what clients uploaded" in state_of(run)["suspects"]["note"]
@@ -87,8 +87,8 @@ def test_a_round_that_cannot_be_right_changes_nothing(change, match):
     run = LiveRun(monitor())
     seen = list(rounds(4))
     feed(run, seen[:3])
-    refused(run, replace(Round(4, seen[3][0]), **change), match=match)
-    assert run.take(Round(4, seen[3][0])).kind == "quiet"
+    refused(run, replace(LoggedRound(4, seen[3][0]), **change), match=match)
+    assert run.take(LoggedRound(4, seen[3][0])).kind == "quiet"
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300])
@@ -100,26 +100,24 @@ def test_values_that_are_not_finite_are_the_monitors_alarm_and_change_nothing(ba
     before = state_bytes(run.monitor)
     y, theta = seen[3][0].copy(), seen[3][1].copy()
     (y if where == "parameters" else theta[2])[0] = bad
-    told = run.take(Round(4, y, clients=dict(zip(NAMES, theta, strict=True))))
+    told = run.take(LoggedRound(4, y, clients=dict(zip(NAMES, theta, strict=True))))
     assert told.kind == "invalid update"
-    assert told.words.startswith(
-        "ALARM after round 4 (step 80): invalid update, not taken in; the last good round is 3."
-    )
+    assert told.words.startswith("ALARM after round 4 (step 80): invalid update, not used; the last good round is 3.")
     assert ("The value of client 'east' is not" in told.words) == (where == "clients")
     assert state_bytes(run.monitor) == before
     state = json.loads(json.dumps(state_of(run), allow_nan=False))
     assert state["rows"][-1] == [4, 80, None, "invalid update"]
-    assert state["suspects"]["note"].startswith("The update that was not taken in is told of above. No attack")
-    assert run.take(Round(4, seen[3][0])).kind == "quiet"  # sent again, as it should have been
+    assert state["suspects"]["note"].startswith("The refused update is described above. No attack")
+    assert run.take(LoggedRound(4, seen[3][0])).kind == "quiet"  # sent again, as it should have been
     assert np.isfinite(run.average.intervals().average).all()
 
 
 def test_who_is_who_must_be_known_before_some_are_missing():
     run = LiveRun(monitor())
     y = next(rounds(1))[0]
-    refused(run, Round(1, y, participants=NAMES[:2]), match="names 2 of 6. Give all_clients")
-    refused(run, Round(1, y, participants=(*NAMES, "x")), match="at most the monitor's 6 clients; got 7")
-    run.take(Round(1, y, participants=NAMES[:2], all_clients=NAMES))
+    refused(run, LoggedRound(1, y, participants=NAMES[:2]), match="names 2 of 6. Give all_clients")
+    refused(run, LoggedRound(1, y, participants=(*NAMES, "x")), match="at most the monitor's 6 clients; got 7")
+    run.take(LoggedRound(1, y, participants=NAMES[:2], all_clients=NAMES))
     assert run.roster.names == NAMES
     state = state_of(run)["participation"]
     assert (state["last"], state["of"], state["missing"]) == (2, 6, sorted(NAMES[2:]))
@@ -129,9 +127,9 @@ def test_who_is_who_must_be_known_before_some_are_missing():
 def test_participants_in_any_order_do_not_say_who_is_who():
     run = LiveRun(monitor())
     (y, theta), (later, _) = rounds(2)
-    assert run.take(Round(1, y, participants=NAMES[::-1])).kind == "quiet"
+    assert run.take(LoggedRound(1, y, participants=NAMES[::-1])).kind == "quiet"
     assert run.roster.names is None
-    run.take(Round(2, later, participants=NAMES[::-1], clients=dict(zip(NAMES, theta, strict=True))))
+    run.take(LoggedRound(2, later, participants=NAMES[::-1], clients=dict(zip(NAMES, theta, strict=True))))
     assert run.roster.names == NAMES
 
 
@@ -140,7 +138,7 @@ def test_absent_clients_reach_the_monitor():
     for j, (y, theta) in enumerate(rounds(8), start=1):
         here = [k for k in range(6) if k != j % 6]
         sent = {NAMES[k]: theta[k] for k in here}
-        told = run.take(Round(j, y, clients=sent, all_clients=NAMES))
+        told = run.take(LoggedRound(j, y, clients=sent, all_clients=NAMES))
         assert told.words == str(alone.update(y, clients=theta, participants=here))
 
 
@@ -149,7 +147,7 @@ def test_what_the_monitor_warns_of_reaches_the_page():
     unknown = fg.linearization(known.client_hessians, known.client_noise_cov)  # not where clients differ
     run = LiveRun(fg.Monitor(unknown, STEPS, TAU))
     for j, (y, _) in enumerate(rounds(3), start=1):
-        run.take(Round(j, y, participants=NAMES[:5], all_clients=NAMES))
+        run.take(LoggedRound(j, y, participants=NAMES[:5], all_clients=NAMES))
     assert state_of(run)["note"].startswith("alpha holds for rounds with other clients or weights only where")
 
 
@@ -174,22 +172,22 @@ def test_a_warm_up_becomes_a_monitor_that_knows_where_the_run_is():
 def test_a_warm_up_takes_as_many_rounds_as_the_dimension_needs_and_begins_anew_after_a_gap():
     run = LiveRun(warm_up(count=1))
     seen = list(rounds(30))
-    assert "round 0 of 9" in run.take(Round(1, seen[0][0])).words
-    run.take(Round(2, seen[1][0]))
-    told = run.take(Round(4, seen[3][0]))
+    assert "round 0 of 9" in run.take(LoggedRound(1, seen[0][0])).words
+    run.take(LoggedRound(2, seen[1][0]))
+    told = run.take(LoggedRound(4, seen[3][0]))
     assert told.kind == "begun anew"  # another kind, so that the terminal says it
     assert "round 0 of 9, taken to be honest. It began anew" in told.words
     assert "these are 40. Log every round, or use --sync-every 40 if all are." in told.words
     for bad in (np.ones(3), np.array([np.nan, 1.0])):
         with pytest.raises(ValueError, match="parameters must be"):
-            run.take(Round(5, bad))
-    told = [run.take(Round(j + 1, seen[j][0])) for j in range(4, 13)]
+            run.take(LoggedRound(5, bad))
+    told = [run.take(LoggedRound(j + 1, seen[j][0])) for j in range(4, 13)]
     assert [t.kind for t in told].index("quiet") == 8
 
 
 def test_a_run_that_stands_still_gives_no_monitor_and_says_why():
     run = LiveRun(warm_up(count=9))
-    told = [run.take(Round(j, OPTIMUM)) for j in range(1, 11)][-1]
+    told = [run.take(LoggedRound(j, OPTIMUM)) for j in range(1, 11)][-1]
     assert told.kind == "begun anew"
     assert "begins anew: noise covariance" in told.words
 
@@ -208,10 +206,10 @@ def test_a_resumed_run_skips_what_was_seen_and_goes_on_with_the_same_verdicts(tm
     assert state_of(again)["suspects"]["rows"] == state_of(whole)["suspects"]["rows"]
     np.testing.assert_allclose(again.average.intervals()[:3], whole.average.intervals()[:3], rtol=1e-12)
     with pytest.raises(OutOfOrder):
-        again.take(Round(20, seen[19][0]))
+        again.take(LoggedRound(20, seen[19][0]))
     # Without the rounds before, as with --listen, it goes on as well.
     posted = LiveRun(fg.Monitor.load(tmp_path / "monitor.npz"))
-    later = [posted.take(Round(j, *seen[j - 1][:1])) for j in range(41, 61)]
+    later = [posted.take(LoggedRound(j, *seen[j - 1][:1])) for j in range(41, 61)]
     assert {t.kind for t in later} == {"alarm"}
 
 
@@ -237,7 +235,7 @@ def test_an_alarm_is_still_on_after_a_resume(tmp_path):
 def test_a_rollback_never_drifts_onto_a_poisoned_round():
     """As rounds age the monitor forgets every second one; its later estimates must not move past the first."""
     run = LiveRun(monitor())
-    told = [run.take(Round(j, y)) for j, (y, _) in enumerate(rounds(140, onset=56 * TAU, seed=56), start=1)]
+    told = [run.take(LoggedRound(j, y)) for j, (y, _) in enumerate(rounds(140, onset=56 * TAU, seed=56), start=1)]
     said = [int(t.words.split("roll back to round ")[1].rstrip(".")) for t in told if t.kind == "alarm"]
     assert len(said) > 50
     assert set(said) == {56}
@@ -250,13 +248,13 @@ def test_another_run_is_not_taken_for_the_one_that_was_judged(tmp_path):
     first.monitor.save(tmp_path / "monitor.npz")
     again = LiveRun(fg.Monitor.load(tmp_path / "monitor.npz"))
     others = [y for y, _ in rounds(8, seed=9)]
-    assert "rounds up to step 120 are not judged again" in again.take(Round(1, others[0])).words
+    assert "rounds up to step 120 are not judged again" in again.take(LoggedRound(1, others[0])).words
     for j in range(2, 6):
-        again.take(Round(j, others[j - 1]))
+        again.take(LoggedRound(j, others[j - 1]))
     before = state_bytes(again.monitor)
     for j in (6, 7, 8):
         with pytest.raises(ValueError, match="round 6 has other parameters there, and so this is another run"):
-            again.take(Round(j, others[j - 1]))
+            again.take(LoggedRound(j, others[j - 1]))
     assert state_bytes(again.monitor) == before
 
 
@@ -265,16 +263,16 @@ def test_a_huge_first_step_is_refused_before_anything_is_computed(watcher):
     run = LiveRun(watcher())
     for number in (10**5, 10**8, 10**12):
         with pytest.raises(ValueError, match=r"at most 1,000,000 apart.* Is it a time stamp"):
-            run.take(Round(number, OPTIMUM))
+            run.take(LoggedRound(number, OPTIMUM))
     assert run.history.count == 0
-    assert run.take(Round(1, OPTIMUM)).kind in ("quiet", "warming up")
+    assert run.take(LoggedRound(1, OPTIMUM)).kind in ("quiet", "warming up")
 
 
 def test_a_monitor_far_into_a_run_goes_on_at_once():
     far = fg.Monitor(lin(), STEPS, TAU)
     far.reset(step=10**12, y=OPTIMUM)
     run = LiveRun(far)
-    assert run.take(Round(1, OPTIMUM, step=10**12 + TAU)).kind == "quiet"
+    assert run.take(LoggedRound(1, OPTIMUM, step=10**12 + TAU)).kind == "quiet"
     low, high = state_of(run)["intervals"]["rows"][0][1:]
     assert 0 < high - low < 1e-3
 
@@ -311,29 +309,29 @@ def test_a_page_is_answered_while_thresholds_are_simulated_and_nothing_is_taken_
     ending.join(20)
     assert run.history.count == 10  # the round that was being taken is
     with pytest.raises(Ended, match="takes no more rounds"):
-        run.take(Round(11, seen[10][0]))
+        run.take(LoggedRound(11, seen[10][0]))
 
 
 def test_a_page_asks_for_new_rounds_only_and_old_ones_are_dropped(monkeypatch):
     monkeypatch.setattr("fedgauss.integrations.live.history._KEPT", 10)
     run = LiveRun(monitor())
     for j, (y, _) in enumerate(rounds(25), start=1):
-        run.take(Round(j, y))
+        run.take(LoggedRound(j, y))
     assert [row[0] for row in state_of(run, 23)["rows"]] == [24, 25]
     assert [row[0] for row in state_of(run, 0)["rows"]] == list(range(16, 26))
     assert (state_of(run, 0)["first"], state_of(run, 25)["rows"], state_of(run, 99)["first"]) == (15, [], 15)
 
 
 def test_names_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr("fedgauss.integrations.live.participation._MOST", 8)
+    monkeypatch.setattr("fedgauss.integrations.live.clients._MOST", 8)
     run = LiveRun(warm_up())
     for j, (y, _) in enumerate(rounds(3), start=1):
         who = tuple(f"{j}.{i}" for i in range(4))
         if j == 3:
             with pytest.raises(ValueError, match="at most 8 client names"):
-                run.take(Round(j, y, participants=who))
+                run.take(LoggedRound(j, y, participants=who))
         else:
-            run.take(Round(j, y, participants=who))
+            run.take(LoggedRound(j, y, participants=who))
 
 
 def test_with_a_round_at_every_step_the_average_has_the_covariance_of_theorem_2_1():

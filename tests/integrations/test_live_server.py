@@ -108,9 +108,9 @@ BAD = {
     "unknown client": (b'{"round": 4, "parameters": [2, -3], "participants": ["<script>"]}', 400, "'<script>' is not"),
     "duplicate": (b'{"round": 3, "parameters": [2, -3]}', 409, "in order, each once"),
     "out of order": (b'{"round": 1, "parameters": [2, -3]}', 409, "in order, each once"),
-    "not a number": (b'{"round": 4, "parameters": [NaN, -3]}', 422, "invalid update, not taken in"),
-    "infinite": (b'{"round": 4, "parameters": [1e999, -3]}', 422, "invalid update, not taken in"),
-    "implausible": (b'{"round": 4, "parameters": [1e90, -3]}', 422, "invalid update, not taken in"),
+    "not a number": (b'{"round": 4, "parameters": [NaN, -3]}', 422, "invalid update, not used"),
+    "infinite": (b'{"round": 4, "parameters": [1e999, -3]}', 422, "invalid update, not used"),
+    "implausible": (b'{"round": 4, "parameters": [1e90, -3]}', 422, "invalid update, not used"),
     "oversized": (b" " * (MOST_BYTES + 1), 413, "at most 8,388,608 bytes"),
 }
 
@@ -133,7 +133,7 @@ def test_a_body_that_ends_early_is_refused(served):
     head = f"POST /rounds HTTP/1.1\r\nHost: 127.0.0.1:{served.server.port}\r\nContent-Type: application/json\r\n"
     answer = served.raw(head.encode() + b'Content-Length: 500\r\n\r\n{"round": 1, "parameters": [2.0')
     assert answer.startswith(b"HTTP/1.0 400")
-    assert b"31 of 500 bytes came" in answer
+    assert b"31 of 500 bytes arrived" in answer
     for length in ("", "Content-Length: -5\r\n", "Content-Length: many\r\n", "Transfer-Encoding: chunked\r\n"):
         assert served.raw(head.encode() + length.encode() + b"\r\n{}").startswith(b"HTTP/1.0 411")
     assert b" 413 " in served.raw(head.encode() + b"Content-Length: 99999999999999999999\r\n\r\n")

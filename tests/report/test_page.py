@@ -1,9 +1,9 @@
 """The page builder: well formed, self-contained, and safe with any text."""
 
 import pytest
-from report_parsing import Checked
 
 from fedgauss.report.page import Page
+from report_parsing import Checked
 
 HOSTILE = "<script>alert('x')</script> & \"quoted\" $</style><b>$"
 
@@ -19,7 +19,7 @@ def hostile_page() -> Page:
     page.code(HOSTILE)
     page.facts([(HOSTILE, HOSTILE)])
     page.table([HOSTILE, HOSTILE], [[HOSTILE, HOSTILE]], HOSTILE)
-    page.figure(b"\x89PNG", HOSTILE, HOSTILE, kind="png")
+    page.figure(b"<svg/>", HOSTILE, HOSTILE)
     page.footer(HOSTILE)
     return page
 
@@ -38,7 +38,7 @@ def test_hostile_text_is_only_text(hostile_page):
 def test_the_page_refers_to_nothing_outside(hostile_page):
     text = hostile_page.html()
     for outside in ("http:", "https:", "//", "url(", "@import", "<link"):
-        assert outside not in text.replace("base64,iVBORw", "")
+        assert outside not in text
 
 
 def test_tables_name_their_rows_and_columns():

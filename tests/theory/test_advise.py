@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedgauss.theory.advise import advise
+from fedgauss.theory.advice import advise
 
 
 def test_the_corrected_bound_has_no_phase_transition_at_one_half() -> None:

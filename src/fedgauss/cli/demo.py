@@ -1,4 +1,4 @@
-"""The verbs `demo` and `advise`."""
+"""The subcommands `demo` and `advise`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from fedgauss._progress import progress
 from fedgauss.cli.app import app
-from fedgauss.cli.bars import progress
 from fedgauss.cli.endings import plain_endings
 
 _DEMO_HELP = """\
-Simulate ten clients on a ring, put exact theory beside them, watch an attack, and leave a page with figures.
+Simulate ten clients on a ring, compare them with exact theory, detect an attack, and write a page with figures.
 
 This is the paper's random-effects regression, started at the optimum and at zero. It prints a table of simulated, \
-exact and approximate values. Then half of the clients turn malicious, and a monitor says when and who. index.html has \
-all of it; every figure is there as PNG and SVG too.
+exact and approximate values. Then half of the clients turn malicious, and a monitor says when, and which ones. All of \
+this is in index.html; every figure is also written as PNG and SVG.
 """
 _ADVISE_HELP = """\
-Say which step sizes to use for n steps and K clients, and which theorems then hold.
+Recommend step sizes for n steps and K clients, and say which theorems then apply.
 
-Clients are taken to average completely whenever they mix.
+Clients are assumed to average completely whenever they mix.
 
 [bold]Example[/bold]
   fedgauss advise --steps 5000 --clients 40 --sync-every 20
@@ -34,10 +34,10 @@ Clients are taken to average completely whenever they mix.
 @app.command(help=_DEMO_HELP)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the page and its figures.")] = Path("demo"),
-    replicates: Annotated[int, typer.Option(help="Simulated runs from each start, 200 to 1,000,000.")] = 2000,
+    replicates: Annotated[int, typer.Option(help="Simulated runs for each start, 200 to 1,000,000.")] = 2000,
     seed: Annotated[int, typer.Option(help="Fixes every random number.")] = 0,
 ) -> None:
-    """The main job, end to end."""
+    """Simulate, compare, watch, and write the page."""
     with plain_endings():
         from fedgauss.report.output import writable_folder
 
@@ -45,14 +45,14 @@ def demo(
         began = time.monotonic()
         with progress() as tick:
             tick("starting JAX", 0, 1)
-            from fedgauss.report.demonstration.run import run_demo
-            from fedgauss.report.demonstration.setup import demo_setup
+            from fedgauss.demo.run import run_demo
+            from fedgauss.demo.setup import demo_setup
 
             setup = demo_setup(replicates, seed)
             tick("starting JAX", 1, 1)
             result = run_demo(setup, tick)
-            from fedgauss.report.demonstration.story import write_demo
-            from fedgauss.report.demonstration.terminal import print_demo
+            from fedgauss.demo.story import write_demo
+            from fedgauss.demo.terminal import print_demo
 
             page = write_demo(result, folder, tick)
         console = Console()
@@ -68,13 +68,13 @@ def advise(
     steps: Annotated[int, typer.Option(help="Steps n that every client takes.")],
     clients: Annotated[int, typer.Option(help="Clients K.")],
     beta: Annotated[
-        float | None, typer.Option(help="Decay of the step sizes, eta_t = eta0 t^-beta; the best one if not given.")
+        float | None, typer.Option(help="Decay of the step sizes, eta_t = eta0 t^-beta. Default: the best one.")
     ] = None,
-    sync_every: Annotated[int, typer.Option(help="Steps between two mixings, tau.")] = 1,
+    sync_every: Annotated[int, typer.Option(help="Steps between two rounds of averaging, tau.")] = 1,
 ) -> None:
     """Print `fedgauss.advise`."""
     with plain_endings():
-        from fedgauss.theory.advise import advise as advise_on
+        from fedgauss.theory.advice import advise as advise_on
 
         if beta is not None and not 0.5 < beta < 1.0:
             raise ValueError(f"beta must lie in (1/2, 1) (Theorem 2.1); got {beta:g}. Leave it out for the best one.")

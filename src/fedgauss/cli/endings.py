@@ -1,38 +1,49 @@
-"""How verbs end: with one line and an exit code where Python would print a traceback."""
+"""How commands end: with one line and an exit code where Python would print a traceback."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
-import click
 import typer
 from rich.console import Console
 from rich.text import Text
 
+# The options of the command that is running, by the name of the argument: typer tells only the callback of the app.
+_options: dict[str, str] = {}
+
+
+def name_options(context: typer.Context) -> None:
+    """Remember the options of the invoked command, so that messages can speak of --steps where the library has n_steps.
+
+    By way of typer alone: recent versions bring a click of their own, which the package click knows nothing of.
+    """
+    _options.clear()
+    invoked = context.command.get_command(context, context.invoked_subcommand or "")  # type: ignore[attr-defined]
+    for parameter in getattr(invoked, "params", []):
+        if parameter.param_type_name == "option":
+            _options[parameter.name] = _options[f"n_{parameter.name}"] = parameter.opts[0]
+
 
 @contextmanager
 def sweep_endings(command: str) -> Iterator[None]:
-    """Say how far a sweep came, and how to go on."""
-    from fedgauss.experiments.outcome import SweepError, SweepInterrupted
+    """Say how far a sweep came, and how to resume it."""
+    from fedgauss.sweep.outcome import SweepError, SweepInterrupted
 
     try:
         yield
     except SweepInterrupted as ended:
         done = ended.summary.found + ended.summary.run
-        complain(f"stopped; {done} of {ended.summary.total} cells are finished and kept. To go on: {command}")
-        raise typer.Exit(130) from None
+        _end(130, f"Interrupted; {done} of {ended.summary.total} cells are finished and saved. Resume with: {command}")
     except KeyboardInterrupt:
-        complain(f"stopped; what is finished is kept, and no file is left half written. To go on: {command}")
-        raise typer.Exit(130) from None
+        _end(130, f"Interrupted; finished cells are saved, and no file is left half written. Resume with: {command}")
     except SweepError as error:
-        complain(str(error))
-        raise typer.Exit(1) from None
+        _end(1, str(error))
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        complain(f"a file could not be read or written; {error}. What is finished is kept. To go on: {command}")
-        raise typer.Exit(1) from None
+        _end(1, f"A file could not be read or written: {error}. Finished cells are saved. Resume with: {command}")
 
 
 @contextmanager
@@ -41,28 +52,18 @@ def plain_endings() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        complain(_of_options(str(error)))
-        raise typer.Exit(2) from None
+        argument, _, rule = str(error).partition(" ")
+        _end(2, f"{_options.get(argument, argument)} {rule}")
     except BrokenPipeError:
         raise
     except OSError as error:
-        complain(f"a file could not be read or written; {error}.")
-        raise typer.Exit(1) from None
+        _end(1, f"A file could not be read or written: {error}.")
     except KeyboardInterrupt:
-        complain("stopped; no file is left half written.")
-        raise typer.Exit(130) from None
+        _end(130, "Interrupted; no file is left half written.")
 
 
-def _of_options(message: str) -> str:
-    """`n_steps must be ...`, as the library says it, with the option for the argument: `--steps must be ...`."""
-    context = click.get_current_context(silent=True)
-    known = [] if context is None else [one for one in context.command.params if isinstance(one, click.Option)]
-    argument, _, rule = message.partition(" ")
-    option = next((one.opts[0] for one in known if one.name in (argument, argument.removeprefix("n_"))), argument)
-    return f"{option} {rule}"
-
-
-def complain(message: str) -> None:
-    """One red line on standard error."""
+def _end(code: int, message: str) -> NoReturn:
+    """One red line on standard error, and this exit code."""
     one_line = " ".join(message.split())
     Console(stderr=True).print(Text(one_line, style="red"), soft_wrap=True)
+    raise typer.Exit(code) from None

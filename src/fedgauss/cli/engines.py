@@ -1,17 +1,17 @@
-"""Who runs the cells of a sweep."""
+"""What runs the cells of a sweep: local workers or a Dask cluster."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fedgauss.experiments.runner import Executor
+    from fedgauss.sweep.run import Executor
 
-ROOM = 30_000_000  # bytes that a sweep may need: rows, figures and the page
+ROOM = 30_000_000  # bytes that the rows, figures and page of a sweep may need
 
 
 def executor(engine: str, scheduler: str | None) -> Executor | None:
-    """Who runs the cells of a sweep: None for local workers."""
+    """What runs the cells of a sweep; None for local workers."""
     from fedgauss import _checks
 
     if _checks.one_of("engine", engine, ["local", "dask"]) == "local":

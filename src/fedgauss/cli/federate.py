@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from fedgauss._progress import bar
 from fedgauss.cli.app import app
-from fedgauss.cli.bars import bar
 from fedgauss.cli.endings import plain_endings
 from fedgauss.cli.fit import listed_names, show_fit
 

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from fedgauss._progress import progress, waiting
 from fedgauss.cli.app import app
-from fedgauss.cli.bars import progress, waiting
 from fedgauss.cli.endings import plain_endings
 
 if TYPE_CHECKING:

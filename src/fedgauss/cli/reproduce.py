@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from fedgauss._progress import bar
 from fedgauss.cli.app import app
-from fedgauss.cli.bars import bar
 from fedgauss.cli.endings import plain_endings, sweep_endings
 from fedgauss.cli.engines import ROOM
 from fedgauss.cli.engines import executor as executor_of
@@ -38,6 +38,7 @@ result that is finished there.
   fedgauss reproduce --scale quick            everything, thinned out
   fedgauss reproduce figure1_left connection  two results
   fedgauss reproduce --out study --workers 8  everything, by 8 processes
+  fedgauss reproduce my_result.py             a result of your own, in a file that ends in RESULT = ...
 """
 _REPRODUCTION = Path("reproduction")
 
@@ -57,27 +58,27 @@ def reproduce(
 ) -> None:
     """The paper's results, from cells to a page."""
     names = names or []
-    command = _reproduce_command([name.lower() for name in names], scale.lower(), out, workers, scheduler)
+    command = _reproduce_command(names, scale.lower(), out, workers, scheduler)
     with plain_endings(), sweep_endings(command):
-        from fedgauss.experiments.catalogue import chosen, scale_named
+        from fedgauss.paper.result import chosen, scale_named
 
         how_much = scale_named(scale)
         if list_them:
-            from fedgauss.report.reproduction.terminal import print_list
+            from fedgauss.paper.page import print_list
 
             print_list(chosen(names), Console())
             return
         results, executor = chosen(names, how_much), executor_of(engine, scheduler)
+        from fedgauss.paper.reproduce import measure
         from fedgauss.report.output import writable_folder
-        from fedgauss.report.reproduction.sweep import measure
 
         folder = writable_folder(out, room=ROOM)
         began = time.monotonic()
         measured = measure(results, how_much, folder, workers, command, executor)
         with bar() as tick:
             tick("drawing", 0, len(measured.results) + 1)
-            from fedgauss.report.reproduction.files import write_reproduction
-            from fedgauss.report.reproduction.terminal import print_reproduction
+            from fedgauss.paper.page import print_reproduction
+            from fedgauss.paper.reproduce import write_reproduction
 
             sections, page = write_reproduction(measured, folder, tick)
         console = Console()

@@ -15,22 +15,24 @@ from fedgauss.cli.endings import plain_endings
 _WATCH_HELP = """\
 Follow a federated run as it goes, from any framework: print alarms, and serve a live page.
 
-The page shows statistic against threshold, alarm and onset, the clients behind an alarm, participation, and intervals \
-for the average of the iterates. It needs no internet. Only this machine can see it, unless --host says otherwise.
+The page shows statistic against threshold for every channel, alarm and onset, the clients behind an alarm, \
+participation, and intervals for the average of the iterates. It needs no internet, and only this machine can see it \
+unless --host says otherwise.
 
 [bold]The log[/bold]
-JSON lines, one a round; only round and parameters are needed:
+JSON lines, one for each round; only round and parameters are required:
   {"round": 7, "parameters": [0.1, -0.3], "participants": ["a", "b"],
    "clients": {"a": [0.2, -0.1], "b": [0.0, -0.5]}, "all_clients": ["a", "b", "c"], "step": 140}
-parameters is the clients' mean after the round, clients what they uploaded before averaging. all_clients has the \
-names in the monitor's order, needed once; without it, the first clients with every name do. step is round times \
+parameters is the clients' mean after the round, clients what they uploaded before averaging. all_clients lists \
+the names in the monitor's order, and is needed once; without it, the first round with every client sets the order. \
+step is round times \
 --sync-every if not given. A file that ends in .npz holds the same as arrays with a row a round: round, parameters, \
 step, participation (booleans), clients, names.
-With --listen each round is POSTed to /rounds instead, as the same JSON. What is malformed is refused and changes \
+With --listen each round is POSTed to /rounds instead, as the same JSON. Malformed rounds are refused and change \
 nothing.
 
 [bold]The monitor[/bold]
-  --monitor FILE         from Monitor.save: knows A, the noise and the clients, and can name attackers
+  --monitor FILE         from Monitor.save: has A, the noise and the clients, and can name attackers
   --hessian, --eta0 ...  only the server's view: A is known, the noise is estimated from the first --warm-up rounds, \
 which must be honest and close to the optimum
 

@@ -1,6 +1,6 @@
-"""Image and label files: IDX, as MNIST is published, gzipped or not, and npz. Nothing in them is ever executed.
+"""Image and label files: IDX, the format of MNIST, gzipped or not, and npz. Nothing in them is ever executed.
 
-A file is believed no further than it can be checked: sizes are read before memory is asked for, a file must end where
+A file is trusted only as far as it can be checked: sizes are read before memory is allocated, a file must end where
 its header says, and archives may not hold pickles.
 """
 
@@ -23,12 +23,32 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def read_images(path: str | os.PathLike[str]) -> Bytes:
-    """Images (N, rows, columns) of bytes, from an IDX file (.gz or not) or the array `images` of an npz file."""
+    """Read images from an IDX file (.gz or not), or from the array `images` of an npz file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    array of uint8 of shape (N, rows, columns)
+    """
     return _read(path, "images", 3)
 
 
 def read_labels(path: str | os.PathLike[str]) -> Bytes:
-    """Labels (N,) of bytes, from an IDX file (.gz or not) or the array `labels` of an npz file."""
+    """Read labels from an IDX file (.gz or not), or from the array `labels` of an npz file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    array of uint8 of shape (N,)
+    """
     return _read(path, "labels", 1)
 
 
@@ -58,15 +78,7 @@ def _read_idx(path: str | os.PathLike[str], file: IO[bytes] | gzip.GzipFile, nam
         )
     if len(head) < 4 + 4 * n_axes:
         raise ValueError(f"{_named(path)} is cut off inside its header, after {len(head)} bytes. Download it again?")
-    shape = struct.unpack(f">{n_axes}I", head[4:])
-    size = _checked_size(path, shape)
-    data = file.read(size + 1)
-    if len(data) != size:
-        found = f"only {len(data)}" if len(data) < size else "more"
-        raise ValueError(
-            f"{_named(path)} must hold {size} bytes after its header; it holds {found}. Download it again?"
-        )
-    return np.frombuffer(data, dtype=np.uint8).reshape(shape)
+    return _read_array(path, file, struct.unpack(f">{n_axes}I", head[4:]))
 
 
 def _read_npz(path: str | os.PathLike[str], file: IO[bytes], name: str, n_axes: int) -> Bytes:
@@ -80,12 +92,7 @@ def _read_npz(path: str | os.PathLike[str], file: IO[bytes], name: str, n_axes: 
                     f"{name} in {_named(path)} must be bytes, uint8, with {n_axes} axes; got {dtype} {shape}. "
                     "Save labels and pixels as uint8."
                 )
-            size = _checked_size(path, shape)
-            data = member.read(size + 1)
-    if len(data) != size:
-        found = f"only {len(data)}" if len(data) < size else "more"
-        raise ValueError(f"{name} in {_named(path)} must hold {size} bytes; it holds {found}. Save it again?")
-    return np.frombuffer(data, dtype=np.uint8).reshape(shape)
+            return _read_array(path, member, shape)
 
 
 def _npy_header(path: str | os.PathLike[str], member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -100,11 +107,16 @@ def _npy_header(path: str | os.PathLike[str], member: IO[bytes]) -> tuple[tuple[
     return shape, dtype
 
 
-def _checked_size(path: str | os.PathLike[str], shape: tuple[int, ...]) -> int:
+def _read_array(path: str | os.PathLike[str], file: IO[bytes] | gzip.GzipFile, shape: tuple[int, ...]) -> Bytes:
+    """The rest of a file, which must be as long as its header says."""
     size = math.prod(shape)
     if min(shape) < 0 or not 0 < size <= _LARGEST:
         raise ValueError(f"{_named(path)} must hold 1 to {_LARGEST} bytes of data; its header says {shape}.")
-    return size
+    data = file.read(size + 1)
+    if len(data) != size:
+        held = f"only {len(data)}" if len(data) < size else "more"
+        raise ValueError(f"{_named(path)} must hold {size} bytes after its header; it holds {held}. Is it damaged?")
+    return np.frombuffer(data, dtype=np.uint8).reshape(shape)
 
 
 def _named(path: str | os.PathLike[str]) -> str:

@@ -1,4 +1,4 @@
-"""The MNIST training set, reduced to three numbers an image."""
+"""The MNIST training set, reduced to three numbers per image."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ class Scores(NamedTuple):
 
 
 def mnist_scores() -> Scores:
-    """Scores (60000, 3) on the first three principal components of the MNIST training images, and their digits.
+    """The MNIST training images on their first three principal components, and their digits.
 
-    Made by scripts/make_mnist_scores.py; README.md beside this file says from what, and under which licence.
+    Made by scripts/make_mnist_scores.py; the README.md next to this file names the source and its licence.
+
+    Returns
+    -------
+    Scores
+        `scores` of shape (60000, 3) and `labels` of shape (60000,).
     """
     with (files("fedgauss.data") / "mnist_pca3.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
         return Scores(stored["scores"].astype(np.float64), stored["labels"].astype(np.int64))

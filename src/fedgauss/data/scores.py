@@ -12,9 +12,20 @@ _BATCH = 5000  # rows centred at a time: 60,000 images in float64 would take a t
 
 
 def principal_scores(images: npt.ArrayLike, n_components: int = 3) -> FloatArray:
-    """Scores (N, n_components) of images (N, ...) of bytes: pixels scaled to [0, 1], centred, rotated, not rescaled.
+    """Principal component scores of images: pixels are scaled to [0, 1], centred and rotated, but not rescaled.
 
     Each component's sign makes its largest loading positive, so that scores do not depend on the eigenvalue solver.
+
+    Parameters
+    ----------
+    images : array of uint8 of shape (N, ...)
+        At least two images.
+    n_components : int
+        The number of components.
+
+    Returns
+    -------
+    array of shape (N, n_components)
     """
     pixels = np.asarray(images)
     if pixels.dtype != np.uint8 or pixels.ndim < 2 or len(pixels) < 2:

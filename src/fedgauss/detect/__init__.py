@@ -1,8 +1,9 @@
 """Tell when clients turned malicious, at a false-alarm rate that holds: statistics, thresholds and the monitor.
 
-`Monitor` is the default. Beside it stand the paper's rule and its repair (`Bootstrap`, `paper_boundary`,
-`studentised_boundary`, `CusumRule`), the exact R_t (`Cusum`, `cusum_paths`), a mixture e-process (`EProcess`), and
-`attribute` for the clients behind an alarm. `watch_runs` is the monitor over many finished runs.
+`Monitor` is the default; what it looks for are channels (`MeanChannel`, `SpreadChannel`, or your own `Channel`), and
+`watch_runs` is the monitor over many finished runs. There are also the paper's rule and its repair (`Bootstrap`,
+`paper_boundary`, `studentised_boundary`, `CusumRule`), the exact R_t (`Cusum`, `cusum_paths`), a mixture e-process
+(`EProcess`), and `attribute` for the clients behind an alarm.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from fedgauss._lazy import lazy
 
 if TYPE_CHECKING:
     from fedgauss.detect.attribution import Attribution, attribute
+    from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen
     from fedgauss.detect.client_rounds import client_innovations
     from fedgauss.detect.cusum import Cusum, cusum_paths
     from fedgauss.detect.eprocess import EProcess, e_process_paths
+    from fedgauss.detect.mean_channel import MeanChannel
     from fedgauss.detect.mean_updates import server_only
     from fedgauss.detect.monitor import Monitor
     from fedgauss.detect.paper_rule import (
@@ -27,17 +30,26 @@ if TYPE_CHECKING:
         studentised_boundary,
     )
     from fedgauss.detect.runs import WatchedRuns, watch_runs
+    from fedgauss.detect.spread_channel import SpreadChannel
     from fedgauss.detect.thresholds import Boundary, boundary
     from fedgauss.detect.verdict import Verdict
+    from fedgauss.detect.watch import DEFAULT_CHANNELS
 
 __all__ = [
+    "DEFAULT_CHANNELS",
     "Attribution",
     "Bootstrap",
     "Boundary",
+    "Channel",
+    "Conditions",
     "Cusum",
     "CusumRule",
     "EProcess",
+    "MeanChannel",
     "Monitor",
+    "Peak",
+    "RoundSeen",
+    "SpreadChannel",
     "Verdict",
     "WatchedRuns",
     "attribute",
@@ -54,27 +66,29 @@ __all__ = [
 ]
 
 # The bootstrap needs JAX, which nothing else here does.
-_MODULES = {
-    "Attribution": "attribution",
-    "Bootstrap": "paper_rule",
-    "Boundary": "thresholds",
-    "Cusum": "cusum",
-    "CusumRule": "paper_rule",
-    "EProcess": "eprocess",
-    "Monitor": "monitor",
-    "Verdict": "verdict",
-    "WatchedRuns": "runs",
-    "attribute": "attribution",
-    "boundary": "thresholds",
-    "client_innovations": "client_rounds",
-    "cusum_paths": "cusum",
-    "e_process_paths": "eprocess",
-    "family_wise_rate": "paper_rule",
-    "first_alarms": "paper_rule",
-    "paper_boundary": "paper_rule",
-    "server_only": "mean_updates",
-    "studentised_boundary": "paper_rule",
-    "watch_runs": "runs",
+_NAMES = {
+    "attribution": ["Attribution", "attribute"],
+    "channel": ["Channel", "Conditions", "Peak", "RoundSeen"],
+    "client_rounds": ["client_innovations"],
+    "cusum": ["Cusum", "cusum_paths"],
+    "eprocess": ["EProcess", "e_process_paths"],
+    "mean_channel": ["MeanChannel"],
+    "mean_updates": ["server_only"],
+    "monitor": ["Monitor"],
+    "paper_rule": [
+        "Bootstrap",
+        "CusumRule",
+        "family_wise_rate",
+        "first_alarms",
+        "paper_boundary",
+        "studentised_boundary",
+    ],
+    "runs": ["WatchedRuns", "watch_runs"],
+    "spread_channel": ["SpreadChannel"],
+    "thresholds": ["Boundary", "boundary"],
+    "verdict": ["Verdict"],
+    "watch": ["DEFAULT_CHANNELS"],
 }
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, _MODULES, __all__)
+    modules = {name: module for module, names in _NAMES.items() for name in names}
+    __getattr__, __dir__ = lazy(__name__, modules, __all__)

@@ -18,17 +18,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import chdtri, fdtrc, stdtr
+from scipy.optimize import brentq
+from scipy.special import chdtri, fdtrc, ndtr, stdtr
 
 from fedgauss import _checks
-from fedgauss._linearization import Linearization, client_freedom
+from fedgauss._linearization import Linearization, client_dof
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.detect.discoveries import power_weights, q_values
-from fedgauss.detect.segments import Segment, empty, first_seen, noise_inverses
+from fedgauss.detect.client_rounds import Segment, empty, first_seen, noise_inverses
 
 _AGREEMENT = 0.05  # level at which the other clients must move together for their direction to be used
 _TINY = 1e-60  # instead of a variance of zero
+_LEAST_WEIGHT = 0.02  # no client is ruled out before it is tested
 # The alarm rang at a moment that favoured it, so the baseline lies a little off: honest p-values below .05 had chance
 # .068 where half the attacks are seen (and .055 without an alarm). Discoveries are held to rate / 1.25 for it.
 _MARGIN = 1.25
@@ -37,10 +38,18 @@ _MARGIN = 1.25
 class Suspect(NamedTuple):
     """One row of the table.
 
-    statistic   t along the others' common move, or sqrt(F) where they did not move together
-    p_value     of that statistic, were the client honest
-    q_value     the smallest false-discovery rate at which the client would be called malicious
-    malicious   whether q_value is within the rate asked for
+    Attributes
+    ----------
+    client : int
+        Its number.
+    statistic : float
+        t along the others' common move, or sqrt(F) where they did not move together.
+    p_value : float
+        Of that statistic, were the client honest.
+    q_value : float
+        The smallest false-discovery rate at which the client would be called malicious.
+    malicious : bool
+        Whether q_value is within the rate asked for.
     """
 
     client: int
@@ -52,7 +61,17 @@ class Suspect(NamedTuple):
 
 @dataclass(frozen=True)
 class Attribution(Shown):
-    """Clients, the most suspect first, and the rounds that the verdict rests on."""
+    """Clients, the most suspect first, and the rounds that the verdict rests on.
+
+    Attributes
+    ----------
+    table : tuple of Suspect
+        A row for each client.
+    rate : float
+        The false-discovery rate asked for.
+    baseline_rounds, rounds_after : int
+        Rounds before the onset, and rounds after the alarm.
+    """
 
     table: tuple[Suspect, ...]
     rate: float
@@ -98,11 +117,27 @@ def attribute(
 ) -> Attribution:
     """Who turned malicious, with a false-discovery rate of at most `rate`.
 
-    innovations  of `client_innovations`, (J, K, d), NaN where a client took no part
-    onset        rounds before the estimated onset: rounds burn_in + 1, ..., onset are the baseline
-    alarm        rounds when the alarm rang: rounds alarm + 1, ..., J are tested
-    lin          the clients' noise covariances, for their shapes
+    Parameters
+    ----------
+    innovations : (J, K, d) array_like
+        From `client_innovations`; NaN where a client took no part.
+    onset : int
+        Rounds before the estimated onset: rounds burn_in + 1, ..., onset are the baseline.
+    alarm : int
+        Rounds up to the alarm: rounds alarm + 1, ..., J are tested.
+    lin : Linearization
+        The clients' noise covariances, for their shapes.
+    rate : float
+        The false-discovery rate.
+    burn_in : int
+        Rounds left out at the beginning.
 
+    Returns
+    -------
+    Attribution
+
+    Notes
+    -----
     D_k is the mean innovation after the alarm less that of the baseline. Its covariance Omega_k has the shape of
     Var(W^k) and a size estimated from the rounds. Let m be the other clients' common move, their D weighted by
     Omega^-1. Where m is too large for chance (level .05), a client that moved along with the others is suspect: a
@@ -127,7 +162,7 @@ def attribute_segments(
     moves = _allowing_for_estimates(_moves(before, after, lin), lin)
     n_clients = lin.n_clients
     statistics, p_values, effects = np.zeros(n_clients), np.ones(n_clients), np.full(n_clients, np.nan)
-    for k in np.flatnonzero(moves.freedom > 0):
+    for k in np.flatnonzero(moves.dof > 0):
         statistics[k], p_values[k], effects[k] = _against_the_others(moves, int(k))
     adjusted = np.minimum(_MARGIN * q_values(p_values, power_weights(effects, rate)), 1.0)
     table = tuple(
@@ -154,7 +189,7 @@ class _Moves(NamedTuple):
 
     gap: FloatArray  # D_k                                                  (K, d)
     precision: FloatArray  # Omega_k^-1; 0 where a client has too few rounds (K, d, d)
-    freedom: FloatArray  # degrees of freedom behind the size of Omega_k    (K,)
+    dof: FloatArray  # degrees of freedom behind the size of Omega_k    (K,)
 
 
 def _moves(before: Segment, after: Segment, lin: Linearization) -> _Moves:
@@ -168,15 +203,15 @@ def _moves(before: Segment, after: Segment, lin: Linearization) -> _Moves:
         part.square - count * np.einsum("ki,kij,kj->k", mean, inverses, mean)
         for part, count, mean in zip((before, after), counts, means, strict=True)
     )
-    freedom = np.where(usable, dim * (counts[0] + counts[1] - 2.0), 0.0)
-    size = np.maximum(within, 0.0) / np.maximum(freedom, 1.0) * (1.0 / counts[0] + 1.0 / counts[1])
+    dof = np.where(usable, dim * (counts[0] + counts[1] - 2.0), 0.0)
+    size = np.maximum(within, 0.0) / np.maximum(dof, 1.0) * (1.0 / counts[0] + 1.0 / counts[1])
     precision = np.where(usable[:, None, None], inverses / np.maximum(size, _TINY)[:, None, None], 0.0)
-    return _Moves(np.where(usable[:, None], means[1] - means[0], 0.0), precision, freedom)
+    return _Moves(np.where(usable[:, None], means[1] - means[0], 0.0), precision, dof)
 
 
 def _allowing_for_estimates(moves: _Moves, lin: Linearization) -> _Moves:
     """Where Var(W^k) was estimated with f degrees of freedom: Hotelling's correction, (f - d + 1) / f."""
-    behind = client_freedom(lin)
+    behind = client_dof(lin)
     if np.isinf(behind).all():
         return moves
     needed = 2 * lin.dim + 4
@@ -187,8 +222,8 @@ def _allowing_for_estimates(moves: _Moves, lin: Linearization) -> _Moves:
             f"dimensions; a warm-up of {lin.n_warmup} steps gives {behind.min():.0f}. Use {steps} steps or more."
         )
     left = behind - lin.dim + 1.0
-    freedom = np.minimum(moves.freedom, np.where(moves.freedom > 0, left, 0.0))
-    return _Moves(moves.gap, moves.precision * (left / behind)[:, None, None], freedom)
+    dof = np.minimum(moves.dof, np.where(moves.dof > 0, left, 0.0))
+    return _Moves(moves.gap, moves.precision * (left / behind)[:, None, None], dof)
 
 
 def _against_the_others(moves: _Moves, k: int) -> tuple[float, float, float]:
@@ -197,19 +232,19 @@ def _against_the_others(moves: _Moves, k: int) -> tuple[float, float, float]:
     gaps, precisions = moves.gap[others], moves.precision[others]
     pulls = np.einsum("kij,kj->i", precisions, gaps)
     common = np.linalg.pinv(precisions.sum(axis=0), hermitian=True) @ pulls
-    own, gap, freedom = moves.precision[k], moves.gap[k], moves.freedom[k]
+    precision, gap, dof = moves.precision[k], moves.gap[k], moves.dof[k]
     if pulls @ common < chdtri(dim, _AGREEMENT):
-        f = gap @ own @ gap / dim
-        return float(np.sqrt(f)), float(fdtrc(dim, freedom, f)), np.nan
-    length = np.sqrt(common @ own @ common)
-    t = common @ own @ gap / length
+        f = gap @ precision @ gap / dim
+        return float(np.sqrt(f)), float(fdtrc(dim, dof, f)), np.nan
+    length = np.sqrt(common @ precision @ common)
+    t = common @ precision @ gap / length
     # Each other client's move as a multiple of the common one, with its precision. The sum of squares over the sum of
     # those that follow is the multiple of one attacker, however many there are.
     weight = np.einsum("i,kij,j->k", common, precisions, common)
     push = np.einsum("i,kij,kj->k", common, precisions, gaps)
     squares = (np.divide(push**2, weight, out=np.zeros_like(push), where=weight > 0) - (weight > 0)).sum()
     multiple = max(squares, 0.0) / np.maximum(push, 0.0).sum()
-    return float(t), float(stdtr(freedom, -t)), float(multiple * length)
+    return float(t), float(stdtr(dof, -t)), float(multiple * length)
 
 
 def _checked(
@@ -232,3 +267,37 @@ def _checked(
             f"attribution needs rounds after the alarm, round {alarm}; there are {len(rounds)} in all. Wait for more?"
         )
     return rounds, level, slice(burn_in, onset)
+
+
+def power_weights(effects: FloatArray, rate: float) -> FloatArray:
+    """Roeder and Wasserman's weights sf(xi/2 + c/xi), with c such that their mean is one, for foreseen effects xi.
+
+    A client of which nothing is foreseen (NaN) has weight one.
+    """
+    weights, foreseen = np.ones(len(effects)), np.isfinite(effects)
+    if not foreseen.any():
+        return weights
+    xi = np.clip(effects[foreseen], 0.3, 12.0)
+
+    def unscaled(c: float) -> FloatArray:
+        return ndtr(-xi / 2 - c / xi) / rate
+
+    c = brentq(lambda c: unscaled(c).mean() - 1.0, -500.0, 500.0)
+    kept = np.maximum(unscaled(c), _LEAST_WEIGHT)
+    weights[foreseen] = kept / kept.mean()
+    return weights
+
+
+def q_values(p_values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Adjusted p-values of Benjamini and Hochberg's procedure on p_k / weight_k.
+
+    The share of honest clients is Storey's estimate (max weight + total weight of p_k > 1/2) / (K / 2), at most one.
+    """
+    count = len(p_values)
+    honest = (weights.max() + weights @ (p_values > 0.5)) / (count / 2)
+    scaled = p_values / weights
+    order = np.argsort(scaled)
+    adjusted = min(honest, 1.0) * scaled[order] * count / np.arange(1, count + 1)
+    result = np.empty(count)
+    result[order] = np.minimum(np.minimum.accumulate(adjusted[::-1])[::-1], 1.0)
+    return result

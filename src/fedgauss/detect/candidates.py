@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgauss._types import FloatArray
+from fedgauss.detect.saved import Arrays, Saved
 
 _FINE = 12  # ages up to here keep every round; each doubling of the age then keeps every second one of those left
 
@@ -22,7 +23,7 @@ def is_candidate(position: int, now: int) -> bool:
     return position > 0 and 1 <= age <= _FINE * _power_of_two(position)
 
 
-class Candidates:
+class Candidates(Saved):
     """Prefix sums at the positions that `is_candidate` keeps, for R replicates at once.
 
     Every round one position enters (age 1) and at most one leaves: at time t it is the s with
@@ -31,6 +32,8 @@ class Candidates:
 
     `first` is the earliest position that may be an onset; `width` the length of a prefix sum.
     """
+
+    saved = ("positions", "steps", "masses", "sums")
 
     def __init__(self, width: int, replicates: int, first: int) -> None:
         self.first = first
@@ -74,12 +77,8 @@ class Candidates:
         self._positions[slot], self._steps[slot], self._masses[slot] = position, step, mass
         self._sums[slot] = total
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """What has to be stored to go on later."""
-        return {"positions": self.positions, "steps": self.steps, "masses": self.masses, "sums": self.sums}
-
-    def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `arrays` returned."""
+    def restore(self, arrays: Arrays) -> None:
+        """Take up the state that `state` returned."""
         self.count = len(arrays["positions"])
         self._positions = np.array(arrays["positions"], dtype=np.int64)
         self._steps = np.array(arrays["steps"], dtype=np.int64)

@@ -11,8 +11,8 @@ from fedgauss._linearization import Linearization
 from fedgauss._types import FloatArray
 from fedgauss.detect.attribution import Attribution, attribute_segments
 from fedgauss.detect.candidates import Candidates
-from fedgauss.detect.client_rounds import ClientInnovations
-from fedgauss.detect.segments import Segment, empty, first_seen, noise_inverses
+from fedgauss.detect.client_rounds import ClientInnovations, Segment, empty, first_seen, noise_inverses
+from fedgauss.detect.saved import Arrays, part, prefixed
 from fedgauss.step_sizes import StepSizes
 
 _FIRST = 2  # rounds of a baseline, at least
@@ -57,13 +57,13 @@ class ClientRecord:
 
     def freeze(self, onset: int) -> None:
         """An alarm rang whose onset lies after `onset` counted rounds; the nearest kept round before it will do."""
-        known = self._kept.positions[self._kept.positions <= onset]
-        if not known.size:
+        earlier = self._kept.positions[self._kept.positions <= onset]
+        if not earlier.size:
             return
-        slot = int(np.flatnonzero(self._kept.positions == known.max())[0])
+        slot = int(np.flatnonzero(self._kept.positions == earlier.max())[0])
         self._baseline = _unpacked(self._kept.sums[slot, :, 0].copy(), *self._sums.total.shape)  # the slot is reused
         self._at_alarm = self._sums
-        self._frozen = np.array([known.max(), self.rounds])
+        self._frozen = np.array([earlier.max(), self.rounds])
 
     def attribution(self, rate: float) -> Attribution:
         """Who moved between the baseline and the rounds after the alarm."""
@@ -75,9 +75,9 @@ class ClientRecord:
         after = self._sums - self._at_alarm
         return attribute_segments(self._baseline, after, self._lin, rate, int(self._frozen[0]), self.rounds - at_alarm)
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """What has to be stored to go on later."""
-        own = {
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything as arrays, to be stored."""
+        held = {
             "rounds": np.array(self.rounds),
             "reference": self._reference,
             "sums": _packed(self._sums),
@@ -86,19 +86,18 @@ class ClientRecord:
             "first": np.array(self._kept.first),
         }
         if self._baseline is not None:
-            own["baseline"] = _packed(self._baseline)
-        return own | {f"kept.{name}": array for name, array in self._kept.arrays().items()}
+            held["baseline"] = _packed(self._baseline)
+        return held | prefixed("kept.", self._kept.state())
 
-    def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `arrays` returned."""
+    def restore(self, arrays: Arrays) -> None:
+        """Take up the state that `state` returned."""
         shape = self._sums.total.shape
         self.rounds = int(arrays["rounds"])
         self._reference, self._frozen = arrays["reference"], arrays["frozen"]
         self._sums, self._at_alarm = (_unpacked(arrays[name][:, 0], *shape) for name in ("sums", "at_alarm"))
         self._baseline = _unpacked(arrays["baseline"][:, 0], *shape) if "baseline" in arrays else None
         self._kept.first = int(arrays["first"])
-        part = "kept."
-        self._kept.restore({k.removeprefix(part): v for k, v in arrays.items() if k.startswith(part)})
+        self._kept.restore(part(arrays, "kept."))
 
 
 def _packed(segment: Segment) -> FloatArray:

@@ -1,14 +1,20 @@
-"""Innovations of single clients: what a server learns from an upload about that client's own data."""
+"""Innovations of single clients: what an upload shows of a client's own data, and sums of them over rounds."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._contraction import pulls_and_product
 from fedgauss._linearization import Linearization
-from fedgauss._types import ArrayLike, FloatArray
+from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.detect.innovations import step_sizes_between
 from fedgauss.step_sizes import StepSizes, as_step_sizes
+
+_RIDGE = 1e-8  # of the trace: keeps a singular noise covariance invertible
+_HUGE = 1e100  # a larger number is no innovation: the monitor refuses such updates, and here they count as missing
 
 
 class ClientInnovations:
@@ -30,23 +36,35 @@ class ClientInnovations:
     def of_round(self, began: FloatArray, sent: FloatArray, after: int, last: int) -> FloatArray:
         """E^k (K, d) from where clients began steps after + 1, ..., last and what they sent after them, (K, d) each."""
         eta = step_sizes_between(self.steps, after, last).reshape(last - after, -1)  # one, or one a client
-        contraction = 1.0 - eta[:, :, None] * self.values  # in the eigenvectors of each H_k: (tau, K, d)
-        later = np.ones_like(contraction)
-        later[:-1] = np.cumprod(contraction[:0:-1], axis=0)[::-1]
-        total = (eta[:, :, None] * later).sum(axis=0)
+        pulls, product = pulls_and_product(eta, self.values)  # in the eigenvectors of each H_k: (tau, K, d)
         from_start, to_end = (np.einsum("kij,ki->kj", self.vectors, x) for x in (began, sent))
-        pull = (to_end - later[0] * contraction[0] * from_start) / total
+        pull = (to_end - product * from_start) / pulls.sum(axis=0)
         return np.einsum("kij,kj->ki", self.vectors, pull) / self.scale[:, None]
 
 
 def client_innovations(
     began: ArrayLike, sent: ArrayLike, lin: Linearization, steps: StepSizes | ArrayLike, sync_every: int, after: int = 0
 ) -> FloatArray:
-    """E_j^k (J, K, d) of every client in each of J rounds, as `ClientInnovations` defines it.
+    """E_j^k of every client in each of J rounds, as `ClientInnovations` defines it.
 
-    began  where each client began round j, after the last mixing           (J, K, d)
-    sent   what it uploaded at the end of round j, before mixing            (J, K, d); NaN where it took no part
-    after  steps made before the first of these rounds
+    Parameters
+    ----------
+    began : (J, K, d) array_like
+        Where each client began round j, after the last mixing.
+    sent : (J, K, d) array_like
+        What it uploaded at the end of round j, before mixing; NaN where it took no part.
+    lin : Linearization
+        The clients' Hessians and weights.
+    steps : StepSizes or array_like
+        eta_t.
+    sync_every : int
+        Steps of a round.
+    after : int
+        Steps made before the first of these rounds.
+
+    Returns
+    -------
+    (J, K, d) array
     """
     start, end = np.asarray(began, dtype=np.float64), np.asarray(sent, dtype=np.float64)
     shape = (lin.n_clients, lin.dim)
@@ -60,3 +78,43 @@ def client_innovations(
     ends = after + tau * np.arange(1, len(start) + 1)
     rounds = [parts.of_round(b, s, int(last) - tau, int(last)) for b, s, last in zip(start, end, ends, strict=True)]
     return np.stack(rounds) if rounds else np.empty_like(start)
+
+
+class Segment(NamedTuple):
+    """Of client innovations less a reference e_k: rounds seen, sum of e, and sum of e' Var(W^k)^-1 e."""
+
+    seen: FloatArray  # (K,)
+    total: FloatArray  # (K, d)
+    square: FloatArray  # (K,)
+
+    def __sub__(self, other: Segment) -> Segment:
+        return Segment(*(a - b for a, b in zip(self, other, strict=True)))
+
+    def plus(self, rows: FloatArray, reference: FloatArray, inverses: FloatArray) -> Segment:
+        """One more round (K, d), NaN for clients that took no part."""
+        here = _usable(rows)
+        e = np.where(here[:, None], rows - reference, 0.0)
+        return Segment(self.seen + here, self.total + e, self.square + np.einsum("ki,kij,kj->k", e, inverses, e))
+
+
+def empty(n_clients: int, dim: int) -> Segment:
+    """No rounds yet."""
+    return Segment(np.zeros(n_clients), np.zeros((n_clients, dim)), np.zeros(n_clients))
+
+
+def noise_inverses(lin: Linearization) -> FloatArray:
+    """Var(W^k)^-1, (K, d, d)."""
+    noise = lin.client_noise_cov
+    ridge = _RIDGE * np.trace(noise, axis1=1, axis2=2)[:, None, None] * np.eye(lin.dim)
+    return np.linalg.inv(noise + ridge)
+
+
+def first_seen(reference: FloatArray, rows: FloatArray) -> FloatArray:
+    """The reference, with the first usable row of clients that have none (NaN): sums stay small and lose no digits."""
+    fresh = np.isnan(reference).any(axis=1) & _usable(rows)
+    return np.where(fresh[:, None], rows, reference)
+
+
+def _usable(rows: FloatArray) -> BoolArray:
+    """Which clients' rows are innovations: finite and not absurd, (K,)."""
+    return np.asarray((np.abs(rows) < _HUGE).all(axis=1))

@@ -20,8 +20,8 @@ _HUGE = 1e100  # beyond this a square of t S_s might overflow
 IntArray = npt.NDArray[np.int64]
 
 
-class Reading(NamedTuple):
-    """R_t and the smallest s that attains it, which estimates the last step before a change."""
+class CusumReading(NamedTuple):
+    """R_t, and the smallest s that attains it, which estimates the last step before a change."""
 
     statistic: float
     onset: int
@@ -30,6 +30,14 @@ class Reading(NamedTuple):
 class Cusum:
     """R_t = max_{s <= t} |S_s - (s/t) S_t|, S_t = Y_1 + ... + Y_t, after every step, and the smallest s attaining it.
 
+    Parameters
+    ----------
+    dim : int
+        d, the length of each Y_t.
+    norm : {"euclidean", "max"}
+
+    Notes
+    -----
     Along a straight line |S_s - s v| is convex in s, so it is largest at an end. On a block a..b of sums, with r the
     largest distance of S from its chord there,
 
@@ -68,8 +76,18 @@ class Cusum:
         """t."""
         return self._n
 
-    def update(self, y: ArrayLike) -> Reading:
-        """Take Y_t into account; R_t and its argmax."""
+    def update(self, y: ArrayLike) -> CusumReading:
+        """Take in Y_t.
+
+        Parameters
+        ----------
+        y : (d,) array_like
+
+        Returns
+        -------
+        CusumReading
+            R_t and its argmax.
+        """
         self._append(self._checked("y", y, (self.dim,))[None])
         t, full = self._n, self._n // BLOCK
         total = self._sums[:, t - 1 : t]
@@ -82,10 +100,20 @@ class Cusum:
         s = s[s <= t]
         gaps = self._measure(t * self._sums.take(s - 1, axis=1) - total * s)
         best = int(gaps.argmax())  # the first of several, so the smallest s
-        return Reading(float(self._root(gaps[best])) / t, int(s[best]))
+        return CusumReading(float(self._root(gaps[best])) / t, int(s[best]))
 
     def extend(self, rows: ArrayLike) -> tuple[FloatArray, IntArray]:
-        """`update` for each row (m, d), to the same bits and much faster: R_t and its argmax, (m,) each."""
+        """`update` for each of several rows, to the same bits and much faster.
+
+        Parameters
+        ----------
+        rows : (m, d) array_like
+
+        Returns
+        -------
+        statistic, onset : (m,) arrays
+            R_t and its argmax.
+        """
         path = self._checked("rows", rows, (None, self.dim))
         first = self._n + 1
         if not len(path):
@@ -109,12 +137,12 @@ class Cusum:
         edges, rises, place = self._edges[:, : n_blocks + 1], self._rises[:n_blocks], np.arange(n_blocks + 1.0) * BLOCK
         group, block = self._survivors(steps, mean, edges, rises, place)
 
-        own = block == steps[group]  # a step's own block reaches beyond it: its right end is no value of s <= t
+        same = block == steps[group]  # a step's own block reaches beyond it: its right end is no value of s <= t
         moving = mean[:, group]
         left = self._length(edges[:, block, None] - place[block, None] * moving)
         right = self._length(edges[:, block + 1, None] - place[block + 1, None] * moving)
-        known = np.maximum(left, np.where(own[:, None], 0.0, right))
-        floor = np.maximum.reduceat(known, np.searchsorted(group, np.arange(len(steps))), axis=0) - self._slack()
+        reached = np.maximum(left, np.where(same[:, None], 0.0, right))
+        floor = np.maximum.reduceat(reached, np.searchsorted(group, np.arange(len(steps))), axis=0) - self._slack()
         upper = np.maximum(left, right) + rises[block, None]
         pair, column = np.nonzero((upper >= floor[group]) & wanted[group])
 
@@ -145,12 +173,12 @@ class Cusum:
 
     def _compare(self, t: IntArray, block: IntArray, floor: FloatArray) -> tuple[IntArray, FloatArray, IntArray]:
         """t, the largest |t S_s - s S_t| over s <= t in a part of the block, and its s, for parts that may matter."""
-        found = []
+        pieces = []
         size = max(1, _DENSE // (PART * self.dim))
         for low in range(0, len(t), size):
             now = slice(low, low + size)
-            found.append(self._compare_parts(*self._parts(t[now], block[now], floor[now])))
-        time, gap, s = zip(*found, strict=True)
+            pieces.append(self._compare_parts(*self._parts(t[now], block[now], floor[now])))
+        time, gap, s = zip(*pieces, strict=True)
         return np.concatenate(time), np.concatenate(gap), np.concatenate(s)
 
     def _parts(self, t: IntArray, block: IntArray, floor: FloatArray) -> tuple[IntArray, IntArray]:
@@ -245,9 +273,20 @@ class Cusum:
 
 
 def cusum_paths(paths: ArrayLike, norm: str = "euclidean") -> tuple[FloatArray, IntArray]:
-    """R_t and its argmax for every step of several paths (R, n, d): (R, n) each, to the bits that `Cusum` finds.
+    """R_t and its argmax for every step of several paths, to the same bits as `Cusum`.
 
-    Short paths are compared with all their sums, several at once, which is faster than to be clever about each.
+    Parameters
+    ----------
+    paths : (R, n, d) array_like
+    norm : {"euclidean", "max"}
+
+    Returns
+    -------
+    statistic, onset : (R, n) arrays
+
+    Notes
+    -----
+    Short paths are compared with all their sums, several at once, which is faster than ruling out blocks of each.
     """
     array = _checks.real_array("paths", paths, shape=(None, None, None))
     n_paths, n_steps, dim = array.shape

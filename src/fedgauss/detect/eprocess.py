@@ -44,6 +44,17 @@ class EVerdict:
 class EProcess:
     """Alarm when the e-value reaches 1/alpha: a false alarm ever has probability at most alpha.
 
+    Parameters
+    ----------
+    dim : int
+        d.
+    alpha : float
+        The chance of any false alarm, whatever the length of the run.
+    effects : array_like
+        Variances g of the change per coordinate over which the bet is averaged.
+
+    Notes
+    -----
     Input: whitened innovations x_1, x_2, ... in d dimensions with weights w_j, independent N(m, I / w_j) with any m
     while nothing changes. The alternative: from round s on, the mean is m + delta.
 
@@ -76,7 +87,19 @@ class EProcess:
         self._capital = _Capital(1, _checks.whole("dim", dim), effects)
 
     def update(self, x: ArrayLike, weight: float = 1.0) -> EVerdict:
-        """Take the innovation x (d,) of the next round into account."""
+        """Take in the next round.
+
+        Parameters
+        ----------
+        x : (d,) array_like
+            Its whitened innovation.
+        weight : float
+            Its weight w_j: the innovation has covariance I / w_j.
+
+        Returns
+        -------
+        EVerdict
+        """
         row = _checks.real_array("x", x, shape=(self._capital.dim,), fix="One innovation (d,) a round.")
         w = _checks.real("weight", weight, above=0.0, fix="A round that brings nothing is left out.")
         _require_plausible(row)
@@ -88,9 +111,20 @@ class EProcess:
 def e_process_paths(
     innovations: ArrayLike, weights: ArrayLike | None = None, effects: ArrayLike = EFFECTS
 ) -> FloatArray:
-    """The logarithm of the e-value after every round of several runs: innovations (R, n, d) to (R, n).
+    """The logarithm of the e-value after every round of several runs.
 
-    The weights (n,) are those of the rounds, the same in every run; one each if not given.
+    Parameters
+    ----------
+    innovations : (R, n, d) array_like
+        Whitened.
+    weights : (n,) array_like, optional
+        Of the rounds, the same in every run; one each by default.
+    effects : array_like
+        As in `EProcess`.
+
+    Returns
+    -------
+    (R, n) array
     """
     x = _checks.real_array("innovations", innovations, shape=(None, None, None))
     n_runs, n_rounds, dim = x.shape

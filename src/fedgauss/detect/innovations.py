@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fedgauss import _checks
+from fedgauss._contraction import pulls_and_product
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.whitening import Whitening, whitening
@@ -41,10 +43,11 @@ class Innovations:
     whitening: Whitening
     everybody: Curvature  # A and V of a round in which all clients took part
 
-    @property
-    def largest_curvature(self) -> float:
-        """lambda_max(A)."""
-        return float(self.everybody.values[-1])
+    def contraction_at(self, steps: npt.NDArray[np.int64]) -> FloatArray:
+        """eta_t lambda_max(A) at each of several steps, of which few differ."""
+        different, which = np.unique(np.maximum(steps, 1), return_inverse=True)
+        eta = [step_sizes_between(self.steps, int(step) - 1, int(step))[0] for step in different]
+        return np.array(eta)[which] * float(self.everybody.values[-1])
 
     @property
     def dim(self) -> int:
@@ -53,15 +56,11 @@ class Innovations:
 
     def block(self, after: int, last: int, weights: FloatArray | None = None) -> Block:
         """What steps after + 1, ..., last do, when clients took part with these weights (None: those of `lin`)."""
-        eta = step_sizes_between(self.steps, after, last)
         values, rotated, back, noise = (
             self.everybody if weights is None else _curvature(self.lin, weights, self.whitening.matrix)
         )
         # In the eigenvectors of A every matrix of the block is diagonal: one column for each eigenvalue.
-        contraction = 1.0 - eta[:, None] * values
-        later = np.ones_like(contraction)
-        later[:-1] = np.cumprod(contraction[:0:-1], axis=0)[::-1]
-        pulls = eta[:, None] * later
+        pulls, _ = pulls_and_product(step_sizes_between(self.steps, after, last), values)
         total = pulls.sum(axis=0)
         if np.any(total <= 0.0):
             raise ValueError(

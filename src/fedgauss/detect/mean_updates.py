@@ -8,23 +8,40 @@ from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike
 from fedgauss.detect.innovations import innovations
-from fedgauss.detect.whitening import freedom_needed
+from fedgauss.detect.whitening import dof_needed
 from fedgauss.step_sizes import StepSizes
 
 
 def server_only(
     hessian: ArrayLike, means: ArrayLike, steps: StepSizes | ArrayLike, sync_every: int, after: int = 0
 ) -> Linearization:
-    """A linearisation for a monitor from Y before and after each of J honest rounds, (J + 1, d).
+    """A linearisation for a monitor from what a server sees of J honest rounds.
 
-    hessian  A, which a server may know from data of its own. It must not be regressed on the averaged path: that
-             makes most runs alarm
-    after    steps made before the first of these rounds
+    Parameters
+    ----------
+    hessian : (d, d) array_like
+        A, which a server may know from data of its own. It must not be regressed on the averaged path: that makes most
+        runs alarm.
+    means : (J + 1, d) array_like
+        Y before and after each of the rounds.
+    steps : StepSizes or array_like
+        eta_t.
+    sync_every : int
+        Steps between two rounds.
+    after : int
+        Steps made before the first of these rounds.
 
+    Returns
+    -------
+    Linearization
+        Of one client that stands for the average of all.
+
+    Notes
+    -----
     With E_j the innovation of round j (`Innovations`) and Omega_j = V / w_j, w_j its mean weight, near enough from the
     second round on, V is estimated by sum_j w_j (E_j - mean)(E_j - mean)' / (J - 1). Innovations are nearly Gaussian,
     so the estimate is a Wishart matrix with J - 1 degrees of freedom, and a monitor's thresholds are calibrated for it
-    (Hotelling). It stands for one client, the average of all.
+    (Hotelling).
     """
     a = _checks.covariance("hessian", hessian, definite=True)
     dim = len(a)
@@ -32,7 +49,7 @@ def server_only(
     tau = _checks.whole("sync_every", sync_every)
     first = _checks.whole("after", after, at_least=0)
     n_rounds = len(y) - 1
-    needed = freedom_needed(dim) + 1
+    needed = dof_needed(dim) + 1
     if n_rounds < needed:
         raise ValueError(
             f"means must hold at least {needed + 1} rows in {dim} dimensions, a start and {needed} rounds; got "
@@ -45,4 +62,4 @@ def server_only(
     weights = np.array([block.mean_weight for block in blocks])
     centred = (e - np.average(e, axis=0, weights=weights)) * np.sqrt(weights)[:, None]
     noise = centred.T @ centred / (n_rounds - 1)
-    return Linearization(y[-1], a[None], noise[None], np.ones(1), freedom=float(n_rounds - 1))
+    return Linearization(y[-1], a[None], noise[None], np.ones(1), dof=float(n_rounds - 1))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +16,14 @@ from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.detect import storage
 from fedgauss.detect.attribution import Attribution
+from fedgauss.detect.channel import INVALID, Channel, Conditions, Peak, RoundSeen, checked_channels
 from fedgauss.detect.client_record import ClientRecord
-from fedgauss.detect.innovations import innovations, step_sizes_between
-from fedgauss.detect.mean_channel import Peak
-from fedgauss.detect.participation import participant_mask, participant_weights
+from fedgauss.detect.innovations import Innovations, innovations, step_sizes_between
+from fedgauss.detect.saved import part, prefixed
 from fedgauss.detect.thresholds import Boundary, boundary
-from fedgauss.detect.updates import client_table, fault, mean_vector
-from fedgauss.detect.verdict import Channel, Verdict
-from fedgauss.detect.watch import Watch, rounds_to_drop
+from fedgauss.detect.updates import client_table, fault, mean_vector, participant_mask, participant_weights
+from fedgauss.detect.verdict import ChannelReading, Verdict
+from fedgauss.detect.watch import DEFAULT_CHANNELS, Watch, rounds_to_drop
 from fedgauss.step_sizes import StepSizes
 
 LONGEST_GAP = 1_000_000  # steps between two updates: their product is computed at once
@@ -30,27 +32,44 @@ LONGEST_GAP = 1_000_000  # steps between two updates: their product is computed 
 class Monitor:
     """Raises an alarm when clients turn malicious, at a false-alarm rate that holds over the whole run.
 
-        monitor = Monitor(lin, steps, sync_every=20, horizon=500)
-        verdict = monitor.update(y)         # y = Y_t, the clients' mean, after every synchronisation
-        if verdict.alarm: print(verdict)
+    Parameters
+    ----------
+    lin : Linearization
+        Hessians and gradient noise: `linearize(problem)`, or `linearization(...)` from client reports.
+    steps : StepSizes or array_like
+        eta_t, the same for all clients.
+    sync_every : int
+        tau, the number of steps between two calls of `update`.
+    alpha : float
+        The chance of any false alarm: over the first `horizon` steps, or for ever without a horizon. Values above 0.2
+        are treated as 0.2.
+    horizon : int, optional
+        The number of steps over which alpha holds.
+    start : (d,) array_like, optional
+        Y_0. Without it the first update only sets the starting point; nothing is lost, since the first ceil(20 / tau)
+        rounds are left out anyway.
+    seed : int
+        For thresholds that have to be simulated: when A and V were estimated in a warm-up, in more than 40 dimensions,
+        and for channels that the package has no table of.
+    channels : sequence of Channel
+        What is looked for; by default a mean gradient that moves (`MeanChannel`) and noise that grows
+        (`SpreadChannel`). Alpha is divided among channels in proportion to their `share`.
 
-    lin         Hessians and gradient noise: `linearize(problem)`, or `linearization(...)` from client reports
-    steps       eta_t, the same for all clients
-    sync_every  tau, the steps between two calls of `update`
-    alpha       the chance of any false alarm: over the first `horizon` steps, or for ever when there is no horizon;
-                .2 at most counts
-    start       Y_0. Without it the first update only says where the run begins; nothing is lost, since the first
-                ceil(20 / tau) rounds are left out anyway
-    seed        of the simulation of thresholds where the package has none: when A and V were estimated in a warm-up,
-                and in more than 40 dimensions
-
-    A run with a non-linear loss that is still far from its optimum looks like a change. An alarm that the journey
-    may explain is withheld: the verdict says "still travelling", and `reset` starts the watch once it has arrived.
-
-    After an alarm `suspects` names the clients, where `update` was given what they uploaded. `alarm` is the first
-    verdict of it: later ones never ask for a rollback to a later round, and `reset` ends it.
+    Notes
+    -----
+    A run with a non-linear loss that is still far from its optimum looks like a change. An alarm that this journey may
+    explain is withheld: the verdict says "still travelling", and `reset` starts the watch once the run has arrived.
 
     State and time per round grow like log t: prefix sums of the innovations are kept at O(log t) rounds.
+
+    Examples
+    --------
+    ::
+
+        monitor = Monitor(lin, steps, sync_every=20, horizon=500)
+        verdict = monitor.update(y)         # y = Y_t, the clients' mean, after every synchronisation
+        if verdict.alarm:
+            print(verdict)
     """
 
     def __init__(
@@ -62,31 +81,38 @@ class Monitor:
         horizon: int | None = None,
         start: ArrayLike | None = None,
         seed: int = 0,
+        channels: Sequence[Channel] = DEFAULT_CHANNELS,
     ) -> None:
         tau, level, horizon = _settings(sync_every, alpha, horizon)
-        parts = innovations(lin, steps)
+        parts, watched = innovations(lin, steps), checked_channels(channels)
         first = None if start is None else _checks.real_array("start", start, shape=(lin.dim,))
         seed = _checks.whole("seed", seed, at_least=0)
-        limits = boundary(lin.dim, tau, level, horizon, seed, parts.whitening)
-        self._begin(parts.lin, parts.steps, tau, level, horizon, first, limits)
+        limits = boundary(lin.dim, tau, level, horizon, seed, parts.whitening, watched)
+        self._begin(parts, tau, level, horizon, limits, watched, first)
 
     def _begin(
         self,
-        lin: Linearization,
-        steps: StepSizes,
+        parts: Innovations,
         sync_every: int,
         alpha: float,
         horizon: int | None,
-        start: FloatArray | None,
         limits: Boundary,
+        channels: tuple[Channel, ...],
+        start: FloatArray | None = None,
     ) -> None:
-        self.sync_every, self.alpha, self.horizon, self.boundary = sync_every, alpha, horizon, limits
-        self._innovations = innovations(lin, steps)
+        self.sync_every, self.alpha, self.horizon = sync_every, alpha, horizon
+        self.boundary, self.channels = limits, channels
+        self._innovations = parts
         self._weights: FloatArray | None = None  # those of lin
         self._round, self._step, self._mean = 0, 0, start
         self._clients: ClientRecord | None = None  # from the first upload on
         self._warned = False
         self._forget()
+
+    @property
+    def innovations(self) -> Innovations:
+        """How rounds are whitened, with the weight that each one deserves."""
+        return self._innovations
 
     @property
     def lin(self) -> Linearization:
@@ -100,27 +126,27 @@ class Monitor:
 
     @property
     def round(self) -> int:
-        """How many updates were taken in."""
+        """The number of updates so far, refused ones aside."""
         return self._round
 
     @property
     def step(self) -> int:
-        """The step of SGD at the last of them."""
+        """The step of SGD at the last update."""
         return self._step
 
     @property
     def mean(self) -> FloatArray | None:
-        """Y at the last of them, or where it was told to begin; None while it knows of none."""
+        """Y at the last update, or the start; None before either is known."""
         return None if self._mean is None else self._mean.copy()
 
     @property
     def has_uploads(self) -> bool:
-        """Whether it was given what clients uploaded, which `suspects` needs."""
+        """Whether clients' uploads were given, which `suspects` needs."""
         return self._clients is not None
 
     @property
     def alarm(self) -> Verdict | None:
-        """The first verdict of the alarm that is on, None when there is none; `reset` ends it."""
+        """The first verdict of the current alarm, or None. Later ones never name a later rollback; `reset` ends it."""
         return self._alarm
 
     def __repr__(self) -> str:
@@ -128,17 +154,23 @@ class Monitor:
         return f"<Monitor of {lin.n_clients} clients in {lin.dim} dimensions, round {self.round}: {state}>"
 
     def reset(self, step: int | None = None, y: ArrayLike | None = None, round: int | None = None) -> None:
-        """Forget what was seen and watch anew from here, with a fresh alpha; after a false alarm, or a rollback.
+        """Forget what was seen and start watching again, with a fresh alpha: after a false alarm, or a rollback.
 
-        step, y, round  after a rollback: the step that the run goes on from, its mean there (without it the next update
-                        only says where the run is), and how many rounds led to it
+        Parameters
+        ----------
+        step : int, optional
+            After a rollback, the step from which the run continues.
+        y : (d,) array_like, optional
+            Its mean there; without it the next update only sets the starting point.
+        round : int, optional
+            The number of rounds that led to it.
         """
         mean = self._mean
         if step is not None or y is not None or round is not None:
             now = _checks.whole("step", self._step if step is None else step, at_least=0, fix="Steps count from 0.")
             mean = None if y is None else mean_vector(y, self._innovations.dim)
             if mean is not None and not np.all(np.isfinite(mean)):
-                raise ValueError("y must be finite: it is the mean that the run goes on from.")
+                raise ValueError("y must be finite: it is the mean from which the run continues.")
             self._round = self._round if round is None else _checks.whole("round", round, at_least=0)
             self._step = now
         self._mean = mean
@@ -149,13 +181,18 @@ class Monitor:
         self._alarm: Verdict | None = None
         if self._clients is not None:
             self._clients.reset()
-        tempering = self._innovations.whitening.tempering
-        self._watch = Watch(self._innovations.dim, self.sync_every, tempering=tempering)
+        parts, drop = self._innovations, rounds_to_drop(self.sync_every)
+        conditions = Conditions(parts.dim, 1, self.sync_every, drop, parts.whitening.tempering, parts.lin)
+        self._watch = Watch(self.channels, conditions)
 
     def reweight(self, weights: ArrayLike | None) -> None:
-        """Client weights from the next round on; None for those of `lin`.
+        """Change the clients' weights from the next round on.
 
-        Clients step with eta_t K w_k. Where they differ in optimum other weights move the mean: see `participants`.
+        Parameters
+        ----------
+        weights : (K,) array_like or None
+            w_k, with which clients step by eta_t K w_k; None for those of `lin`. Where clients differ in optimum other
+            weights move the mean: see `participants` in `update`.
         """
         count = self._innovations.lin.n_clients
         self._weights = None if weights is None else _checks.client_weights(weights, count)
@@ -165,7 +202,7 @@ class Monitor:
             self._warn_of_optima()
 
     def _warn_of_optima(self) -> None:
-        """Said once: rounds of other clients cannot be made comparable."""
+        """Warn once that rounds of other clients cannot be made comparable."""
         if self._innovations.lin.client_gradients is None and not self._warned:
             self._warned = True
             warnings.warn(
@@ -185,17 +222,33 @@ class Monitor:
     ) -> Verdict:
         """Judge a round from Y, the clients' mean after it.
 
-        clients       what they uploaded, (K, d), before any averaging: checked for values that are not finite or not
-                      plausible, and remembered for `suspects`
-        participants  who took part in the round's steps: indices, or K booleans; everybody by default.
-                      Where clients differ in optimum, who is missing moves the mean: `lin` must then know their
-                      gradients (`linearize` does, and `linearization` when told), or alpha does not hold
-        step          the step after which y was taken, where rounds were missed; sync_every after the last by default
-        began         where each client began the round, (K, d): what the last mixing left it with; the last y by
-                      default, as when a server sends the mean to everybody
+        Parameters
+        ----------
+        y : (d,) array_like
+            The clients' mean after the round.
+        clients : (K, d) array_like, optional
+            What clients uploaded, before any averaging: checked for values that are not finite or not plausible, shown
+            to channels, and remembered for `suspects`.
+        participants : array_like, optional
+            Who took part in the round's steps: indices, or K booleans; everybody by default. Where clients differ in
+            optimum, missing clients move the mean: alpha then holds only if `lin` has the clients' gradients
+            (`linearize` has them, and `linearization` when they are passed).
+        step : int, optional
+            The step after which y was taken, where rounds were missed; sync_every after the last by default.
+        began : (K, d) array_like, optional
+            Where each client began the round, after the last mixing; the last y by default, as when a server sends the
+            mean to everybody.
 
-        An update that is not finite, or absurdly large, is an alarm of its own and changes nothing here: send the
-        round again, or go on with the next and its `step`. A wrong shape is a ValueError, and changes nothing either.
+        Returns
+        -------
+        Verdict
+            An update that is not finite, or absurdly large, is an alarm of its own ("invalid update") and changes
+            nothing: send the round again, or go on with the next and its `step`.
+
+        Raises
+        ------
+        ValueError
+            For a wrong shape, or a step out of order. Nothing has changed then.
         """
         parts = self._innovations
         value = mean_vector(y, parts.dim)
@@ -206,15 +259,16 @@ class Monitor:
         )
         now = self._next_step(step)
         if wrong := fault(parts, self._mean, value, sent, origin, present):
-            threshold = self.boundary.at(now - self._origin_step)[0]
-            return self._verdict("invalid update", np.inf, threshold, now, self._step + 1, self._round, note=wrong)
+            return Verdict(
+                True, np.inf, self.boundary.at(now - self._origin_step)[0], INVALID, self._round + 1, now,
+                self._step + 1, self._round, self.alpha, note=wrong,
+            )  # fmt: skip
         if present is not None:
             self._warn_of_optima()
         if self._mean is None:
             step_sizes_between(parts.steps, now - 1, now)  # a schedule that has ended says so
-            self._watch.skip()
             self._origin_step = now - self.sync_every
-            peaks = None
+            peaks = self._watch.skip()
         else:
             peaks = self._take_in(self._mean, value, present, now, sent, origin)
         self._mean, self._step, self._round = value, now, self._round + 1
@@ -228,7 +282,8 @@ class Monitor:
         now: int,
         sent: FloatArray | None,
         began: FloatArray | None,
-    ) -> tuple[Peak, Peak]:
+    ) -> tuple[Peak, ...]:
+        """Show the round to all channels."""
         parts = self._innovations
         base = parts.lin.weights if self._weights is None else self._weights
         weights = self._weights if present is None else participant_weights(present, base)
@@ -236,11 +291,11 @@ class Monitor:
         if not self._watch.to_drop:
             self._remember(last, began, sent, now)
         x, place = parts.whiten(block, last, value), parts.place(last)
-        return self._watch.update(x[:, None], block.weight, self._step, place[:, None])
+        return self._watch.update(RoundSeen(x[:, None], block.weight, self._step, place[:, None], sent, began))
 
     def _remember(self, last: FloatArray, began: FloatArray | None, sent: FloatArray | None, now: int) -> None:
         """Keep the uploads of a round for `suspects`, or that there were none."""
-        lin, position = self._innovations.lin, self._watch.mean.position
+        lin, position = self._innovations.lin, self._watch.rounds
         if self._clients is None:
             if sent is None:
                 return
@@ -252,67 +307,62 @@ class Monitor:
         self._clients.update(position, origin, np.full(shape, np.nan) if sent is None else sent, self._step, now)
 
     def suspects(self, rate: float = 0.10) -> Attribution:
-        """Which clients turned malicious, the most suspect first, with a false-discovery rate of at most `rate`.
+        """Which clients turned malicious, the most suspect first.
 
-        It needs `clients` in `update` before the onset and after the alarm: only rounds after the alarm are set against
-        those before the onset. More of them make it surer; a hundred steps are a good number.
+        Parameters
+        ----------
+        rate : float
+            An upper bound for the false-discovery rate: the expected share of honest clients among those named.
+
+        Returns
+        -------
+        Attribution
+            From the rounds after the alarm against those before the onset. More rounds make it surer; a hundred steps
+            after the alarm are a good number.
+
+        Raises
+        ------
+        ValueError
+            Without an alarm, or without `clients` in `update` both before the onset and after the alarm.
         """
         level = _checks.probability("rate", rate, fix="It is a share of false discoveries, such as .10.")
         if self._alarm is None:
-            raise ValueError("suspects needs an alarm, and the rounds after it; there was none. Go on watching.")
+            raise ValueError("suspects needs an alarm, and rounds after it; there was no alarm. Keep watching.")
         if self._clients is None:
-            raise ValueError("suspects needs what clients uploaded; there is nothing. Use update(y, clients=...).")
+            raise ValueError("suspects needs the clients' uploads; none were given. Use update(y, clients=...).")
         return self._clients.attribution(level)
 
-    def _judge(self, peaks: tuple[Peak, Peak] | None) -> Verdict:
-        limits = self.boundary.at(self._step - self._origin_step)
-        tops = (0.0, 0.0) if peaks is None else (float(peaks[0].statistic[0]), float(peaks[1].statistic[0]))
-        # The channel that is furthest above its threshold speaks, or the one nearest to it.
-        ratios = [top / limit for top, limit in zip(tops, limits, strict=True)]
-        i = int(np.argmax(ratios))
-        channel: Channel = "mean" if i == 0 else "spread"
-        over = self.horizon is not None and self._step - self._origin_step > self.horizon
+    def _judge(self, peaks: tuple[Peak, ...]) -> Verdict:
+        watched_steps = self._step - self._origin_step
+        limits, alarmed = self.boundary.at(watched_steps), np.array([self._alarm is not None])
+        said = self._watch.judge(peaks, limits, alarmed, self._innovations.contraction_at)
+        channel = self.channels[int(said.channel[0])]
+        statistic, threshold = float(said.statistic[0]), float(said.threshold[0])
+        alarm, travelling = bool(said.alarm[0]), bool(said.travelling[0])
+        onset = int(said.onset[0]) if alarm or travelling else None
+        over = self.horizon is not None and watched_steps > self.horizon
         note = f"The horizon of {self.horizon} steps is over, and with it the stated alpha." if over else ""
-        if peaks is None or ratios[i] <= 1.0:
-            return self._verdict(channel, tops[i], limits[i], self._step, note=note)
-        found = peaks[i]
-        onset = int(found.step[0]) + 1
-        position = int(found.position[0])
-        rounds = position if i == 0 else (position + 1) * self._watch.spread.group
-        # A shift that has once been called an attack is not taken back as the journey to where the attack leads.
-        if i == 0 and self._alarm is None and self._travelling(peaks[0]):
-            return self._verdict(channel, tops[i], limits[i], self._step, onset, travelling=True, note=note)
+        readings = tuple(
+            ChannelReading(c.name, float(peak.statistic[0]), limit)
+            for c, peak, limit in zip(self.channels, peaks, limits, strict=True)
+        )
+        verdict = Verdict(
+            alarm, statistic, threshold, channel.name, self._round, self._step, onset, None, self.alpha,
+            travelling, note, channel.alarm_words, readings,
+        )  # fmt: skip
+        if not alarm:
+            return verdict
+        rounds = int(said.rounds[0])
         rollback = self._origin_round + rounds_to_drop(self.sync_every) + rounds
         if self._alarm is not None and self._alarm.rollback is not None:
             # Rounds are forgotten as they age, and a later estimate may lie on the next that is left: a poisoned one.
             rollback = min(rollback, self._alarm.rollback)
-        verdict = self._verdict(channel, tops[i], limits[i], self._step, onset, rollback, note=note)
+        verdict = replace(verdict, rollback=rollback)
         if self._alarm is None:
             self._alarm = verdict
             if self._clients is not None:
                 self._clients.freeze(rounds)
         return verdict
-
-    def _travelling(self, peak: Peak) -> bool:
-        last = int(peak.step[0])
-        eta = step_sizes_between(self._innovations.steps, last - 1, last)[0]
-        contraction = float(eta) * self._innovations.largest_curvature
-        return bool(self._watch.travel.may_explain(self._watch.mean, peak, contraction)[0])
-
-    def _verdict(
-        self,
-        channel: Channel,
-        statistic: float,
-        threshold: float,
-        step: int,
-        onset: int | None = None,
-        rollback: int | None = None,
-        travelling: bool = False,
-        note: str = "",
-    ) -> Verdict:
-        alarm = statistic > threshold and not travelling
-        where = self._round + (channel == "invalid update")  # a refused round was not counted
-        return Verdict(alarm, statistic, threshold, channel, where, step, onset, rollback, self.alpha, travelling, note)
 
     def _next_step(self, step: int | None) -> int:
         if step is None:
@@ -337,50 +387,75 @@ class Monitor:
         return now
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file; `Monitor.load` goes on from it and gives the same verdicts bit for bit."""
+        """Write everything to one file; `Monitor.load` continues from it with the same verdicts, bit for bit.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, by convention with the suffix .npz. It is written completely or not at all.
+        """
         words, arrays = self._state()
         storage.write(path, words, arrays)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        steps, arrays = storage.steps_to_words(self._innovations.steps)
-        lin = self._innovations.lin
-        counters = [self._round, self._step, self._origin_round, self._origin_step]
+        """JSON and arrays."""
+        steps, arrays = storage.steps_to_words(self.steps)
         words = {
             "sync_every": self.sync_every,
             "alpha": self.alpha,
             "horizon": self.horizon,
-            "n_warmup": lin.n_warmup,
-            "freedom": lin.freedom,
+            "n_warmup": self.lin.n_warmup,
+            "dof": self.lin.dof,
             "steps": steps,
-            "counters": counters,
+            "counters": [self._round, self._step, self._origin_round, self._origin_step],
             "alarm": storage.verdict_to_words(self._alarm),
+            "channels": [channel.name for channel in self.channels],
         }
-        arrays |= storage.lin_to_arrays(lin)
-        arrays |= {"ends": self.boundary.ends, "above.mean": self.boundary.mean, "above.spread": self.boundary.spread}
         optional = {"last": self._mean, "weights": self._weights}
         arrays |= {name: array for name, array in optional.items() if array is not None}
+        arrays |= storage.lin_to_arrays(self.lin) | {"ends": self.boundary.ends}
+        arrays |= prefixed("above.", self.boundary.levels) | prefixed("watch.", self._watch.state())
         if self._clients is not None:
-            arrays |= {f"clients.{name}": array for name, array in self._clients.arrays().items()}
-        return words, arrays | {f"watch.{name}": array for name, array in self._watch.arrays().items()}
+            arrays |= prefixed("clients.", self._clients.state())
+        return words, arrays
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Monitor:
-        """The monitor that `save` wrote."""
+    def load(cls, path: str | os.PathLike[str], channels: Sequence[Channel] = DEFAULT_CHANNELS) -> Monitor:
+        """The monitor that `save` wrote, by this version or by 0.1.0.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file.
+        channels : sequence of Channel
+            The channels that it was saved with, where these are not the default ones: a file holds their state, but no
+            code.
+
+        Returns
+        -------
+        Monitor
+
+        Raises
+        ------
+        ValueError
+            If the file is not one that `save` wrote, is damaged, or has other channels.
+        """
         words, arrays = storage.read(path)
+        watched = storage.named_channels(words, checked_channels(channels))
         try:
-            return cls._restored(words, arrays)
+            return cls._restored(*storage.from_0_1_0(words, arrays), watched)
         except Exception as error:  # a damaged file may break anything
             raise ValueError(
                 f"{os.fspath(path)} must be a file that Monitor.save wrote; a part is missing or wrong ({error})."
             ) from error
 
     @classmethod
-    def _restored(cls, words: dict[str, Any], arrays: storage.Arrays) -> Monitor:
+    def _restored(cls, words: dict[str, Any], arrays: storage.Arrays, channels: tuple[Channel, ...]) -> Monitor:
         monitor = cls.__new__(cls)
-        lin = storage.lin_from_arrays(arrays, words["n_warmup"], words["freedom"])
-        steps = storage.steps_from_words(words["steps"], arrays)
+        lin = storage.lin_from_arrays(arrays, words["n_warmup"], words["dof"])
+        parts = innovations(lin, storage.steps_from_words(words["steps"], arrays))
         settings = _settings(words["sync_every"], words["alpha"], words["horizon"])
-        monitor._begin(lin, steps, *settings, None, storage.boundary_from_arrays(arrays))
+        monitor._begin(parts, *settings, storage.boundary_from_arrays(arrays, channels), channels)
         # The origin may lie before step 0: it is sync_every steps before a first update that came early.
         least = (0, 0, 0, -settings[0])
         counters = (_checks.whole("counters", n, at_least=m) for n, m in zip(words["counters"], least, strict=True))
@@ -388,17 +463,17 @@ class Monitor:
         if (last := arrays.get("last")) is not None:
             monitor._mean = _checks.real_array("last", last, shape=(lin.dim,))
         monitor._weights = storage.weights_from(arrays, "weights", lin.n_clients)
-        monitor._alarm = storage.verdict_from_words(words.get("alarm"))
-        monitor._watch.restore(storage.part(arrays, "watch."))
-        if stored := storage.part(arrays, "clients."):
-            monitor._clients = ClientRecord(monitor._innovations.lin, monitor._innovations.steps)
+        monitor._alarm = storage.verdict_from_words(words.get("alarm"), channels)
+        monitor._watch.restore(part(arrays, "watch."))
+        if stored := part(arrays, "clients."):
+            monitor._clients = ClientRecord(lin, parts.steps)
             monitor._clients.reweight(monitor._weights)
             monitor._clients.restore(stored)
         return monitor
 
 
 def _settings(sync_every: Any, alpha: Any, horizon: Any) -> tuple[int, float, int | None]:
-    """What a monitor is told, or finds in a file."""
+    """The settings of a monitor, checked; they may come from a file."""
     fix = "Use the number of steps between two updates."
     tau = _checks.whole("sync_every", sync_every, fix=fix, at_most=LONGEST_GAP)
     level = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")

@@ -33,12 +33,19 @@ class Rate(NamedTuple):
 class Bootstrap:
     """Which Gaussian paths to draw: the law of Y under the null, and what of it is watched.
 
-    lin, steps, n_steps  A, V_K and eta_1, ..., eta_n
-    network, sync_every  given, the paths are Client-GA on that network (Theorem 3.2); else Aggr-GA (Theorem 3.1).
-                         The mean over clients has the same law in both
-    every                watch Y after every so many steps: 1 for all, tau for a server that sees syncs only
-    burn_in              steps left out before R_t begins to add up
-    replicates, seed     B, and which ones
+    Parameters
+    ----------
+    lin, steps, n_steps
+        A, V_K and eta_1, ..., eta_n.
+    network, sync_every
+        If given, the paths are Client-GA on that network (Theorem 3.2), otherwise Aggr-GA (Theorem 3.1). The mean over
+        clients has the same law in both.
+    every : int
+        Watch Y after every so many steps: 1 for all, tau for a server that sees only synchronisations.
+    burn_in : int
+        Steps left out before R_t begins to add up.
+    replicates, seed : int
+        B, the number of paths, and the seed that they are drawn with.
     """
 
     lin: Linearization
@@ -101,11 +108,16 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class CusumBoundary:
-    """Alarm in a round when R_t > values[round - 1]. What it is, and how often it fires on honest Gaussian runs.
+    """Alarm in a round when R_t > values[round - 1]; and how often that happens on honest Gaussian runs.
 
-    values       one a watched round; infinite where the rule does not look
-    alpha        the level asked for
-    family_wise  share of null Gaussian paths, none of them used for `values`, with an alarm in any round
+    Attributes
+    ----------
+    values : (rounds,) array
+        One for each watched round; infinite where the rule does not look.
+    alpha : float
+        The nominal level.
+    family_wise : Rate
+        Share of null Gaussian paths, none of them used for `values`, with an alarm in any round.
     """
 
     name: str
@@ -158,14 +170,25 @@ def paper_boundary(
 ) -> CusumBoundary:
     """Algorithm 2: q_{1-alpha}(R_t^G) + c sqrt(n), the quantile taken for each t by itself.
 
-    scaling="printed" draws its noise as Algorithm 2 prints it, N(0, V_K) times K^-1/2, which is too small by sqrt(K);
-    "right" is Theorem 3.1. The boundary holds its level at a single t chosen beforehand and not over the run:
-    `family_wise` is what it really does. c may be tuned by cross-validation, as the end of the paper's appendix
-    suggests: quantiles from all folds of the bootstrap but one, and c the 1 - alpha quantile of the held-out excess
+    Parameters
+    ----------
+    bootstrap : Bootstrap
+        The Gaussian paths.
+    alpha : float
+        The nominal level. It holds at a single t chosen beforehand and not over the run: see `family_wise`.
+    c : float or "cross-validated"
+        Tuned as the end of the paper's appendix suggests, with quantiles from all folds of the bootstrap but one: c is
+        the 1 - alpha quantile of the held-out excess max_t (R_t - q_t) / sqrt(n) over all folds. The level then holds
+        for this law of Y, and only for it. n counts watched rounds.
+    scaling : {"right", "printed"}
+        "printed" draws noise as Algorithm 2 prints it, N(0, V_K) times K^-1/2, which is too small by sqrt(K); "right"
+        is Theorem 3.1.
+    folds : int
+        Of the cross-validation.
 
-        max_t (R_t - q_t) / sqrt(n)
-
-    over all folds. It then holds for this law of Y, and only for it. n counts watched rounds.
+    Returns
+    -------
+    CusumBoundary
     """
     level = _checks.probability("alpha", alpha)
     shrink = 1.0 if _checks.one_of("scaling", scaling, ["right", "printed"]) == "right" else _printed(bootstrap.lin)
@@ -185,8 +208,21 @@ def paper_boundary(
 def studentised_boundary(bootstrap: Bootstrap, alpha: float = 0.05, first: int = 40) -> CusumBoundary:
     """h q_t with q_t = q_{1-alpha}(R_t^G) and h the 1 - alpha quantile of max_t R_t^G / q_t over steps t >= first.
 
-    It holds over the whole run, and has no c to choose. Use with burn_in=20: R_t of a run that starts away from its
-    optimum is at first mostly the way there, which the bootstrap, started at zero, does not know.
+    The level holds over the whole run, and there is no c to choose. Use burn_in=20: at first R_t of a run that starts
+    away from its optimum is mostly the way there, which is no part of the bootstrap, as that starts at zero.
+
+    Parameters
+    ----------
+    bootstrap : Bootstrap
+        The Gaussian paths.
+    alpha : float
+        The chance of any false alarm over the run.
+    first : int
+        The first step at which to look.
+
+    Returns
+    -------
+    CusumBoundary
     """
     level = _checks.probability("alpha", alpha)
     table = bootstrap.cusum()
@@ -219,14 +255,35 @@ def cross_validated_c(table: FloatArray, alpha: float, shrink: float = 1.0, fold
 
 
 def family_wise_rate(values: ArrayLike, null: ArrayLike) -> Rate:
-    """The share of null runs, R_t in (R, n), that exceed the boundary (n,) at any t."""
+    """The share of null runs that exceed a boundary at any t.
+
+    Parameters
+    ----------
+    values : (n,) array_like
+        The boundary.
+    null : (R, n) array_like
+        R_t of null runs.
+
+    Returns
+    -------
+    Rate
+        The share and its standard error.
+    """
     table = _checks.real_array("null", null, shape=(None, None))
     share = float((table > np.asarray(values, float)).any(axis=1).mean())
     return Rate(share, float(np.sqrt(share * (1.0 - share) / len(table))))
 
 
 class CusumRule:
-    """A boundary fed round by round. It goes on after an alarm; Algorithm 2 itself stops at `first_alarm`."""
+    """A boundary fed round by round. It goes on after an alarm; Algorithm 2 itself stops at `first_alarm`.
+
+    Parameters
+    ----------
+    boundary : CusumBoundary
+        From `paper_boundary` or `studentised_boundary`.
+    dim : int
+        d.
+    """
 
     def __init__(self, boundary: CusumBoundary, dim: int) -> None:
         self.boundary = boundary
@@ -235,7 +292,13 @@ class CusumRule:
         self._cusum = Cusum(dim)
 
     def update(self, y: ArrayLike) -> CusumVerdict:
-        """Judge Y of the next watched round."""
+        """Judge Y (d,) of the next watched round.
+
+        Raises
+        ------
+        ValueError
+            After more rounds than the boundary was made for.
+        """
         limit = self.boundary
         if self._round >= len(limit.values):
             raise ValueError(
@@ -263,7 +326,18 @@ class CusumRule:
 
 
 def first_alarms(boundary: CusumBoundary, statistic: ArrayLike, onset: ArrayLike) -> Alarms:
-    """The first alarm of every run, from R_t and its argmax in rounds (R, rounds), as `Bootstrap.watched` has them."""
+    """The first alarm of every run.
+
+    Parameters
+    ----------
+    boundary : CusumBoundary
+    statistic, onset : (R, rounds) array_like
+        R_t and its argmax in rounds, as `Bootstrap.watched` returns them.
+
+    Returns
+    -------
+    Alarms
+    """
     table = _checks.real_array("statistic", statistic, shape=(None, len(boundary.values)))
     over = table > boundary.values
     first, any_alarm = over.argmax(axis=1), over.any(axis=1)

@@ -1,7 +1,8 @@
-"""Watch many finished runs at once: the monitor's own statistics, over R paths instead of one."""
+"""Watch many finished runs at once: the monitor's own statistics and rule, over R paths instead of one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,22 +11,39 @@ import numpy.typing as npt
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
-from fedgauss.detect.innovations import innovations, step_sizes_between
+from fedgauss.detect.channel import Channel, Conditions, RoundSeen, checked_channels, of_channel
+from fedgauss.detect.innovations import innovations
 from fedgauss.detect.thresholds import Boundary, boundary
-from fedgauss.detect.watch import Watch
+from fedgauss.detect.watch import DEFAULT_CHANNELS, Watch, rounds_to_drop
 from fedgauss.step_sizes import StepSizes
 
 
 @dataclass(frozen=True)
 class WatchedRuns:
-    """What a monitor would have said of each run after each round."""
+    """What a monitor would have said of each of R runs after each of J rounds.
 
-    steps: npt.NDArray[np.int64]  # the step at the end of each round                                   (J,)
-    mean: FloatArray  # the mean channel's statistic                                                  (J, R)
-    spread: FloatArray  # the spread channel's                                                        (J, R)
-    onsets: npt.NDArray[np.int64]  # the step from which on the louder channel sees a change          (J, R)
-    alarms: BoolArray  # whether the monitor alarms                                                   (J, R)
-    travelling: BoolArray  # whether it says "still travelling" instead                               (J, R)
+    Attributes
+    ----------
+    steps : (J,) int
+        The step at the end of each round.
+    statistics : mapping of str to (J, R)
+        By channel name.
+    onsets : (J, R) int
+        The first affected step, as estimated by the channel nearest to its threshold or furthest above it.
+    alarms : (J, R) bool
+        Whether the monitor alarms.
+    travelling : (J, R) bool
+        Whether it says "still travelling" instead.
+    """
+
+    steps: npt.NDArray[np.int64]
+    statistics: Mapping[str, FloatArray]
+    onsets: npt.NDArray[np.int64]
+    alarms: BoolArray
+    travelling: BoolArray
+
+    mean = of_channel("statistics", "mean")
+    spread = of_channel("statistics", "spread")
 
     @property
     def alarm_step(self) -> npt.NDArray[np.int64]:
@@ -52,19 +70,49 @@ def watch_runs(
     start: ArrayLike | None = None,
     alpha: float = 0.05,
     horizon: int | None = None,
+    channels: Sequence[Channel] = DEFAULT_CHANNELS,
 ) -> WatchedRuns:
-    """The monitor over R runs: `means` is (R, J, d), Y after each of J rounds; `start` is Y_0, one for all.
+    """The monitor over R finished runs.
 
-    Thresholds are those of a monitor with this alpha and horizon, unless `limits` says otherwise.
+    Parameters
+    ----------
+    lin : Linearization
+        Hessians and gradient noise of the clients.
+    steps : StepSizes or array_like
+        eta_t.
+    means : (R, J, d) array_like
+        Y of each run after each round.
+    sync_every : int
+        Steps between two rounds.
+    limits : Boundary, optional
+        Thresholds; those of a monitor with this alpha and horizon by default.
+    start : (d,) array_like, optional
+        Y_0, the same for all runs.
+    alpha, horizon, channels
+        As in `Monitor`.
+
+    Returns
+    -------
+    WatchedRuns
+
+    Examples
+    --------
+    >>> seen = watch_runs(lin, steps, runs.path, sync_every=20, horizon=500)  # doctest: +SKIP
+    >>> (seen.alarm_step > 0).mean()                                          # doctest: +SKIP
     """
     parts, sync_every = innovations(lin, steps), _checks.whole("sync_every", sync_every)
+    channels = checked_channels(channels)
     if limits is None:
-        limits = boundary(lin.dim, sync_every, alpha, horizon, 0, parts.whitening)
+        limits = boundary(lin.dim, sync_every, alpha, horizon, 0, parts.whitening, channels)
+    names = [channel.name for channel in channels]
+    if list(limits.levels) != names:
+        raise ValueError(f"limits must have thresholds of the channels {names}; they are of {list(limits.levels)}.")
     table = np.ascontiguousarray(np.moveaxis(_checks.real_array("means", means, (None, None, lin.dim)), 0, -1))
     n_rounds, dim, replicates = table.shape
-    watch = Watch(dim, sync_every, replicates, parts.whitening.tempering)
+    conditions = Conditions(dim, replicates, sync_every, rounds_to_drop(sync_every), parts.whitening.tempering, lin)
+    watch = Watch(channels, conditions)
     ends = sync_every * np.arange(1, n_rounds + 1)
-    tops = np.zeros((2, n_rounds, replicates))
+    statistics = {name: np.zeros((n_rounds, replicates)) for name in names}
     onsets = np.zeros((n_rounds, replicates), dtype=np.int64)
     alarms, travelling = np.zeros((2, n_rounds, replicates), dtype=np.bool_)
     alarmed = np.zeros(replicates, dtype=np.bool_)
@@ -73,24 +121,15 @@ def watch_runs(
         last = np.repeat(_checks.real_array("start", start, shape=(dim,))[:, None], replicates, axis=1)
     for j, now in enumerate(table):
         if last is None:
-            watch.skip()
+            peaks = watch.skip()
         else:
             before = int(ends[j]) - sync_every
             block = parts.block(before, int(ends[j]))
-            place = parts.place(last)
-            mean, spread = watch.update(parts.whiten(block, last, now), block.weight, before, place)
-            high, wide = limits.at(int(ends[j]))
-            tops[:, j] = mean.statistic, spread.statistic
-            louder = mean.statistic * wide >= spread.statistic * high
-            onsets[j] = np.where(louder, mean.step, spread.step) + 1
-            loud = (mean.statistic > high) | (spread.statistic > wide)
-            if np.any(loud & louder):
-                eta = step_sizes_between(parts.steps, 0, before)[np.maximum(mean.step, 1) - 1]
-                travelling[j] = (
-                    loud & louder & watch.travel.may_explain(watch.mean, mean, eta * parts.largest_curvature)
-                )
-            travelling[j] &= ~alarmed  # as the monitor, which takes no alarm back
-            alarms[j] = loud & ~travelling[j]
-            alarmed |= alarms[j]
+            peaks = watch.update(RoundSeen(parts.whiten(block, last, now), block.weight, before, parts.place(last)))
+        said = watch.judge(peaks, limits.at(int(ends[j])), alarmed, parts.contraction_at)
+        for name, peak in zip(names, peaks, strict=True):
+            statistics[name][j] = peak.statistic
+        onsets[j], alarms[j], travelling[j] = said.onset, said.alarm, said.travelling
+        alarmed |= said.alarm
         last = now
-    return WatchedRuns(ends, tops[0], tops[1], onsets, alarms, travelling)
+    return WatchedRuns(ends, statistics, onsets, alarms, travelling)

@@ -1,10 +1,11 @@
-"""A monitor in a file: arrays and a few words, exact to the last bit, and nothing that could run as code."""
+"""A monitor in a file: arrays and some JSON, exact to the last bit, and nothing that could run as code."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,20 @@ import numpy.typing as npt
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import FloatArray
+from fedgauss.detect.channel import Channel
+from fedgauss.detect.saved import Arrays, part, prefixed
 from fedgauss.detect.thresholds import Boundary
-from fedgauss.detect.verdict import Channel, Verdict
+from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.step_sizes import Listed, Polynomial, StepSizes, WarmStart, from_array
 
-_FORMAT = "fedgauss monitor 2"
+_FORMAT = "fedgauss monitor 3"
+_FORMAT_0_1_0 = "fedgauss monitor 2"
 _OPTIONAL = ("kurtosis", "client_gradients")
 _LIN = ("optimum", "client_hessians", "client_noise_cov", "weights")
 
-Arrays = Mapping[str, npt.NDArray[Any]]
-
 
 def write(path: str | os.PathLike[str], words: dict[str, Any], arrays: Arrays) -> None:
-    """Write words (as JSON) and arrays to one .npz file, whole or not at all."""
+    """Write words (as JSON) and arrays to one .npz file, completely or not at all."""
     target = Path(path)
     unfinished = target.with_name(target.name + ".unfinished")
     header = np.frombuffer(json.dumps({"format": _FORMAT, **words}, default=_plain).encode(), dtype=np.uint8)
@@ -54,14 +56,41 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, npt.ND
                 raise ValueError("the header must be a list of words by name")
         except Exception as error:  # a damaged file may break anything in the libraries that read it
             raise ValueError(f"{os.fspath(path)} must be a file that Monitor.save wrote; it is not one.") from error
-    if words.get("format") != _FORMAT:
+    if words.get("format") not in (_FORMAT, _FORMAT_0_1_0):
         raise ValueError(f"{os.fspath(path)} must have the format {_FORMAT!r}; it has {words.get('format')!r}.")
     return words, arrays
 
 
-def part(arrays: Arrays, prefix: str) -> dict[str, npt.NDArray[Any]]:
-    """The arrays whose names begin with `prefix`, without it."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+def from_0_1_0(
+    words: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """A file of version 0.1.0, which knew two channels, with today's names; others as they are."""
+    if words["format"] != _FORMAT_0_1_0:
+        return words, arrays
+    words = words | {"channels": ["mean", "spread"], "dof": words["freedom"]}
+    travel, spread = part(arrays, "watch.travel."), part(arrays, "watch.spread.")
+    arrays = {name: array for name, array in arrays.items() if not name.startswith(("watch.travel.", "watch.spread."))}
+    arrays |= {"watch.mean.travel.total": travel.pop("total"), "watch.rounds": arrays["watch.mean.position"]}
+    arrays |= prefixed("watch.mean.travel.places.", travel)
+    spread |= dict(zip(("rounds", "count", "began"), spread.pop("whole"), strict=True))
+    spread |= dict(zip(("weight", "mass"), spread.pop("masses"), strict=True))
+    step, position = spread.pop("peak_step"), spread.pop("peak_position")
+    group = math.ceil(10 / words["sync_every"])
+    spread |= {"statistic": spread.pop("peak"), "step": step}
+    spread["rounds_before"] = np.where(step < 0, 0, (position + 1) * group)
+    return words, arrays | prefixed("watch.spread.", spread)
+
+
+def named_channels(words: dict[str, Any], channels: tuple[Channel, ...]) -> tuple[Channel, ...]:
+    """The channels that a monitor was saved with, or a ValueError that says which are missing."""
+    names = words.get("channels", ["mean", "spread"])  # 0.1.0 wrote none
+    by_name = {channel.name: channel for channel in channels}
+    if missing := [name for name in names if name not in by_name]:
+        raise ValueError(
+            f"the monitor was saved with the channels {names}; {missing} must be given: "
+            "Monitor.load(path, channels=(...))."
+        )
+    return tuple(by_name[name] for name in names)
 
 
 def steps_to_words(steps: StepSizes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -95,29 +124,37 @@ def _polynomial(words: dict[str, Any]) -> Polynomial:
 
 
 def verdict_to_words(verdict: Verdict | None) -> dict[str, Any] | None:
-    """The alarm that is on as words, None when there is none."""
+    """The current alarm as JSON; None when there is none."""
     return None if verdict is None else asdict(verdict)
 
 
-def verdict_from_words(words: dict[str, Any] | None) -> Verdict | None:
+def verdict_from_words(words: dict[str, Any] | None, channels: Sequence[Channel]) -> Verdict | None:
     """The alarm that `verdict_to_words` took apart."""
     if words is None:
         return None
     statistic, threshold, alpha = (_checks.real(name, words[name]) for name in ("statistic", "threshold", "alpha"))
     places = ("round", "step", "onset", "rollback")
     number, step, onset, rollback = (_checks.whole(name, words[name], at_least=0) for name in places)
-    channel: Channel = "mean" if words["channel"] == "mean" else "spread"
-    note = str(words["note"])
-    return Verdict(True, statistic, threshold, channel, number, step, onset, rollback, alpha, note=note)
+    reasons = {channel.name: channel.alarm_words for channel in channels}
+    name = _checks.one_of("channel", words["channel"], reasons)
+    readings = tuple(
+        ChannelReading(_checks.one_of("channel", of, reasons), _checks.real("statistic", top), _checks.real("above", h))
+        for of, top, h in words.get("readings", ())
+    )
+    return Verdict(
+        True, statistic, threshold, name, number, step, onset, rollback, alpha,
+        note=str(words["note"]), reason=reasons[name], readings=readings,
+    )  # fmt: skip
 
 
-def boundary_from_arrays(arrays: Arrays) -> Boundary:
+def boundary_from_arrays(arrays: Arrays, channels: Sequence[Channel]) -> Boundary:
     """The thresholds of a monitor."""
     ends = arrays["ends"]
-    mean, spread = (_checks.real_array(name, arrays[f"above.{name}"], shape=ends.shape) for name in ("mean", "spread"))
-    if ends.dtype.kind not in "iu" or ends.ndim != 1 or not ends.size or min(mean.min(), spread.min()) <= 0.0:
+    names = [channel.name for channel in channels]
+    levels = {name: _checks.real_array(name, arrays[f"above.{name}"], shape=ends.shape) for name in names}
+    if ends.dtype.kind not in "iu" or ends.ndim != 1 or not ends.size or np.min([*levels.values()]) <= 0.0:
         raise ValueError("thresholds must be positive, one for each end of an epoch")
-    return Boundary(ends, mean, spread)
+    return Boundary(ends, levels)
 
 
 def weights_from(arrays: Arrays, name: str, n_clients: int) -> FloatArray | None:
@@ -133,10 +170,10 @@ def lin_to_arrays(lin: Linearization) -> dict[str, npt.NDArray[Any]]:
     return {name: array for name, array in named.items() if array is not None}
 
 
-def lin_from_arrays(arrays: Arrays, n_warmup: int | None, freedom: float | None) -> Linearization:
+def lin_from_arrays(arrays: Arrays, n_warmup: int | None, dof: float | None) -> Linearization:
     """The linearisation that `lin_to_arrays` took apart."""
     optimum, hessians, noise, weights = (arrays[f"lin.{name}"] for name in _LIN)
     weights_from(arrays, "lin.weights", len(hessians))
     return Linearization(
-        optimum, hessians, noise, weights, {}, n_warmup, freedom, *(arrays.get(f"lin.{name}") for name in _OPTIONAL)
+        optimum, hessians, noise, weights, {}, n_warmup, dof, *(arrays.get(f"lin.{name}") for name in _OPTIONAL)
     )

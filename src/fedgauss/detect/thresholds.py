@@ -3,53 +3,87 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import optimize, special
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray
 from fedgauss.detect.calibration import null_maxima
-from fedgauss.detect.tails import tail_point
-from fedgauss.detect.watch import rounds_to_drop
-from fedgauss.detect.whitening import Whitening, freedom_needed
+from fedgauss.detect.channel import Channel, of_channel
+from fedgauss.detect.watch import DEFAULT_CHANNELS, rounds_to_drop
+from fedgauss.detect.whitening import Whitening, dof_needed
 
 MARGIN = 1.015  # gradients away from the optimum are a little noisier than V
-MEAN_SHARE = 0.9  # of alpha goes to the mean channel, the rest to the spread channel
 FIRST_EPOCH = 500  # steps
 _GROWTH = 4.0  # how much likelier a window twice as long makes an exceedance; simulated: 2.0 to 3.9 at 4,000 steps
 _EPOCHS = 40  # enough for 2^48 steps
 _SIMULATED_PATHS = 2_000  # paths of a simulation where the table has no column
-
-Channel = Literal["mean", "spread"]
+_ENOUGH = 50  # paths beyond a quantile, below which the tail's formula is better than the simulation
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """The thresholds in force: over steps up to `ends[0]`, then up to `ends[1]`, and so on; margin included."""
+    """The thresholds of every channel: up to step `ends[0]`, then up to `ends[1]`, and so on.
+
+    Attributes
+    ----------
+    ends : (E,) int
+        The steps at which epochs end.
+    levels : mapping of str to (E,)
+        By channel name, the threshold in each epoch; the margin is included.
+    """
 
     ends: npt.NDArray[np.int64]
-    mean: FloatArray
-    spread: FloatArray
+    levels: Mapping[str, FloatArray]
 
-    def at(self, step: int) -> tuple[float, float]:
-        """Of the mean and of the spread channel after this many steps; the last ones hold beyond the end."""
+    mean = of_channel("levels", "mean")
+    spread = of_channel("levels", "spread")
+
+    def at(self, step: int) -> tuple[float, ...]:
+        """The threshold of each channel after this many steps; the last ones hold beyond the end."""
         i = min(int(np.searchsorted(self.ends, step)), len(self.ends) - 1)
-        return float(self.mean[i]), float(self.spread[i])
+        return tuple(float(level[i]) for level in self.levels.values())
 
 
 def boundary(
-    dim: int, sync_every: int, alpha: float, horizon: int | None, seed: int = 0, whitening: Whitening | None = None
+    dim: int,
+    sync_every: int,
+    alpha: float,
+    horizon: int | None,
+    seed: int = 0,
+    whitening: Whitening | None = None,
+    channels: Sequence[Channel] = DEFAULT_CHANNELS,
 ) -> Boundary:
-    """Thresholds under which any false alarm over the run has probability alpha, nine tenths of it for the mean.
+    """Thresholds under which any false alarm over the run has probability alpha.
 
     With a horizon they are constant, and hold for that many steps. Without one, epoch i = 0, 1, ... ends at step
-    500 2^i and spends 6 alpha / (pi (i + 1))^2, which sums to alpha over all epochs. A `whitening` by an estimated V
-    has thresholds of its own, simulated. An alpha above .2 has the thresholds of .2.
+    500 2^i and spends 6 alpha / (pi (i + 1))^2, which sums to alpha over all epochs.
+
+    Parameters
+    ----------
+    dim, sync_every : int
+        Dimension d, and steps between two rounds.
+    alpha : float
+        Shared out among channels by their `share`. Values above 0.2 are treated as 0.2.
+    horizon : int or None
+        The number of steps over which alpha holds; None for no end.
+    seed : int
+        Of the simulation, where the table in the package does not reach.
+    whitening : Whitening, optional
+        Innovations whitened by an estimated V have thresholds of their own, which are simulated.
+    channels : sequence of Channel
+        What is watched; the mean and the spread channel by default.
+
+    Returns
+    -------
+    Boundary
     """
     dim, sync_every = _checks.whole("dim", dim), _checks.whole("sync_every", sync_every)
     alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
@@ -58,98 +92,120 @@ def boundary(
         fix = f"With sync_every = {sync_every} nothing can be seen before step {least}; None is no end."
         horizon = _checks.whole("horizon", horizon, at_least=least, fix=fix)
     law = None if whitening is None or whitening.in_table else _law(whitening)
-    shares: dict[Channel, float] = {"mean": MEAN_SHARE * alpha, "spread": (1.0 - MEAN_SHARE) * alpha}
     if horizon is not None:
-        wanted = [_Wanted(dim, sync_every, name, p, horizon, seed, law) for name, p in shares.items()]
-        return Boundary(np.array([horizon]), *(MARGIN * np.array([_level(w)]) for w in wanted))
-    epochs = np.arange(_EPOCHS)
-    spent = 6.0 / (np.pi * (epochs + 1.0)) ** 2
-    ends = [FIRST_EPOCH << int(i) for i in epochs]
-    levels = [
-        [
-            _level(_Wanted(dim, sync_every, name, p * s, end, seed, law, epoch=True))
-            for s, end in zip(spent, ends, strict=True)
-        ]
-        for name, p in shares.items()
-    ]
-    return Boundary(np.array(ends), *(MARGIN * np.array(channel) for channel in levels))
+        ends, spent = np.array([horizon]), np.ones(1)
+    else:
+        epochs = np.arange(_EPOCHS)
+        ends, spent = FIRST_EPOCH << epochs, np.asarray(6.0 / (np.pi * (epochs + 1.0)) ** 2)
+    null = _Null(dim, sync_every, seed, law, tuple(channels))
+    total = sum(channel.share for channel in channels)
+    levels = {}
+    for channel in channels:
+        p = channel.share / total * alpha
+        heights = [null.level(channel, p * s, int(end), horizon is None) for s, end in zip(spent, ends, strict=True)]
+        levels[channel.name] = MARGIN * np.array(heights)
+    return Boundary(ends, levels)
 
 
-class _Wanted(NamedTuple):
-    """The level that the channel exceeds with probability p before step `last`, in its epoch or from the beginning."""
-
-    dim: int
-    sync_every: int
-    channel: Channel
-    p: float
-    last: int
-    seed: int
-    law: _Law | None
-    epoch: bool = False
-
-
-class _Law(NamedTuple):
+class _NoiseLaw(NamedTuple):
     """A whitening as a calibration sees it: something to look up what was simulated before."""
 
     spectrum: tuple[float, ...]
     ridge: float
-    freedom: float
+    dof: float
     tempering: float
 
     def whitening(self) -> Whitening:
         values = np.array(self.spectrum)
-        return Whitening(np.diag(values**-0.5), values, self.ridge, self.freedom, self.tempering)
+        return Whitening(np.diag(values**-0.5), values, self.ridge, self.dof, self.tempering)
 
 
-def _law(given: Whitening) -> _Law:
+def _law(given: Whitening) -> _NoiseLaw:
     """Without a ridge the spectrum does not matter, and roundings let monitors share a simulation."""
     shape = given.spectrum / given.spectrum.mean() if given.ridge else np.ones_like(given.spectrum)
-    freedom = given.freedom
-    if np.isfinite(freedom):
-        unit = 10.0 ** (np.floor(np.log10(freedom)) - 1.0)  # two digits
-        freedom = max(np.floor(freedom / unit) * unit, float(freedom_needed(len(shape))))
-    return _Law(tuple(shape.tolist()), given.ridge, float(freedom), float(np.round(given.tempering, 2)))
+    dof = given.dof
+    if np.isfinite(dof):
+        unit = 10.0 ** (np.floor(np.log10(dof)) - 1.0)  # two digits
+        dof = max(np.floor(dof / unit) * unit, float(dof_needed(len(shape))))
+    return _NoiseLaw(tuple(shape.tolist()), given.ridge, float(dof), float(np.round(given.tempering, 2)))
 
 
-def _level(wanted: _Wanted) -> float:
-    """From the table in the package, or from a simulation where it has no column.
+class _Null(NamedTuple):
+    """Honest runs whose statistics have a known law: what thresholds are quantiles of."""
 
-    A sync_every between two columns takes the smaller: it looks more often, and its threshold is higher. A horizon
-    between two takes the larger. Past the end of the table every doubling of the window multiplies the
-    probability by 4 at most: short segments get twice as many chances, and the longest, least tempered, are new.
-    """
-    table = _table()
-    horizons, dims = table["horizons"], table["dims"]
-    doublings = max(float(np.log2(wanted.last / horizons[-1])), 0.0)
-    reach = min(wanted.last, horizons[-1])
-    column = int(np.searchsorted(horizons, reach))
-    end = horizons[column]
-    if wanted.epoch and reach > FIRST_EPOCH:
-        column = len(horizons) + [end for _, end in table["epochs"]].index(reach)
-    q = wanted.p / _GROWTH**doublings
-    tau = max(t for t in table["taus"] if t <= wanted.sync_every)
-    tails = np.array(table["tails"])
-    dim, channel, law = wanted.dim, wanted.channel, wanted.law
-    if law is not None or dim > dims[-1]:
-        levels = _simulated(dim, tau, end, wanted.seed, law)[channel][column]
-        # The spread channel's residuals are capped, so that an estimated V makes no heavier tail there.
-        freedom = np.inf if law is None or channel == "spread" else law.freedom
-        return tail_point(q, tails, levels, _SIMULATED_PATHS, _dof(channel, dim), freedom)
+    dim: int
+    sync_every: int
+    seed: int
+    law: _NoiseLaw | None
+    channels: tuple[Channel, ...]
 
-    def at(d: int) -> float:
-        i, j = dims.index(d), table["taus"].index(tau)
-        return tail_point(q, tails, np.array(table[channel][i][j][column]), table["paths"][i][j], _dof(channel, d))
+    def level(self, channel: Channel, p: float, last: int, epoch: bool) -> float:
+        """The level that a channel exceeds with probability p before step `last`: in its epoch, or from step 1.
 
-    if dim in dims:
-        return at(dim)
-    above = next(i for i, d in enumerate(dims) if d > dim)
-    low, high = dims[above - 1], dims[above]
-    return float(np.interp(np.sqrt(dim), np.sqrt([low, high]), [at(low), at(high)]))
+        A sync_every between two columns of the table takes the smaller: it looks more often, and its threshold is
+        higher. A horizon between two takes the larger. Past the end of the table every doubling of the window
+        multiplies the probability by 4 at most: short segments get twice as many chances, and the longest, least
+        tempered, are new.
+        """
+        table = _table()
+        horizons, dims = table["horizons"], table["dims"]
+        doublings = max(float(np.log2(last / horizons[-1])), 0.0)
+        reach = min(last, horizons[-1])
+        column = int(np.searchsorted(horizons, reach))
+        end = horizons[column]
+        if epoch and reach > FIRST_EPOCH:
+            column = len(horizons) + [end for _, end in table["epochs"]].index(reach)
+        q = p / _GROWTH**doublings
+        tau = max(t for t in table["taus"] if t <= self.sync_every)
+        tails = np.array(table["tails"])
+        if self._is_simulated(channel):
+            levels = self._simulated(tau, end)[channel.name][column]
+            noise_dof = self.law.dof if self.law is not None and channel.heavier_when_estimated else np.inf
+            return tail_point(q, tails, levels, _SIMULATED_PATHS, channel.dof(self.dim), noise_dof)
+
+        def at(d: int) -> float:
+            i, j = dims.index(d), table["taus"].index(tau)
+            levels = np.array(table[channel.name][i][j][column])
+            return tail_point(q, tails, levels, table["paths"][i][j], channel.dof(d))
+
+        if self.dim in dims:
+            return at(self.dim)
+        above = next(i for i, d in enumerate(dims) if d > self.dim)
+        low, high = dims[above - 1], dims[above]
+        return float(np.interp(np.sqrt(self.dim), np.sqrt([low, high]), [at(low), at(high)]))
+
+    def _is_simulated(self, channel: Channel) -> bool:
+        return not channel.tabulated or self.law is not None or self.dim > _table()["dims"][-1]
+
+    def _simulated(self, tau: int, last: int) -> dict[str, FloatArray]:
+        """Quantiles by channel, (windows, tails): simulated once in a process for channels with these settings."""
+        needed = tuple(channel for channel in self.channels if self._is_simulated(channel))
+        kinds = tuple((type(channel), *sorted(vars(channel).items())) for channel in needed)
+        key = (self.dim, tau, last, self.seed, self.law, kinds)
+        if key not in _SIMULATED:
+            _SIMULATED[key] = self._simulate(tau, last, needed)
+        return _SIMULATED[key]
+
+    def _simulate(self, tau: int, last: int, channels: tuple[Channel, ...]) -> dict[str, FloatArray]:
+        from fedgauss._progress import ProgressBar
+
+        table = _table()
+        windows = [(0, h) for h in table["horizons"]] + [tuple(epoch) for epoch in table["epochs"]]
+        needed = [w for w in windows if w[1] <= last]
+        whitening = None if self.law is None else self.law.whitening()
+        with ProgressBar(f"thresholds for d = {self.dim}", _SIMULATED_PATHS) as bar:
+            maxima = null_maxima(
+                self.dim, tau, needed, _SIMULATED_PATHS, [self.seed, self.dim, tau],
+                chunk=200, advance=bar.advance, whitening=whitening, channels=channels,
+            )  # fmt: skip
+        tails = 1.0 - np.array(table["tails"])
+        levels = {name: np.zeros((len(windows), len(tails))) for name in maxima}
+        for name, largest in maxima.items():
+            levels[name][[windows.index(w) for w in needed]] = np.quantile(largest, tails, axis=1).T
+        return levels
 
 
-def _dof(channel: Channel, dim: int) -> int:
-    """The spread channel looks at one number, a ratio of sizes; the mean channel at a vector."""
-    return dim if channel == "mean" else 1
+_SIMULATED: dict[tuple[Any, ...], dict[str, FloatArray]] = {}
 
 
 @cache
@@ -157,23 +213,41 @@ def _table() -> dict[str, Any]:
     return json.loads(resources.files("fedgauss.detect").joinpath("thresholds.json").read_text())
 
 
-@cache
-def _simulated(dim: int, tau: int, last: int, seed: int, law: _Law | None) -> dict[Channel, FloatArray]:
-    """Columns that the table does not have: simulated once in a process, with a progress bar."""
-    from fedgauss.engine.progress import ProgressBar
+def tail_point(
+    p: float, tails: FloatArray, levels: FloatArray, paths: int, dof: int, noise_dof: float = np.inf
+) -> float:
+    """The level exceeded with probability p, given levels at decreasing `tails` from so many paths.
 
-    table = _table()
-    windows = [(0, h) for h in table["horizons"]] + [tuple(epoch) for epoch in table["epochs"]]
-    needed = [w for w in windows if w[1] <= last]
-    whitening = None if law is None else law.whitening()
-    with ProgressBar(f"thresholds for d = {dim}", _SIMULATED_PATHS) as bar:
-        maxima = null_maxima(
-            dim, tau, needed, _SIMULATED_PATHS, [seed, dim, tau], chunk=200, advance=bar.advance, whitening=whitening
-        )
-    tails = 1.0 - np.array(table["tails"])
-    levels: dict[Channel, FloatArray] = {}
-    for name, channel in (("mean", maxima.mean), ("spread", maxima.spread)):
-        full = np.zeros((len(windows), len(tails)))
-        full[[windows.index(w) for w in needed]] = np.quantile(channel, tails, axis=1).T
-        levels[name] = full  # type: ignore[index]
-    return levels
+    Between simulated tails h^2 is linear in log p, as Gaussian tails nearly are. Beyond the last tail with 50 paths
+    above it, the tail of the maximum of a chi_d field is used, anchored there:
+
+        P(max > h) = const h^2 P(chi^2_d > h^2).
+
+    A larger level is reached in shorter clumps, hence the factor h^2; tempering thins the tail. The exponent fitted
+    to simulations between tails of .1 and .001 was at most 1.5, and mostly negative: the level errs upwards. Where V
+    was estimated, with `noise_dof` degrees of freedom, Hotelling's law takes the place of chi^2_d, and without the
+    factor: its tail is a power, which a factor h^2 could keep from falling.
+    """
+    trusted = max(int(np.sum(tails * paths >= _ENOUGH)), 1)
+    last = trusted - 1
+    if levels[last] <= 0.0:  # a window too short for any candidate: nothing was there to calibrate
+        return float("inf")
+    if p >= tails[last]:
+        return float(np.sqrt(np.interp(-np.log(p), -np.log(tails[:trusted]), levels[:trusted] ** 2)))
+
+    def excess(h: float) -> float:
+        gained = _log_tail(h, dof, noise_dof) - _log_tail(float(levels[last]), dof, noise_dof)
+        return gained - float(np.log(p / tails[last]))
+
+    low = float(max(levels[last], 1.0))
+    high = low + 20.0
+    while excess(high) > 0:
+        high *= 2.0
+    return float(optimize.brentq(excess, low, high)) if excess(low) > 0 else low
+
+
+def _log_tail(h: float, dof: int, noise_dof: float) -> float:
+    if np.isinf(noise_dof):
+        return 2.0 * float(np.log(h)) + float(np.log(special.gammaincc(dof / 2, h * h / 2)))
+    rest = noise_dof - dof + 1.0
+    return float(np.log(special.fdtrc(dof, rest, h * h * rest / (noise_dof * dof))))

@@ -3,33 +3,55 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import NamedTuple
 
 from fedgauss._shown import Shown
+from fedgauss.detect.channel import INVALID
 
-Channel = Literal["mean", "spread", "invalid update"]
+
+class ChannelReading(NamedTuple):
+    """One channel after a round."""
+
+    channel: str
+    statistic: float
+    threshold: float
 
 
 @dataclass(frozen=True)
 class Verdict(Shown):
     """One round, judged. Printed, it says so in words.
 
-    alarm       whether something is wrong
-    statistic   the statistic of the channel nearest to its threshold, or furthest above it
-    threshold   that of the same channel; alarm when the statistic exceeds it
-    channel     "mean" (the gradient's mean moved), "spread" (its noise grew) or "invalid update"
-    round, step where the run is: rounds counted from 1, and steps of SGD
-    onset       the step from which on things look different, None without an alarm
-    rollback    the last round before the onset, 0 for the start, None without an alarm
-    alpha       the chance of any false alarm while the monitor watches
-    travelling  whether a shift was seen that the run's own journey to its optimum may explain; not an alarm then
-    note        more words, where something needs saying
+    Attributes
+    ----------
+    alarm : bool
+        Whether something is wrong.
+    statistic, threshold : float
+        Of the channel furthest above its threshold, or nearest to it; alarm when the statistic exceeds the threshold.
+    channel : str
+        The name of that channel, such as "mean" (the mean gradient moved) or "spread" (the gradient noise grew); or
+        "invalid update".
+    round, step : int
+        Where the run is: rounds counted from 1, and steps of SGD.
+    onset : int or None
+        The estimated first affected step; None without an alarm.
+    rollback : int or None
+        The last round before the onset, 0 for the start; None without an alarm.
+    alpha : float
+        The chance of any false alarm while the monitor watches.
+    travelling : bool
+        Whether a shift was seen that the run's own journey to its optimum may explain; it is then not an alarm.
+    note : str
+        Further remarks.
+    reason : str
+        What an alarm of this channel means, such as "mean gradient moved".
+    readings : tuple of ChannelReading
+        Statistic and threshold of every channel; empty where the update was refused.
     """
 
     alarm: bool
     statistic: float
     threshold: float
-    channel: Channel
+    channel: str
     round: int
     step: int
     onset: int | None
@@ -37,18 +59,25 @@ class Verdict(Shown):
     alpha: float
     travelling: bool = False
     note: str = ""
+    reason: str = ""
+    readings: tuple[ChannelReading, ...] = ()
+
+    @property
+    def invalid(self) -> bool:
+        """Whether the update itself was refused: not finite, or not plausible."""
+        return self.channel == INVALID
 
     def __str__(self) -> str:
         where = f"round {self.round} (step {self.step})"
-        if self.channel == "invalid update":
-            words = f"ALARM after {where}: invalid update, not taken in; the last good round is {self.rollback}."
+        if self.invalid:
+            words = f"ALARM after {where}: invalid update, not used; the last good round is {self.rollback}."
         elif self.travelling:
             words = (
                 f"{where}: still travelling, warm start first. The shift seen (statistic {self.statistic:.2f}, "
                 f"threshold {self.threshold:.2f}) is smaller than the gradient that the run still had to work off."
             )
         elif self.alarm:
-            what = "mean gradient moved" if self.channel == "mean" else "gradient noise grew"
+            what = self.reason or f"{self.channel} channel saw a change"
             words = (
                 f"ALARM at {where}: the {what} (statistic {self.statistic:.2f}, threshold {self.threshold:.2f}; "
                 f"{self.alpha:g} is the chance of any false alarm). "

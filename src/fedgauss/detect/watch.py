@@ -1,20 +1,22 @@
-"""Both channels together, over R runs at once: the one piece of code behind monitor, calibration and experiments."""
+"""All channels together over R runs at once, and the rule for an alarm: the same for one run and for thousands."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedgauss._types import FloatArray
-from fedgauss.detect.mean_channel import TEMPERING, MeanChannel, Peak, no_peak
+from fedgauss._types import BoolArray, FloatArray
+from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen, no_peak
+from fedgauss.detect.mean_channel import MeanChannel
+from fedgauss.detect.saved import Arrays, Saved, part, prefixed
 from fedgauss.detect.spread_channel import SpreadChannel
-from fedgauss.detect.travelling import Travel
 
+DEFAULT_CHANNELS: tuple[Channel, ...] = (MeanChannel(), SpreadChannel())
 _SETTLE = 20  # steps left out at the beginning, and again before the earliest onset
-_GROUP = 10  # steps, at least, behind each residual of the spread channel
 
 
 def rounds_to_drop(sync_every: int) -> int:
@@ -22,49 +24,85 @@ def rounds_to_drop(sync_every: int) -> int:
     return math.ceil(_SETTLE / sync_every)
 
 
-class Watch:
-    """The statistics after each round, for R runs that share their weights and steps.
+class Judgement(NamedTuple):
+    """What the channels say of each of R runs after a round: the words of the one furthest above its threshold.
 
-    A monitor has R = 1, a calibration tens of thousands of Gaussian paths: they run the same lines, so that what
-    is seen online is what was calibrated.
+    Where none is above, it is the one nearest to it.
     """
 
-    def __init__(self, dim: int, sync_every: int, replicates: int = 1, tempering: float = TEMPERING) -> None:
-        drop = rounds_to_drop(sync_every)
-        self.to_drop = drop
-        self.replicates = replicates
-        self.mean = MeanChannel(dim, replicates, first=drop, tempering=tempering)
-        self.spread = SpreadChannel(dim, replicates, group=math.ceil(_GROUP / sync_every))
-        self.travel = Travel(dim, replicates, first=drop)
+    channel: npt.NDArray[np.int64]  # its number                                                    (R,)
+    statistic: FloatArray  # (R,)
+    threshold: FloatArray  # (R,)
+    alarm: BoolArray  # (R,)
+    travelling: BoolArray  # above the threshold, and yet perhaps the run's own journey             (R,)
+    onset: npt.NDArray[np.int64]  # the estimated first affected step                               (R,)
+    rounds: npt.NDArray[np.int64]  # watched rounds before it                                       (R,)
 
-    def update(self, x: FloatArray, weight: float, before: int, place: FloatArray | None = None) -> tuple[Peak, Peak]:
-        """Take in the whitened innovations (d, R) of a round that began after step `before`.
 
-        `place` is V^-1/2 A Y at its beginning, for `travel`; a calibration has none.
-        """
+class Watch(Saved):
+    """The statistics of all channels after each round, for R runs that share their weights and steps."""
+
+    saved = ("to_drop", "rounds")
+
+    def __init__(self, channels: Sequence[Channel], conditions: Conditions) -> None:
+        self.to_drop = conditions.first
+        self.rounds = 0  # taken in
+        self.replicates = conditions.replicates
+        self.channels = tuple(channel.started(conditions) for channel in channels)
+
+    def update(self, seen: RoundSeen) -> tuple[Peak, ...]:
+        """Take in a round, unless it is one of the first, which are left out."""
         if self.to_drop:
-            self.skip()
-            return no_peak(self.replicates), no_peak(self.replicates)
-        if place is not None:
-            self.travel.update(self.mean.position, place, weight)
-        return self.mean.update(x, weight, before), self.spread.update(x, weight, before)
+            return self.skip()
+        self.rounds += 1
+        return tuple(channel.update(seen) for channel in self.channels)
 
-    def skip(self) -> None:
+    def skip(self) -> tuple[Peak, ...]:
         """Count a round without an innovation (the first, when Y_0 is not known) as one of those left out."""
         self.to_drop = max(self.to_drop - 1, 0)
+        return (no_peak(self.replicates),) * len(self.channels)
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """What has to be stored to go on later."""
-        parts = {"mean": self.mean.arrays(), "spread": self.spread.arrays(), "travel": self.travel.arrays()}
-        named = {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
-        return {"to_drop": np.array(self.to_drop)} | named
+    def judge(
+        self,
+        peaks: Sequence[Peak],
+        limits: Sequence[float],
+        alarmed: BoolArray,
+        contraction: Callable[[npt.NDArray[np.int64]], FloatArray],
+    ) -> Judgement:
+        """Statistics against thresholds: the rule for an alarm.
 
-    def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `arrays` returned."""
-        self.to_drop = int(arrays["to_drop"])
-        for part, restore in (
-            ("mean.", self.mean.restore),
-            ("spread.", self.spread.restore),
-            ("travel.", self.travel.restore),
-        ):
-            restore({k.removeprefix(part): v for k, v in arrays.items() if k.startswith(part)})
+        Parameters
+        ----------
+        peaks : of each channel, as `update` returned them
+        limits : of each channel, the threshold in force
+        alarmed : (R,) bool
+            Runs that alarmed before. A shift that was once called an attack is not taken back as a journey to where
+            the attack leads.
+        contraction : callable
+            From steps (R,) to eta lambda_max(A) there, (R,).
+        """
+        runs = np.arange(self.replicates)
+        tops, bounds = np.stack([peak.statistic for peak in peaks]), np.array(limits)
+        best = (tops / bounds[:, None]).argmax(axis=0)
+        statistic, threshold = tops[best, runs], bounds[best]
+        step, rounds = (np.stack(part)[best, runs] for part in ([p.step for p in peaks], [p.rounds for p in peaks]))
+        over = statistic > threshold
+        travelling = np.zeros_like(over)
+        for i, (channel, peak) in enumerate(zip(self.channels, peaks, strict=True)):
+            doubtful = over & (best == i) & ~alarmed
+            if doubtful.any():
+                travelling |= doubtful & channel.may_be_travel(peak, contraction(peak.step))
+        return Judgement(best, statistic, threshold, over & ~travelling, travelling, step + 1, rounds)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """That of every channel, under its name."""
+        held = super().state()
+        for channel in self.channels:
+            held |= prefixed(f"{channel.name}.", channel.state())
+        return held
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take up the state that `state` returned."""
+        super().restore(arrays)
+        for channel in self.channels:
+            channel.restore(part(arrays, f"{channel.name}."))

@@ -8,16 +8,16 @@ from functools import cached_property
 
 import numpy as np
 
-from fedgauss._linearization import Linearization, noise_freedom
+from fedgauss._linearization import Linearization, noise_dof
 from fedgauss._types import FloatArray
-from fedgauss.detect.mean_channel import TEMPERING
+from fedgauss.detect.channel import TEMPERING
 
 _SAFETY = 3.0  # times the tempering that the reported kurtosis asks for
 _RIDGE = 0.1  # of the mean variance, added to an estimated V ...
 _RIDGE_FROM = 12  # ... from this many dimensions on
 
 
-def freedom_needed(dim: int) -> int:
+def dof_needed(dim: int) -> int:
     """Degrees of freedom behind an estimated V, at least: with fewer its inverse has no useful law."""
     return 2 * dim + 4
 
@@ -31,14 +31,14 @@ class Whitening:
 
     spectrum   eigenvalues of V, all that a calibration needs of it: the statistics do not change under rotation   (d,)
     ridge      what is added to an estimated V, in units of tr V / d
-    freedom    degrees of freedom behind V; infinite when it is known
+    dof        degrees of freedom behind V; infinite when it is known
     tempering  how much less short segments count, see `mean_channel.tempered`
     """
 
     matrix: FloatArray
     spectrum: FloatArray
     ridge: float
-    freedom: float
+    dof: float
     tempering: float
 
     @cached_property
@@ -49,19 +49,19 @@ class Whitening:
     @property
     def in_table(self) -> bool:
         """Whether the thresholds that come with the package are this one's."""
-        return math.isinf(self.freedom) and self.tempering == TEMPERING
+        return math.isinf(self.dof) and self.tempering == TEMPERING
 
 
 def whitening(lin: Linearization) -> Whitening:
     """The whitening that suits what is known of V, or a ValueError when a warm-up was too short to know it."""
     dim = lin.dim
     spectrum, axes = np.linalg.eigh(lin.noise_cov)
-    ridge = _RIDGE if lin.freedom is not None and dim >= _RIDGE_FROM else 0.0
-    freedom = _freedom(lin, ridge)
-    if freedom < freedom_needed(dim):
-        raise ValueError(_too_short(lin, freedom))
+    ridge = _RIDGE if lin.dof is not None and dim >= _RIDGE_FROM else 0.0
+    dof = _noise_dof(lin, ridge)
+    if dof < dof_needed(dim):
+        raise ValueError(_too_short(lin, dof))
     matrix = (axes * scales(spectrum, ridge)) @ axes.T
-    return Whitening(matrix, spectrum, ridge, freedom, _tempering(lin))
+    return Whitening(matrix, spectrum, ridge, dof, _tempering(lin))
 
 
 def scales(values: FloatArray, ridge: float) -> FloatArray:
@@ -70,10 +70,10 @@ def scales(values: FloatArray, ridge: float) -> FloatArray:
     return plain / np.sqrt((plain**2 * values).mean(axis=-1, keepdims=True))
 
 
-def _freedom(lin: Linearization, ridge: float) -> float:
-    if lin.freedom is None:
+def _noise_dof(lin: Linearization, ridge: float) -> float:
+    if lin.dof is None:
         return math.inf
-    return lin.freedom if lin.n_warmup is None else noise_freedom(lin, ridge)
+    return lin.dof if lin.n_warmup is None else noise_dof(lin, ridge)
 
 
 def _tempering(lin: Linearization) -> float:
@@ -89,10 +89,10 @@ def _tempering(lin: Linearization) -> float:
     return min(TEMPERING, max(_SAFETY * excess / 12.0, 0.0))
 
 
-def _too_short(lin: Linearization, freedom: float) -> str:
-    needed = freedom_needed(lin.dim)
+def _too_short(lin: Linearization, dof: float) -> str:
+    needed = dof_needed(lin.dim)
     said = f"the noise covariance must rest on at least {needed} degrees of freedom in {lin.dim} dimensions"
     if lin.n_warmup is None:
-        return f"{said}; it has {freedom:.0f}. Use a longer warm-up."
-    steps = 1 + math.ceil((lin.n_warmup - 1) * needed / freedom)
-    return f"{said}; a warm-up of {lin.n_warmup} steps gives {freedom:.0f}. Use a warm-up of {steps} steps at least."
+        return f"{said}; it has {dof:.0f}. Use a longer warm-up."
+    steps = 1 + math.ceil((lin.n_warmup - 1) * needed / dof)
+    return f"{said}; a warm-up of {lin.n_warmup} steps gives {dof:.0f}. Use a warm-up of {steps} steps at least."

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._progress import ProgressBar
 from fedgauss._random import Key
 from fedgauss._types import BoolArray
 from fedgauss.engine.loop import Algorithm, Carry, advance, begin, read
-from fedgauss.engine.progress import ProgressBar
 from fedgauss.engine.projections import Everywhere
 from fedgauss.engine.runs import DivergedError
 from fedgauss.engine.starts import ResolvedStart
@@ -33,7 +33,7 @@ class Chunks:
         self.n_settings, self.n_clients = algorithm.problem.weights.shape
         self.dim = start.fixed.shape[1]
         self.segment: int | None = None
-        # Part of the program that begins a run, so it is only told to those who need it.
+        # Static in the program that begins a run, so only passed on where an observer needs it.
         self.length = n_steps if any(o.keeps_time for o in algorithm.observers) else 0
 
     def size(self, memory_budget: float) -> int:
@@ -58,14 +58,12 @@ class Chunks:
         carry = begin(algorithm, start, self.start_key, np.uint32(first), count, self.length)
         done = self.after
         while done < self.n_steps:
-            compiled = self.segment is not None
             until = min(self.n_steps, done + (self.segment or self._first_segment(count)))
             began = time.perf_counter()
             after, finite = advance(algorithm, carry, np.uint32(first), np.int32(done), np.int32(until))
             if not np.asarray(finite)[:, : self.replicates - first].all():
                 raise self._diverged(algorithm, carry, first, done, until)
-            if compiled or self.segment is None:
-                self._adapt(until - done, time.perf_counter() - began, compiled)
+            self._adapt(until - done, time.perf_counter() - began)
             bar.advance(min(count, self.replicates - first) * (until - done))
             carry, done = after, until
         return {name: np.asarray(value) for name, value in read(algorithm.observers, carry.states).items()}
@@ -79,13 +77,10 @@ class Chunks:
         work = 2e7 if jax.default_backend() == "cpu" else 5e9
         return max(1, int(work / (count * self.n_clients * (self.dim * self.n_settings + 1))))
 
-    def _adapt(self, taken: int, seconds: float, compiled: bool) -> None:
-        """Lengthen or shorten segments towards `_SEGMENT_SECONDS`; the first call also compiles, so it tells little."""
-        if not compiled:
-            self.segment = taken
-        else:
-            factor = np.clip(_SEGMENT_SECONDS / max(seconds, 1e-4), 0.25, 4.0)
-            self.segment = max(1, int(taken * factor))
+    def _adapt(self, taken: int, seconds: float) -> None:
+        """Lengthen or shorten segments towards `_SEGMENT_SECONDS`; the first call also compiles, so it says little."""
+        factor = 1.0 if self.segment is None else np.clip(_SEGMENT_SECONDS / max(seconds, 1e-4), 0.25, 4.0)
+        self.segment = max(1, int(taken * factor))
 
     def _diverged(self, algorithm: Algorithm, carry: Carry, first: int, done: int, until: int) -> DivergedError:
         """Find the first step and client that are not finite: a non-finite client stays so, which bisection uses."""
@@ -120,7 +115,7 @@ class Chunks:
 def _lanes(replicates: int, largest: int) -> int:
     """The size of a chunk: a power of two, so that other numbers of replicates share its compilation.
 
-    The largest that leaves few lanes idle. Below 16 lanes programs take longer to compile, or to run, than with 16.
+    It is the largest that leaves few lanes idle. With fewer than 16 lanes programs take longer to compile or to run.
     """
     sizes = [2**power for power in range(4, 31) if 2**power <= max(16, min(largest, 2 * replicates))]
 

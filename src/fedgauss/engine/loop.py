@@ -49,7 +49,7 @@ class Carry(NamedTuple):
 def take_step(algorithm: Algorithm, noise: Noise, anyone: JaxArray, t: JaxArray, carry: Carry) -> Carry:
     """Step t of every client and replicate, seen by every observer.
 
-    `anyone` (N,) says whether any setting mixes after step t: the others then mix in vain, and keep what they had.
+    `anyone` (N,) says whether any setting mixes after step t: other settings discard the mixed result.
     """
     problem, theta = algorithm.problem, carry.theta
     data = problem.sample(noise.at_step(t), t)
@@ -75,7 +75,7 @@ def begin(
         problem = algorithm.problem
         theta = start.theta(Noise(key, first, problem.n_clients, n_replicates), problem.dim)
         carry = Carry(theta, tuple(o.init(theta, n_steps) for o in algorithm.observers))
-        _values(algorithm.observers, carry.states)  # refuses names that are given twice, before a long run
+        _values(algorithm.observers, carry.states)  # rejects duplicate names before a long run
         return carry
 
     return jax.vmap(one, in_axes=(_axes(algorithm), 0))(algorithm, start)
@@ -111,7 +111,7 @@ def read(observers: tuple[Observer, ...], states: tuple[Any, ...]) -> dict[str, 
 
 
 def _values(observers: tuple[Observer, ...], states: tuple[Any, ...]) -> dict[str, JaxArray]:
-    """What all observers saw, by name."""
+    """The results of all observers, by name."""
     values: dict[str, JaxArray] = {}
     for observer, state in zip(observers, states, strict=True):
         for name, value in observer.value(state).items():
@@ -126,21 +126,21 @@ def stack(trees: Sequence[T]) -> T:
     if len({jax.tree.structure(tree) for tree in trees}) > 1:
         raise ValueError(
             "settings that run together must be of one kind: the same family of problem, kind of start, projection "
-            "and observers. Run others apart."
+            "and observers. Run the others separately."
         )
 
     def join(*leaves: Any) -> Any:
         if any(np.shape(leaf) != np.shape(leaves[0]) for leaf in leaves):
             raise ValueError(
                 "settings that run together must have arrays of one shape: the same clients, dimensions, network "
-                f"size and number of step sizes; got {np.shape(leaves[0])} and others. Run others apart."
+                f"size and number of step sizes; got {np.shape(leaves[0])} and others. Run the others separately."
             )
         if not _is_shared(leaves[0]):
             return np.stack(leaves)
         if any(not np.array_equal(leaf, leaves[0]) for leaf in leaves):
             raise ValueError(
                 "settings that run together must share the edges of a large network, when and on which edge an attack "
-                "begins, and what is observed. Run others apart."
+                "begins, and what is observed. Run the others separately."
             )
         return leaves[0]
 

@@ -99,7 +99,7 @@ def mixing_of(network: Network, dim: int) -> Mixing:
     if isinstance(network, TamperedNetwork):
         if network.shift.shape not in ((), (dim,)):
             raise ValueError(
-                f"shift of man_in_the_middle must be a number or have shape ({dim},), one entry a parameter; "
+                f"shift of man_in_the_middle must be a number or have shape ({dim},), one entry per parameter; "
                 f"got shape {network.shift.shape}."
             )
         return TamperedMixing(

@@ -1,26 +1,28 @@
 """Folds over the path: what a run remembers. Each is carried along in the loop, so memory does not grow with n.
 
-Those that keep a table over time stand in `tables`, and the contract of all in `folds`; all can be had from here.
+Observers that keep a table over time are in `table_observers`, and the contract of all of them in `folds`; all can be
+imported from here.
 """
 
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax.numpy as jnp
 
 from fedgauss import _checks
 from fedgauss._lanes import add_up, client_mean
+from fedgauss._lazy import lazy
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.folds import Observer, Step, Sum
-from fedgauss.engine.tables import At, Cusum, Path, Uploads, at, path, uploads
+from fedgauss.engine.table_observers import At, CusumPath, Path, Uploads, at, path, uploads
 from fedgauss.problems.base import pytree
 
 __all__ = [
     "At",
     "Average",
-    "Cusum",
+    "CusumPath",
     "Disagreement",
     "Last",
     "Norm",
@@ -114,11 +116,11 @@ class Disagreement(Observer):
     keeps_time = False
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
-        """That of Theta_0."""
+        """The disagreement of Theta_0."""
         return _spread(theta, client_mean(theta))
 
     def update(self, state: Any, step: Step) -> Any:
-        """That of Theta_t."""
+        """The disagreement of Theta_t."""
         return _spread(step.theta, step.mean)
 
     def value(self, state: Any) -> dict[str, JaxArray]:
@@ -127,9 +129,26 @@ class Disagreement(Observer):
 
 
 def sup_partial_sum(center: ArrayLike, norm: Norm = "euclidean") -> SupPartialSum:
-    """U_n around `center` (d,), in the Euclidean or the max norm."""
+    """Record U_n = max_{t <= n} |sum_{s <= t} (Y_s - center)|, as `runs.sup_partial_sum`.
+
+    Parameters
+    ----------
+    center : array of shape (d,)
+        The point that iterates are compared with, usually the optimum.
+    norm : "euclidean" or "max"
+        The norm of the partial sums.
+
+    Returns
+    -------
+    SupPartialSum
+        An observer for `simulate(..., observe=[...])`.
+    """
     _checks.one_of("norm", norm, ["euclidean", "max"])
     return SupPartialSum(_checks.real_array("center", center, shape=(None,)), norm)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(__name__, {}, __all__, renamed={"Cusum": "CusumPath"})
 
 
 def _length(vector: JaxArray, norm: Norm) -> JaxArray:

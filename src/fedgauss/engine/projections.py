@@ -75,12 +75,36 @@ class Box(Projection):
 
 
 def ball(radius: float, center: ArrayLike = 0.0) -> Ball:
-    """Project onto the ball of this radius around `center`."""
+    """Project onto the ball |theta - center| <= radius.
+
+    Parameters
+    ----------
+    radius : float
+        Positive.
+    center : float or array of shape (d,)
+        The centre of the ball.
+
+    Returns
+    -------
+    Ball
+        A projection for `simulate(..., projection=...)`.
+    """
     return Ball(np.atleast_1d(_checks.real_array("center", center)), _checks.real("radius", radius, above=0.0))
 
 
 def box(low: ArrayLike, high: ArrayLike) -> Box:
-    """Project onto a box; `low` and `high` are numbers or one bound a coordinate."""
+    """Project onto a box, low <= theta <= high.
+
+    Parameters
+    ----------
+    low, high : float or array of shape (d,)
+        One bound for all coordinates, or one for each.
+
+    Returns
+    -------
+    Box
+        A projection for `simulate(..., projection=...)`.
+    """
     lower = np.atleast_1d(_checks.real_array("low", low))
     upper = np.atleast_1d(_checks.real_array("high", high))
     if lower.ndim > 1 or upper.ndim > 1 or (lower.size != upper.size and 1 not in (lower.size, upper.size)):

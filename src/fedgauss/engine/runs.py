@@ -13,10 +13,24 @@ from fedgauss._types import FloatArray
 
 @dataclass(frozen=True, repr=False)
 class Runs(Shown):
-    """Results of R replicates, replicate axis first. Observed quantities are attributes: `runs.cusum`."""
+    """Results of R replicates, with replicates along the first axis.
 
-    average: FloatArray  # Ybar_n (R, d)
-    last: FloatArray  # Y_n (R, d)
+    Observed quantities are attributes too: `runs.cusum` is `runs.observed["cusum"]`.
+
+    Attributes
+    ----------
+    average : array of shape (R, d)
+        Ybar_n, the average of the iterates.
+    last : array of shape (R, d)
+        Y_n, the last iterate.
+    n_steps, n_clients, seed : int
+        As they were asked for.
+    observed : dict of str to array
+        The results of the observers, by name.
+    """
+
+    average: FloatArray
+    last: FloatArray
     n_steps: int
     n_clients: int
     seed: int
@@ -27,7 +41,7 @@ class Runs(Shown):
         if name in observed:
             return observed[name]
         known = ", ".join(["average", "last", *observed])
-        raise AttributeError(f"these runs kept {known}; no {name!r}. Ask for it with observe=[...] or keep='path'.")
+        raise AttributeError(f"these runs kept {known}, not {name!r}. Ask for it with observe=[...] or keep='path'.")
 
     @property
     def replicates(self) -> int:
@@ -54,7 +68,7 @@ class Runs(Shown):
 
 
 class DivergedError(ArithmeticError):
-    """A run left the finite numbers. `step`, `client` and `replicate` say where it happened first."""
+    """A run left the finite numbers; `step`, `client` and `replicate` say where this happened first."""
 
     def __init__(self, step: int, client: int, replicate: int, eta: float) -> None:
         self.step, self.client, self.replicate, self.eta = step, client, replicate, eta

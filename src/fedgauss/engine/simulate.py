@@ -36,19 +36,63 @@ def simulate(
 ) -> Runs:
     """Run local SGD (Algorithm 1) `replicates` times: Theta_t = (Theta_{t-1} - eta_t G_t) C_t.
 
-    network        a Network, a mixing matrix or a networkx graph
-    steps          eta_t: `step_sizes.polynomial(eta0, beta)`, or an array (n,) or (n, K)
-    sync_every     tau, or a mask (n,); clients mix after step t when t % tau == sync_phase; None for never
-    start          "zeros", "optimum", near_optimum(sd), or an array (d,), (K, d) or (R, K, d)
-    observe        more folds: "sup_partial_sum", "cusum", "disagreement", or objects of `observers`
-    keep           "path" keeps every Y_t: runs.path is (R, n, d)
-    projection     a set Phi that clients are projected onto after each step
-    after          begin with step after + 1, to go on from where a shorter run ended: `start` is Theta_after, averages
-                   and other folds are over the steps made here, and step sizes, mixing and data are those of t > after
-    memory_budget  bytes for the state of the replicates that run at once; results never depend on it
-    progress       show a bar (None: in a terminal, when the run takes long)
+    Parameters
+    ----------
+    problem : Problem
+        What the K clients minimise; see `fedgauss.problems`.
+    network : Network, matrix, networkx graph or None
+        Who averages with whom. None is allowed for a single client.
+    steps : StepSizes or array of shape (n,) or (n, K)
+        The step sizes eta_t, such as `step_sizes.polynomial(eta0, beta)`; one column per client if they differ.
+    n_steps : int
+        The number of steps n that every client takes.
+    sync_every : int, array of n booleans or None
+        tau: clients mix after step t when t % tau == sync_phase. A mask lists the steps itself; None means never.
+    sync_phase : int
+        The remainder of t at which clients mix.
+    replicates : int
+        The number R of independent runs.
+    seed : int
+        Fixes every random number.
+    start : "zeros", "optimum", near_optimum(sd), or array of shape (d,), (K, d) or (R, K, d)
+        Theta_0.
+    observe : sequence of str or Observer
+        What to record besides the average and the last iterate: "sup_partial_sum", "cusum", "disagreement", or objects
+        from `fedgauss.observers`.
+    keep : "path" or None
+        "path" keeps every Y_t, as `runs.path` of shape (R, n, d).
+    projection : Projection, optional
+        A set Phi onto which clients are projected after each step.
+    after : int
+        Continue a shorter run: `start` is then Theta_after, steps `after` + 1, ..., n are made with the step sizes,
+        mixing and data of these t, and averages and other observers cover these steps alone.
+    memory_budget : float
+        Bytes for the state of the replicates that run at once. Results never depend on it.
+    progress : bool, optional
+        Whether to show a progress bar. By default it is shown in a terminal, when the run takes long.
+
+    Returns
+    -------
+    Runs
+        The averages Ybar_n, the last iterates Y_n and whatever was observed, replicates first.
+
+    Raises
+    ------
+    DivergedError
+        If a client leaves the finite numbers.
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> problem = fg.problems.random_effects(n_clients=10, seed=1907)
+    >>> steps = fg.step_sizes.polynomial(0.3, beta=0.75)
+    >>> runs = fg.simulate(problem, fg.networks.ring(10), steps, n_steps=100, sync_every=20, replicates=50)
+    >>> runs.average.shape
+    (50, 2)
     """
     setting = Setting(problem, network, steps, sync_every, sync_phase, start, observe, projection).keeping(keep)
-    options = {"replicates": replicates, "seed": seed, "memory_budget": memory_budget, "progress": progress}
-    (runs,) = simulate_together([setting], n_steps, after=after, **options)  # type: ignore[arg-type]
+    (runs,) = simulate_together(
+        [setting], n_steps, replicates=replicates, seed=seed, after=after, memory_budget=memory_budget,
+        progress=progress,
+    )  # fmt: skip
     return runs

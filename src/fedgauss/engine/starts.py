@@ -17,7 +17,7 @@ from fedgauss.problems.linearize import optimum
 
 @dataclass(frozen=True)
 class NearOptimum:
-    """theta*_K plus N(0, sd^2 I), drawn afresh for each replicate, and for each client unless `shared`."""
+    """theta*_K plus N(0, sd^2 I), drawn anew for each replicate, and for each client unless `shared`."""
 
     sd: float
     shared: bool = False
@@ -27,7 +27,20 @@ Start: TypeAlias = Literal["zeros", "optimum"] | NearOptimum | ArrayLike
 
 
 def near_optimum(sd: float, shared: bool = False) -> NearOptimum:
-    """Start at the optimum plus Gaussian noise; `shared` gives all clients of a replicate the same start."""
+    """Start at the optimum plus Gaussian noise, theta*_K + N(0, sd^2 I).
+
+    Parameters
+    ----------
+    sd : float
+        The standard deviation of each coordinate.
+    shared : bool
+        Whether all clients of a replicate start at the same point.
+
+    Returns
+    -------
+    NearOptimum
+        For `simulate(..., start=...)`.
+    """
     return NearOptimum(_checks.real("sd", sd, above=0.0), shared)
 
 

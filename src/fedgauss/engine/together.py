@@ -10,13 +10,13 @@ import jax
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._progress import ProgressBar
 from fedgauss._random import Key, stage_key
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.engine.chunks import Chunks
 from fedgauss.engine.loop import Algorithm, stack
 from fedgauss.engine.mixing import mixing_of
-from fedgauss.engine.observers import Average, Cusum, Disagreement, Last, Observer, Path, sup_partial_sum
-from fedgauss.engine.progress import ProgressBar
+from fedgauss.engine.observers import Average, CusumPath, Disagreement, Last, Observer, Path, sup_partial_sum
 from fedgauss.engine.projections import Everywhere, Projection
 from fedgauss.engine.runs import Runs
 from fedgauss.engine.starts import ResolvedStart, Start, resolve_start
@@ -28,7 +28,13 @@ from fedgauss.step_sizes import StepSizes, as_step_sizes, sync_mask, warn_if_uns
 
 @dataclass(frozen=True)
 class Setting:
-    """What may differ between runs that share their random numbers. Each field is as `simulate` has it."""
+    """What may differ between runs that share their random numbers; for `simulate_together`.
+
+    Parameters
+    ----------
+    problem, network, steps, sync_every, sync_phase, start, observe, projection
+        As in `simulate`.
+    """
 
     problem: Problem
     network: Network | ArrayLike | None
@@ -40,11 +46,11 @@ class Setting:
     projection: Projection | None = None
 
     def __post_init__(self) -> None:
-        alone = isinstance(self.observe, str | Observer)  # a single one need not stand in a list
+        alone = isinstance(self.observe, str | Observer)  # a single one need not be in a list
         object.__setattr__(self, "observe", (self.observe,) if alone else tuple(self.observe))
 
     def keeping(self, keep: Literal["path"] | None) -> Setting:
-        """This, with every Y_t kept when asked for."""
+        """This setting, with every Y_t kept if `keep` is "path"."""
         if keep is None:
             return self
         _checks.one_of("keep", keep, ["path"])
@@ -63,9 +69,21 @@ def simulate_together(
 ) -> list[Runs]:
     """`simulate` for each setting, to the same bits, in one pass: random numbers are drawn once for all.
 
-    Drawing them is most of the work, so many settings cost little more than a few, and comparing two of them is
-    free of most noise. Settings must be of one kind and shape: the same family of problem with as many clients and
-    dimensions, and the same things observed.
+    Drawing them is most of the work, so many settings cost little more than a few, and a comparison of two of them is
+    free of most of the noise.
+
+    Parameters
+    ----------
+    settings : sequence of Setting
+        They must be of one kind and shape: the same family of problem, number of clients and dimensions, and the same
+        observers.
+    n_steps, replicates, seed, after, memory_budget, progress
+        As in `simulate`, for all settings.
+
+    Returns
+    -------
+    list of Runs
+        One for each setting, in order.
     """
     if not settings:
         raise ValueError("settings must list at least one Setting; got none.")
@@ -81,17 +99,17 @@ def simulate_together(
         for first in range(0, replicates, size):
             for name, part in chunks.run(first, size, bar).items():
                 shape = (len(settings), replicates, *part.shape[2:])
-                whole = values.setdefault(name, np.empty(shape, part.dtype))
-                whole[:, first : first + size] = part[:, : replicates - first]
-                _check_finite(name, whole[:, first : first + size])
+                every = values.setdefault(name, np.empty(shape, part.dtype))
+                every[:, first : first + size] = part[:, : replicates - first]
+                _check_finite(name, every[:, first : first + size])
     return [
-        _runs({name: whole[s] for name, whole in values.items()}, n_steps, setting.problem.n_clients, seed)
+        _runs({name: every[s] for name, every in values.items()}, n_steps, setting.problem.n_clients, seed)
         for s, setting in enumerate(settings)
     ]
 
 
 def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
-    """Check a setting and put its arrays together."""
+    """Check a setting and assemble its arrays."""
     problem = checked_problem(setting.problem)
     _check_length(problem, n_steps)
     graph = as_network(setting.network, problem.n_clients)
@@ -130,23 +148,23 @@ def _observer(choice: str | Observer, problem: Problem) -> Observer:
     name = _checks.one_of("observe", choice, ["sup_partial_sum", "cusum", "disagreement"])
     if name == "sup_partial_sum":
         return sup_partial_sum(optimum(problem))
-    return Cusum() if name == "cusum" else Disagreement()
+    return CusumPath() if name == "cusum" else Disagreement()
 
 
 def _known_hessians(problem: Problem) -> FloatArray | None:
-    """Client Hessians at the optimum, to warn by; a problem without an optimum can be simulated all the same."""
+    """Client Hessians at the optimum, for a warning; a problem without an optimum can be simulated all the same."""
     try:
-        found = exact_optimum(problem)
+        optimum_and_hessians = exact_optimum(problem)
     except ValueError:
         return None
-    return None if found is None else found[1]
+    return None if optimum_and_hessians is None else optimum_and_hessians[1]
 
 
 def _checked_eta(eta: ArrayLike, n_steps: int, n_clients: int) -> FloatArray:
-    """Step sizes (n,) or (n, K), finite and positive, whoever made them."""
+    """Step sizes (n,) or (n, K), finite and positive, wherever they come from."""
     array = _checks.real_array("step sizes", eta)
     if array.ndim == 2 and array.shape[1] != n_clients:
-        raise ValueError(f"per-client steps must have {n_clients} columns, one a client; got {array.shape[1]}.")
+        raise ValueError(f"per-client steps must have {n_clients} columns, one per client; got {array.shape[1]}.")
     if array.ndim not in (1, 2) or len(array) != n_steps:
         raise ValueError(f"step sizes must have shape ({n_steps},) or ({n_steps}, {n_clients}); got {array.shape}.")
     if np.any(array <= 0):
@@ -158,8 +176,8 @@ def _checked_eta(eta: ArrayLike, n_steps: int, n_clients: int) -> FloatArray:
 def _check_finite(name: str, values: np.ndarray[Any, Any]) -> None:
     if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
         raise ArithmeticError(
-            f"{name} must be finite, but it left the range of float32 although every client stayed inside. "
-            "Rescale the problem, so that iterates stay below 1e18."
+            f"{name} must be finite, but it left the range of float32 although every client stayed inside it. "
+            "Rescale the problem so that iterates stay below 1e18."
         )
 
 
@@ -173,7 +191,7 @@ def _check_length(problem: Problem, n_steps: int) -> None:
 
 
 def _padded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Pad time to a power of two, so that runs of nearby lengths share a compilation."""
+    """Time padded to a power of two, so that runs of similar length share a compilation."""
     length = 1 << max(8, (len(array) - 1).bit_length())
     return np.concatenate([array, np.zeros((length - len(array), *array.shape[1:]), array.dtype)])
 

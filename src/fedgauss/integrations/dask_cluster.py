@@ -20,14 +20,14 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from fedgauss._checks import FedgaussWarning
-from fedgauss.experiments.cell import Cell
-from fedgauss.experiments.ctrl_c import CtrlC
-from fedgauss.experiments.outcome import SweepError, in_words
-from fedgauss.experiments.plan import Plan
-from fedgauss.experiments.runner import Executor
-from fedgauss.experiments.workers import Finished
+from fedgauss._interrupts import CtrlC
 from fedgauss.integrations.dask_worker import settings, versions
 from fedgauss.integrations.extras import needed
+from fedgauss.sweep.cell import Cell
+from fedgauss.sweep.outcome import SweepError, in_words
+from fedgauss.sweep.plan import Plan
+from fedgauss.sweep.run import Executor
+from fedgauss.sweep.workers import Finished
 
 _CONNECT = 5.0  # seconds until a scheduler counts as unreachable
 _FIRST_WORKER = 10.0  # seconds until a cluster counts as empty
@@ -38,8 +38,19 @@ _TRIES = 3  # times that a process may die on a cell, before the cell is to blam
 
 
 def on_dask(scheduler: str) -> Executor:
-    """The executor for `run_cells` that has the cells run by the cluster of this scheduler, e.g. "tcp://host:8786".
+    """An executor for `run_cells` that runs cells on a Dask cluster.
 
+    Parameters
+    ----------
+    scheduler : str
+        Its address, such as "tcp://host:8786".
+
+    Returns
+    -------
+    Executor
+
+    Notes
+    -----
     Each finished cell comes back at once; one whose worker is lost is run again by another. No more cells are out than
     the cluster has threads. However the sweep ends, cells that are out are cancelled and their processes end, unless
     the scheduler does not answer by then. Where all workers are lost the sweep warns and waits for others.

@@ -17,8 +17,8 @@ from importlib import metadata
 from typing import Any
 
 from fedgauss import __version__
-from fedgauss.experiments.cell import SPEC_VERSION
-from fedgauss.experiments.workers import ENVIRONMENT, answer
+from fedgauss.sweep.cell import SPEC_VERSION
+from fedgauss.sweep.workers import ENVIRONMENT, answer
 
 Answer = tuple[Any, float, tuple[str, str] | None]  # rows, seconds, and why there are none, with a traceback
 

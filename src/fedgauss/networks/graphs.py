@@ -19,25 +19,71 @@ _DRAWS = 100  # random graphs drawn before giving up on a connected one
 
 
 def ring(n_clients: int) -> Network:
-    """Clients in a circle: c_ij = 1/3 for a client and its two neighbours (K >= 3)."""
+    """Clients in a circle: c_ij = 1/3 for a client and its two neighbours (K >= 3).
+
+    Parameters
+    ----------
+    n_clients : int
+        K.
+
+    Returns
+    -------
+    Network
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> print(fg.networks.ring(10))
+    Network ring: 10 clients, 10 edges, second eigenvalue 0.8727
+    """
     k = np.arange(_checks.whole("n_clients", n_clients))
     return _metropolis("ring", len(k), k, np.roll(k, -1))
 
 
 def path(n_clients: int) -> Network:
-    """Clients in a line, with Metropolis weights: a ring that does not close."""
+    """Clients in a line, with Metropolis weights: a ring that does not close.
+
+    Parameters
+    ----------
+    n_clients : int
+        K.
+
+    Returns
+    -------
+    Network
+    """
     k = np.arange(_checks.whole("n_clients", n_clients))
     return _metropolis("path", len(k), k[:-1], k[1:])
 
 
 def star(n_clients: int) -> Network:
-    """Client 0 in the middle, with Metropolis weights: c_0k = 1/K."""
+    """Client 0 in the middle, with Metropolis weights: c_0k = 1/K.
+
+    Parameters
+    ----------
+    n_clients : int
+        K.
+
+    Returns
+    -------
+    Network
+    """
     k = np.arange(_checks.whole("n_clients", n_clients))
     return _metropolis("star", len(k), np.zeros_like(k), k)
 
 
 def torus(rows: int, cols: int) -> Network:
-    """A rows x cols grid whose sides wrap around, with Metropolis weights; client (r, c) is r * cols + c."""
+    """A grid whose sides wrap around, with Metropolis weights.
+
+    Parameters
+    ----------
+    rows, cols : int
+        The size of the grid, K = rows * cols; the client at (r, c) is number r * cols + c.
+
+    Returns
+    -------
+    Network
+    """
     rows, cols = _checks.whole("rows", rows), _checks.whole("cols", cols)
     k = np.arange(rows * cols).reshape(rows, cols)
     neighbours = np.concatenate([np.roll(k, -1, axis=0).ravel(), np.roll(k, -1, axis=1).ravel()])
@@ -45,13 +91,35 @@ def torus(rows: int, cols: int) -> Network:
 
 
 def complete(n_clients: int) -> Network:
-    """Everybody averages with everybody: C = J, the moderator of centralised federated learning."""
+    """All clients average with each other: C = J = 11'/K, as with the server of centralised federated learning.
+
+    Parameters
+    ----------
+    n_clients : int
+        K.
+
+    Returns
+    -------
+    Network
+    """
     k = _checks.whole("n_clients", n_clients)
     return Network("complete", sp.csr_array((k, k)), uniform=1.0)
 
 
 def lazy(n_clients: int, rho: float) -> Network:
-    """C = rho I + (1 - rho) J, whose second eigenvalue is rho, in [0, 1)."""
+    """C = rho I + (1 - rho) J, a network with a given second eigenvalue.
+
+    Parameters
+    ----------
+    n_clients : int
+        K.
+    rho : float
+        The second eigenvalue, in [0, 1).
+
+    Returns
+    -------
+    Network
+    """
     k = _checks.whole("n_clients", n_clients)
     rho = _checks.real("rho", rho)
     if not 0 <= rho < 1:
@@ -62,7 +130,22 @@ def lazy(n_clients: int, rho: float) -> Network:
 
 
 def erdos_renyi(n_clients: int, probability: float, seed: int) -> Network:
-    """A random graph, redrawn until it is connected: each pair is linked with `probability`, on its own."""
+    """A random graph in which each pair is linked independently, redrawn until it is connected.
+
+    Parameters
+    ----------
+    n_clients : int
+        K.
+    probability : float
+        Of a link, in (0, 1].
+    seed : int
+        Fixes the graph.
+
+    Returns
+    -------
+    Network
+        With Metropolis weights.
+    """
     n = _checks.whole("n_clients", n_clients)
     probability = _checks.real("probability", probability, above=0.0)
     if probability > 1:
@@ -83,7 +166,14 @@ def erdos_renyi(n_clients: int, probability: float, seed: int) -> Network:
 def from_graph(graph: nx.Graph) -> Network:
     """Metropolis weights on a networkx graph: c_ij = 1 / (1 + max(deg_i, deg_j)), c_ii = 1 - sum_j c_ij.
 
-    Client k is the k-th of `graph.nodes`. Self loops and edge weights are ignored.
+    Parameters
+    ----------
+    graph : networkx.Graph
+        Undirected. Client k is the k-th of `graph.nodes`. Self loops and edge weights are ignored.
+
+    Returns
+    -------
+    Network
     """
     import networkx as nx
 
@@ -93,7 +183,7 @@ def from_graph(graph: nx.Graph) -> Network:
             "Use graph.to_undirected()?"
         )
     if graph.is_multigraph():
-        raise ValueError("graph must have at most one edge a pair; got a multigraph. Use networkx.Graph(graph)?")
+        raise ValueError("graph must have at most one edge per pair; got a multigraph. Use networkx.Graph(graph)?")
     if len(graph) == 0:
         raise ValueError("graph must have at least one client; got 0 nodes. Use networks.ring(n_clients)?")
     pairs = sp.coo_array(nx.to_scipy_sparse_array(graph, weight=None))
@@ -101,14 +191,36 @@ def from_graph(graph: nx.Graph) -> Network:
 
 
 def from_matrix(mixing: ArrayLike | sp.sparray | sp.spmatrix) -> Network:
-    """A network from its mixing matrix C (K, K), dense or scipy sparse; C must satisfy Assumption 2.1."""
+    """A network from its mixing matrix C.
+
+    Parameters
+    ----------
+    mixing : array or scipy sparse matrix of shape (K, K)
+        It must satisfy Assumption 2.1: symmetric, nonnegative, with rows that sum to 1, and connected.
+
+    Returns
+    -------
+    Network
+    """
     if not sp.issparse(mixing):
         mixing = _checks.real_array("mixing", mixing, shape=(None, None), fix="Give a K x K matrix.")
     return Network("matrix", mixing)
 
 
 def as_network(value: Any, n_clients: int) -> Network:
-    """`value`, a `Network`, a matrix or a networkx graph, as a network of `n_clients`; None if that is 1."""
+    """A network from whatever `simulate` accepts as one.
+
+    Parameters
+    ----------
+    value : Network, matrix, networkx graph or None
+        None is allowed for a single client.
+    n_clients : int
+        K, which the network must have.
+
+    Returns
+    -------
+    Network
+    """
     fix = f"Use networks.ring({n_clients})?"
     if value is None:
         if n_clients == 1:
@@ -129,7 +241,7 @@ def as_network(value: Any, n_clients: int) -> Network:
 
 
 def _metropolis(name: str, n: int, i: Any, j: Any) -> Network:
-    """c_ij = 1 / (1 + max(deg_i, deg_j)) on the pairs (i, j), and what is missing from 1 on the diagonal."""
+    """c_ij = 1 / (1 + max(deg_i, deg_j)) on the pairs (i, j), with a diagonal that makes rows sum to 1."""
     links = sp.coo_array(_adjacency(n, i, j))
     row, col = links.coords
     degree = np.bincount(row, minlength=n)
@@ -145,7 +257,7 @@ def _adjacency(n: int, i: Any, j: Any) -> sp.csr_array:
 
 
 def _random_pairs(n: int, probability: float, rng: np.random.Generator) -> tuple[Any, Any]:
-    """Each pair i < j with `probability`, on its own: first how many, then which."""
+    """Each pair i < j independently with `probability`: first how many, then which."""
     first = np.concatenate([[0], np.cumsum(np.arange(n - 1, 0, -1))])  # the rank of the pair (i, i + 1)
     chosen = rng.choice(first[-1], rng.binomial(first[-1], probability), replace=False, shuffle=False)
     i = np.searchsorted(first, chosen, side="right") - 1

@@ -22,8 +22,17 @@ _TOLERANCE = 1e-6  # rounding allowed in the symmetry and the row sums of C: tha
 class Network(Shown):
     """A mixing matrix C = sparse + uniform * J with J = 11'/K, checked against Assumption 2.1.
 
-    Clients synchronise by Theta <- Theta C. Keeping the J part apart lets K clients who all average
-    with each other cost O(K), like a ring, and not O(K^2).
+    Clients synchronise by Theta <- Theta C. The J part is kept separate, so that K clients who all average with each
+    other cost O(K), like a ring, rather than O(K^2).
+
+    Parameters
+    ----------
+    name : str
+        Shown when the network is printed.
+    sparse : scipy sparse array of shape (K, K)
+        C without its J part.
+    uniform : float
+        The weight of J, in [0, 1].
     """
 
     name: str
@@ -51,7 +60,7 @@ class Network(Shown):
 
     @cached_property
     def second_eigenvalue(self) -> float:
-        """max(|lambda_2|, |lambda_K|): each mixing shrinks disagreement at least by this factor.
+        """max(|lambda_2|, |lambda_K|): each mixing shrinks disagreement by at least this factor.
 
         It is the norm of C - J, and equals the paper's rho = lambda_2 unless lambda_K < -lambda_2.
         """
@@ -74,7 +83,17 @@ class Network(Shown):
         return int(self.sparse.nnz - self.n_clients) // 2  # less the diagonal, which is positive
 
     def repeated(self, times: int) -> Network:
-        """Mixing so many times at every synchronisation, C^times: more messages, and clients nearer to each other."""
+        """The network that mixes several times at every synchronisation, C^times.
+
+        Parameters
+        ----------
+        times : int
+            More mixing costs more messages and brings clients closer to each other.
+
+        Returns
+        -------
+        Network
+        """
         count = _checks.whole("times", times)
         sparse = sp.csr_array(self.sparse)
         for _ in range(count - 1):
@@ -183,7 +202,7 @@ def _entry(matrix: sp.csr_array, where: Any) -> tuple[int, int]:
 
 
 def _without_rounding(mixing: sp.csr_array, uniform: float) -> sp.csr_array:
-    """A checked matrix made symmetric and stochastic to float64 precision, with what is missing on the diagonal."""
+    """A checked matrix made symmetric and stochastic to float64 precision by correcting its diagonal."""
     missing = 1.0 - uniform - mixing.sum(axis=1)
     if np.abs(missing).max() < 1e-12 and abs(mixing - mixing.T).max() == 0.0:
         return mixing

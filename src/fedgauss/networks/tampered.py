@@ -16,7 +16,7 @@ from fedgauss.networks.network import Network
 class TamperedNetwork(Network):
     """An honest network with a man in the middle on one edge: see `man_in_the_middle`.
 
-    C is that of the honest network, and so is everything that is computed from it. Only a run feels the forger.
+    C is that of the honest network, and so is everything computed from it. Only a run is affected by the forger.
     """
 
     honest: Network = field(kw_only=True)
@@ -31,7 +31,7 @@ class TamperedNetwork(Network):
 
     @property
     def weight(self) -> float:
-        """C_{source, target}: how much of the target's mean the message is."""
+        """C_{source, target}: the weight of the message in the target's average."""
         return _weight(self.honest, self.source, self.target)
 
     def repeated(self, times: int) -> Network:
@@ -54,15 +54,30 @@ class TamperedNetwork(Network):
 def man_in_the_middle(
     network: Network, source: int, target: int, start: int, factor: float = 1.0, shift: float | ArrayLike = 0.0
 ) -> TamperedNetwork:
-    """`network` with one edge tampered with: `target` receives factor * theta_source + shift in place of theta_source.
+    """Forge the messages on one edge: `target` receives factor * theta_source + shift instead of theta_source.
 
         theta_target <- sum_k C_{k, target} theta_k + C_{source, target} ((factor - 1) theta_source + shift)
 
-    source, target  two clients that average; messages the other way, and the source's own iterate, stay honest
-    start           the first step at whose synchronisation messages are forged
-    factor, shift   a number; a number for every coordinate, or one for each (d,)
-    Clients and their data stay honest, so theory and monitors are those of `network`. For several edges apply it again
-    to what it returns.
+    Clients and their data stay honest, so theory and monitors are those of `network`. To forge several edges, apply
+    this again to the result.
+
+    Parameters
+    ----------
+    network : Network
+        The honest network.
+    source, target : int
+        Two clients that average with each other. Messages in the other direction, and the source's own iterate, stay
+        honest.
+    start : int
+        The first step at whose synchronisation messages are forged.
+    factor : float
+        Multiplies what the source sent.
+    shift : float or array of shape (d,)
+        Added to it: one number for all coordinates, or one for each.
+
+    Returns
+    -------
+    TamperedNetwork
     """
     if not isinstance(network, Network):
         raise ValueError(
@@ -72,7 +87,7 @@ def man_in_the_middle(
     start = _checks.step_number("start", start)
     factor, shift = _checks.real("factor", factor), _checks.real_array("shift", shift)
     if shift.ndim > 1:
-        raise ValueError(f"shift must be a number or a vector, one entry a parameter; got shape {shift.shape}.")
+        raise ValueError(f"shift must be a number or a vector with one entry per parameter; got shape {shift.shape}.")
     return TamperedNetwork(
         network.name, network.sparse, network.uniform,
         honest=network, source=source, target=target, start=start, factor=factor, shift=shift,
@@ -80,7 +95,7 @@ def man_in_the_middle(
 
 
 def _edge(network: Network, source: Any, target: Any) -> tuple[int, int]:
-    """Two clients that average with each other, and whose messages nobody else forges."""
+    """Two clients that average with each other and whose messages are not forged yet."""
     last = network.n_clients - 1
     fix = f"Clients are numbered 0 to {last}."
     source, target = (
@@ -89,8 +104,8 @@ def _edge(network: Network, source: Any, target: Any) -> tuple[int, int]:
     )
     if source == target:
         raise ValueError(
-            f"source and target must be two clients, since no message goes from {source} to itself; got {source} "
-            "twice. Use an attack of fedgauss.problems for a client that is malicious itself?"
+            f"source and target must differ, since client {source} sends itself no message; got {source} twice. "
+            "For a malicious client, use an attack of fedgauss.problems?"
         )
     if _weight(network, source, target) == 0.0:
         near = np.setdiff1d(network.sparse[[source], :].tocoo().coords[1], [source])
@@ -99,14 +114,14 @@ def _edge(network: Network, source: Any, target: Any) -> tuple[int, int]:
             f"source and target must average with each other; clients {source} and {target} do not. "
             f"Client {source} averages with {listed}."
         )
-    known: Network | None = network
-    while isinstance(known, TamperedNetwork):
-        if (known.source, known.target) == (source, target):
+    inner = network
+    while isinstance(inner, TamperedNetwork):
+        if (inner.source, inner.target) == (source, target):
             raise ValueError(
-                f"an edge must have one man in the middle; messages from {source} to {target} are forged already, from "
-                f"step {known.start} on. Apply man_in_the_middle to the network without that."
+                f"an edge can have only one man in the middle; messages from {source} to {target} are already forged "
+                f"from step {inner.start} on. Apply man_in_the_middle to the network without that."
             )
-        known = known.honest
+        inner = inner.honest
     return source, target
 
 

@@ -1,1 +1,1 @@
-"""Results for people: figures, tables, pages and the demonstration."""
+"""Presentation only: text, tables, figures, pages and the files they go to. Nothing is computed here."""

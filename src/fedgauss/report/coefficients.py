@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 
 from fedgauss._types import FloatArray
 from fedgauss.inference.fit import Fit
-from fedgauss.report.images import png, svg
+from fedgauss.report.drawing import png, styled, svg
 from fedgauss.report.output import write_whole
 from fedgauss.report.palette import LIGHT
-from fedgauss.report.style import styled
 
 _WIDTH, _ROW = 6.4, 0.27  # inches
 _LONGEST_NAME = 34

@@ -1,21 +1,71 @@
-"""A figure with what a page needs to show it."""
+"""Figures in one style, and the files made of them: PNG, SVG, and an SVG that follows a page's light or dark theme."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from fedgauss.report import images
 from fedgauss.report.output import write_whole
+from fedgauss.report.palette import LIGHT, palette_css
 
-_DPI = 150
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WIDTH = 4.8  # inches: readable when shrunk to a phone, and not clumsy when stretched to a column of text
+STYLE: dict[Any, Any] = {
+    "font.family": "STIXGeneral",  # comes with matplotlib
+    "mathtext.fontset": "stix",
+    "font.size": 11.0,
+    "axes.titlesize": 11.5,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8.0,
+    "axes.labelsize": 11.0,
+    "axes.labelcolor": LIGHT["ink"],
+    "axes.edgecolor": LIGHT["muted"],
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.facecolor": "none",
+    "figure.facecolor": LIGHT["paper"],
+    "text.color": LIGHT["ink"],
+    "xtick.color": LIGHT["muted"],
+    "ytick.color": LIGHT["muted"],
+    "xtick.labelcolor": LIGHT["ink"],
+    "ytick.labelcolor": LIGHT["ink"],
+    "xtick.labelsize": 10.0,
+    "ytick.labelsize": 10.0,
+    "legend.frameon": False,
+    "legend.fontsize": 10.0,
+    "lines.linewidth": 1.4,
+    "svg.fonttype": "path",  # the figure looks the same without its fonts
+    "svg.hashsalt": "fedgauss",  # the same figure is the same file
+}
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure to be shown and saved under `name`."""
+    """A figure with what a page needs to show it.
+
+    Parameters
+    ----------
+    name : str
+        The name of its files, without a suffix.
+    figure : matplotlib.figure.Figure
+        The figure.
+    caption : str
+        The text below it.
+    alt : str
+        The text that stands for it where it cannot be seen.
+    small : bool
+        Whether a page shows it in a narrower column.
+    """
 
     name: str
     figure: Figure
@@ -24,9 +74,62 @@ class Drawing:
     small: bool = False
 
 
+def styled(draw: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function that draws or saves, so that it uses `STYLE` whatever the caller's settings are."""
+
+    @wraps(draw)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        with mpl.rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return wrapped
+
+
+def titled_figure(title: str, height: float, width: float = WIDTH) -> Figure:
+    """An empty figure of this size in inches; its title is the sentence that the data support."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11.5)
+    return figure
+
+
+@styled
+def png(figure: Figure, dpi: int = 200) -> bytes:
+    """The figure as a PNG."""
+    return _saved(figure, "png", dpi=dpi, metadata={"Software": None})
+
+
+@styled
+def svg(figure: Figure) -> bytes:
+    """The figure as an SVG in the light palette, without a date, so that the same figure is the same file."""
+    return _saved(figure, "svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+
+
+def themed_svg(plain: bytes) -> bytes:
+    """An SVG for an HTML page: each colour of the palette follows the reader's preference for light or dark."""
+    text = plain.decode()
+    text = text[text.index("<svg") :]  # without the document type, which names an outside address
+    for role, colour in LIGHT.items():
+        text = text.replace(colour, f"var(--{role})")
+    end = text.index(">") + 1
+    return f"{text[:end]}<style>{palette_css()}</style>{text[end:]}".encode()
+
+
 def save(drawing: Drawing, folder: Path) -> bytes:
-    """Write a drawing as PNG and SVG; give the SVG that a page embeds."""
-    svg = images.svg(drawing.figure)
-    write_whole(folder / f"{drawing.name}.png", images.png(drawing.figure, dpi=_DPI))
-    write_whole(folder / f"{drawing.name}.svg", svg)
-    return images.themed_svg(svg)
+    """Write a drawing to a folder as PNG and SVG.
+
+    Returns
+    -------
+    bytes
+        The SVG that a page embeds.
+    """
+    plain = svg(drawing.figure)
+    write_whole(folder / f"{drawing.name}.png", png(drawing.figure))
+    write_whole(folder / f"{drawing.name}.svg", plain)
+    return themed_svg(plain)
+
+
+def _saved(figure: Figure, kind: str, **options: Any) -> bytes:
+    """What `savefig` writes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, **options)
+    return buffer.getvalue()

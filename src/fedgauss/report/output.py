@@ -7,14 +7,33 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedgauss.sweep.cell import Row
 
 
 def writable_folder(path: str | Path, room: int = 0) -> Path:
-    """`path` as a folder that exists and takes files, so that hours of work are not lost at the end.
+    """Make sure that a folder exists and takes files, before hours of work are spent on what goes there.
 
-    room   bytes that must be free there
+    Parameters
+    ----------
+    path : str or Path
+        The folder; it is made, with its parents, if need be.
+    room : int
+        Bytes that must be free there.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    ValueError
+        If the folder cannot be made or written to, or has too little room.
     """
     folder = Path(path)
     try:
@@ -35,7 +54,7 @@ def writable_folder(path: str | Path, room: int = 0) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or, if this is interrupted, as it was before."""
+    """Write a file so that it is complete or, if this is interrupted, as it was before."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -47,11 +66,27 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def rows_csv(rows: Sequence[Mapping[str, object]]) -> bytes:
-    """Rows under the names of their columns; a row without a column leaves it empty."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
+def rows_csv(rows: Sequence[Row]) -> bytes:
+    """Rows as CSV, under the names of their fields.
+
+    Parameters
+    ----------
+    rows : sequence of dataclasses
+        They may be of several kinds. None, and a field that a row does not have, is left empty.
+
+    Returns
+    -------
+    bytes
+        The file. Columns stand in the order in which the rows first have them; those that are None in every row are
+        left out.
+    """
+    columns: dict[str, bool] = {}  # whether some row has a value there
+    for row in rows:
+        for name, value in vars(row).items():
+            columns[name] = columns.get(name, False) or value is not None
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    names = [name for name, used in columns.items() if used]
+    writer = csv.DictWriter(text, names, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(vars(row) for row in rows)
     return text.getvalue().encode()

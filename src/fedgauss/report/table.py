@@ -1,4 +1,4 @@
-"""Tables of text, and how a terminal shows them."""
+"""Tables of text, and how a terminal prints them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.segment import Segment
 
-from fedgauss.report.formula import plain
+from fedgauss.report.text import plain
 
 
 @dataclass(frozen=True)
 class Table:
-    """Text by rows and columns; the first column names the rows. Formulas may stand between dollar signs."""
+    """Text by rows and columns; the first column names the rows. Formulas stand between dollar signs."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -23,7 +23,7 @@ class Table:
 
 
 def print_table(table: Table, console: Console) -> None:
-    """In a terminal."""
+    """Print a table to a terminal."""
     shown = rich_table.Table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,
@@ -34,7 +34,7 @@ def print_table(table: Table, console: Console) -> None:
     )
     lines = [[plain(cell) for cell in row] for row in (table.header, *table.rows)]
     for i, cells in enumerate(zip(*lines, strict=True)):
-        # Too wide a table breaks cells between words, and never a number.
+        # In a table that is too wide, cells break between words and numbers never do.
         longest = max(len(word) for cell in cells for word in ("", *cell.split()))
         shown.add_column(cells[0], justify="right" if i else "left", min_width=longest)
     for line in lines[1:]:
@@ -43,11 +43,11 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def print_whole(table: rich_table.Table, console: Console) -> None:
-    """In a terminal too narrow for it, as wide as it must be: the terminal breaks lines, and no number is cut off."""
+    """Print a table, in a narrow terminal wider than that: the terminal then breaks lines, and no number is cut off."""
     narrow = console.width
     console.width = max(narrow, Measurement.get(console, console.options, table).minimum)
     if any(Segment.get_line_length(line) > console.width for line in Segment.split_lines(console.render(table))):
-        # A first column that rich has made narrower than its longest word grows again, past the edge: fix it.
+        # rich has made the first column narrower than its longest word, and it would grow past the edge again.
         table.columns[0].width = table.columns[0].min_width
     try:
         console.print(table, crop=False)

@@ -1,9 +1,7 @@
 """What the paper proves, as functions: covariances, exact moments, error terms, rates and advice.
 
-Everything here is NumPy except `error_terms`, `lindeberg` and `measure_propositions`, which run the engine and
-load JAX on first use.
-
-Appendix letters are those of the published version.
+Everything here is NumPy and SciPy, except `error_terms`, `lindeberg` and `measure_propositions`, which run the engine
+and load JAX on first use. Appendix letters are those of the published version.
 """
 
 from __future__ import annotations
@@ -11,45 +9,45 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedgauss._lazy import lazy
-from fedgauss.theory.advise import Advice, advise
-from fedgauss.theory.covariances import (
-    average_covariance,
-    last_covariance,
-    limit_covariance,
-    start_bias,
-    step_matrices,
-    total_variation_bound,
-)
-from fedgauss.theory.distances import (
-    Distance,
-    ball_distance,
-    half_space_distance,
-    max_relative_quantile_gap,
-    quantile_gap_error,
-    quantile_pairs,
-)
-from fedgauss.theory.exact import ExactMeans, ExactMoments, ExactPath, exact_moments, exact_path, mean_recursion
-from fedgauss.theory.rates import (
-    Bound,
-    aggregated_beta,
-    aggregated_coupling,
-    aggregated_rate,
-    berry_esseen_average,
-    berry_esseen_last,
-    berry_esseen_limit,
-    best_beta,
-    best_rate,
-    client_beta,
-    client_coupling,
-    client_rate,
-    covariance_gap,
-    synchronisation_bound,
-    synchronisation_factor,
-)
 
 if TYPE_CHECKING:
+    from fedgauss.theory.advice import Advice, advise
+    from fedgauss.theory.covariances import (
+        average_covariance,
+        last_covariance,
+        limit_covariance,
+        start_bias,
+        step_matrices,
+        total_variation_bound,
+    )
     from fedgauss.theory.decomposition import ErrorTerms, error_terms
+    from fedgauss.theory.distances import (
+        Distance,
+        ball_distance,
+        half_space_distance,
+        max_relative_quantile_gap,
+        quantile_gap_error,
+        quantile_pairs,
+    )
+    from fedgauss.theory.exact import ExactMeans, ExactMoments, ExactPath, exact_moments, exact_path, mean_recursion
     from fedgauss.theory.propositions import Coupling, Slope, lindeberg, measure_propositions, step_variation
+    from fedgauss.theory.rates import (
+        Bound,
+        aggregated_beta,
+        aggregated_coupling,
+        aggregated_rate,
+        berry_esseen_average,
+        berry_esseen_last,
+        berry_esseen_limit,
+        best_beta,
+        best_rate,
+        client_beta,
+        client_coupling,
+        client_rate,
+        covariance_gap,
+        synchronisation_bound,
+        synchronisation_factor,
+    )
 
 __all__ = [
     "Advice",
@@ -97,13 +95,21 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ErrorTerms": "decomposition",
-    "error_terms": "decomposition",
-    "Coupling": "propositions",
-    "Slope": "propositions",
-    "lindeberg": "propositions",
-    "measure_propositions": "propositions",
-    "step_variation": "propositions",
+    "advice": "Advice advise",
+    "covariances": "average_covariance last_covariance limit_covariance start_bias step_matrices total_variation_bound",
+    "decomposition": "ErrorTerms error_terms",
+    "distances": (
+        "Distance ball_distance half_space_distance max_relative_quantile_gap quantile_gap_error quantile_pairs"
+    ),
+    "exact": "ExactMeans ExactMoments ExactPath exact_moments exact_path mean_recursion",
+    "propositions": "Coupling Slope lindeberg measure_propositions step_variation",
+    "rates": (
+        "Bound aggregated_beta aggregated_coupling aggregated_rate berry_esseen_average berry_esseen_last "
+        "berry_esseen_limit best_beta best_rate client_beta client_coupling client_rate covariance_gap "
+        "synchronisation_bound synchronisation_factor"
+    ),
 }
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, _MODULES, __all__)
+    __getattr__, __dir__ = lazy(
+        __name__, {name: module for module, names in _MODULES.items() for name in names.split()}, __all__
+    )

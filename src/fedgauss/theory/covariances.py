@@ -1,4 +1,4 @@
-"""The Gaussian laws local SGD is compared with: Sigma_n, tilde Sigma_n and Sigma/K (Section 2)."""
+"""The Gaussian laws that local SGD is compared with: Sigma_n, tilde Sigma_n and Sigma/K (Section 2)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 from scipy import linalg
 
 from fedgauss import _checks
+from fedgauss._contraction import pulls_and_product
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.step_sizes import StepSizes, as_step_sizes
@@ -14,10 +15,23 @@ Steps = StepSizes | ArrayLike
 
 
 def step_matrices(lin: Linearization, steps: Steps, n_steps: int) -> FloatArray:
-    """Q_s = eta_s sum_{j=s}^n A_s^j for s = 1..n, with A_s^t = prod_{j=s+1}^t (I - eta_j A); (n, d, d).
+    """Q_s = eta_s sum_{j=s}^n A_s^j for s = 1..n, with A_s^t = prod_{j=s+1}^t (I - eta_j A).
 
     Q_s is what one unit of gradient noise at step s adds to n Ybar_n (proof of Theorem 2.1). It is near A^-1
     away from both ends of the run.
+
+    Parameters
+    ----------
+    lin : Linearization
+        From `linearize` or `linearization`.
+    steps : StepSizes or array of shape (n,)
+        eta_t.
+    n_steps : int
+        n.
+
+    Returns
+    -------
+    array of shape (n, d, d)
     """
     eta = _shared_eta(lin, steps, n_steps, "step_matrices")
     values, vectors = _eigen(lin)
@@ -25,14 +39,29 @@ def step_matrices(lin: Linearization, steps: Steps, n_steps: int) -> FloatArray:
 
 
 def average_covariance(lin: Linearization, steps: Steps, n_steps: int) -> FloatArray:
-    """Sigma_n = n^-1 sum_s Q_s V_K Q_s', the covariance of sqrt(n) (Ybar_n - theta*) in Theorem 2.1; (d, d).
+    """Sigma_n = n^-1 sum_s Q_s V_K Q_s', the covariance of sqrt(n) (Ybar_n - theta*) in Theorem 2.1.
 
-    Steps of each client's own, (n, K): the linearised mean is then
+    If clients have their own step sizes, the linearised mean is
+
         Y_t - theta* = (I - sum_k w_k eta_{t,k} H_k) (Y_{t-1} - theta*) + sum_k w_k eta_{t,k} W^k,
-    a recursion whose factors no longer commute, and Sigma_n = n^-1 sum_s B_s N_s B_s' with
+
+    a recursion whose factors do not commute, and Sigma_n = n^-1 sum_s B_s N_s B_s' with
     N_s = sum_k w_k^2 eta_{s,k}^2 Var(W^k) and B_s = I + B_{s+1} (I - sum_k w_k eta_{s+1,k} H_k), B_n = I.
-    Columns that are all equal give back the formula above. This is the covariance only: clients that differ
-    in both optimum and step also move the centre, towards the minimiser of sum_k w_k eta_k F_k.
+    Equal columns give the formula above. This is the covariance only: clients that differ in both optimum and step size
+    also move the centre, towards the minimiser of sum_k w_k eta_k F_k.
+
+    Parameters
+    ----------
+    lin : Linearization
+        From `linearize` or `linearization`.
+    steps : StepSizes or array of shape (n,) or (n, K)
+        eta_t, or eta_{t,k} if clients differ.
+    n_steps : int
+        n.
+
+    Returns
+    -------
+    array of shape (d, d)
     """
     eta = _eta(lin, steps, n_steps)
     if eta.ndim == 2:
@@ -49,11 +78,24 @@ def average_covariance(lin: Linearization, steps: Steps, n_steps: int) -> FloatA
 
 
 def last_covariance(lin: Linearization, steps: Steps, n_steps: int, beta: float | None = None) -> FloatArray:
-    """tilde Sigma_n = n^beta sum_s Var(A_s^n sum_k eta_{s,k} w_k W^k), as in Theorem 2.2; (d, d).
+    """tilde Sigma_n = n^beta sum_s Var(A_s^n sum_k eta_{s,k} w_k W^k), the covariance of n^(beta/2) (Y_n - theta*).
 
-    It is the covariance of n^(beta/2) (Y_n - theta*) there. `beta` is the decay of the steps, needed only
-    where they do not state their own.
-    Steps of each client's own, (n, K), use the recursion described at `average_covariance`.
+    Theorem 2.2. If clients have their own step sizes, this uses the recursion described at `average_covariance`.
+
+    Parameters
+    ----------
+    lin : Linearization
+        From `linearize` or `linearization`.
+    steps : StepSizes or array of shape (n,) or (n, K)
+        eta_t, or eta_{t,k} if clients differ.
+    n_steps : int
+        n.
+    beta : float, optional
+        The decay of the step sizes, if they do not state it themselves.
+
+    Returns
+    -------
+    array of shape (d, d)
     """
     schedule = as_step_sizes(steps)
     rate = _rate(n_steps, schedule.beta if beta is None else beta)
@@ -88,25 +130,40 @@ def step_factors(eta: FloatArray, values: FloatArray, burn_in: int = 0) -> Float
 
 def echoes(eta: FloatArray, values: FloatArray) -> FloatArray:
     """The eigenvalues of eta_s A_s^n, (n, d): what one unit of noise at step s adds to the last iterate."""
-    contraction = 1.0 - eta[:, None] * values
-    # A_s^n multiplies the factors after s, so the product runs from the last step back and starts at one.
-    after = np.ones_like(contraction)
-    after[:-1] = np.cumprod(contraction[:0:-1], axis=0)[::-1]
-    return eta[:, None] * after
+    return pulls_and_product(eta, values)[0]
 
 
 def limit_covariance(lin: Linearization) -> FloatArray:
-    """Sigma/K = A^-1 V_K A^-T, what Sigma_n tends to as n grows (Theorem 2.3); (d, d)."""
+    """Sigma/K = A^-1 V_K A^-T, the limit of Sigma_n as n grows (Theorem 2.3).
+
+    Parameters
+    ----------
+    lin : Linearization
+        From `linearize` or `linearization`.
+
+    Returns
+    -------
+    array of shape (d, d)
+    """
     a = _checks.covariance("hessian A", lin.hessian, definite=True)
     half = linalg.solve(a, lin.noise_cov, assume_a="pos")
     return _symmetric(linalg.solve(a, half.T, assume_a="pos"))
 
 
 def total_variation_bound(cov1: ArrayLike, cov2: ArrayLike) -> float:
-    """(3/2) |S_2^-1/2 S_1 S_2^-1/2 - I|_F, at least the total variation between N(0, S_1) and N(0, S_2).
+    """(3/2) |S_2^-1/2 S_1 S_2^-1/2 - I|_F, a bound on the total variation between N(0, S_1) and N(0, S_2).
 
-    Proposition 9 (Devroye, Mehrabian and Reddad 2018). Nothing is clipped: a value above 1 is possible and
-    says nothing about the two laws. The bound is not symmetric in its arguments.
+    Proposition 9 (Devroye, Mehrabian and Reddad 2018). The value is not clipped: above 1 it says nothing about the two
+    laws. The bound is not symmetric in its arguments.
+
+    Parameters
+    ----------
+    cov1, cov2 : array of shape (d, d)
+        The covariances S_1 and S_2; S_2 must be positive definite.
+
+    Returns
+    -------
+    float
     """
     first = _checks.covariance("cov1", cov1)
     second = _checks.covariance("cov2", cov2, definite=True)
@@ -118,11 +175,26 @@ def total_variation_bound(cov1: ArrayLike, cov2: ArrayLike) -> float:
 
 
 def start_bias(lin: Linearization, steps: Steps, n_steps: int, start_mean: ArrayLike) -> FloatArray:
-    """n^-1 sum_{t=1}^n prod_{j<=t} (I - eta_j A) (Y_0 - theta*): what the start leaves in Ybar_n; (d,).
+    """n^-1 sum_{t=1}^n prod_{j<=t} (I - eta_j A) (Y_0 - theta*): what the start leaves in Ybar_n.
 
     It is D_1 before scaling, with the sum from t = 1 (the printed Q_0/eta_0 counts t = 0 as well). For a
     linear gradient, equal weights and equal client Hessians it is all of E[Ybar_n - theta*]; otherwise
-    clients drift apart and `mean_recursion` gives the mean. `start_mean` is Y_0, (d,), or one row a client.
+    clients drift apart, and `mean_recursion` gives the mean.
+
+    Parameters
+    ----------
+    lin : Linearization
+        From `linearize` or `linearization`.
+    steps : StepSizes or array of shape (n,)
+        eta_t.
+    n_steps : int
+        n.
+    start_mean : array of shape (d,) or (K, d)
+        Y_0, or the start of each client.
+
+    Returns
+    -------
+    array of shape (d,)
     """
     eta = _shared_eta(lin, steps, n_steps, "start_bias")
     start = _checks.real_array("start_mean", start_mean)
@@ -136,7 +208,7 @@ def start_bias(lin: Linearization, steps: Steps, n_steps: int, start_mean: Array
 
 
 def _eta(lin: Linearization, steps: Steps, n_steps: int) -> FloatArray:
-    """eta_t, t = 1..n: (n,), or (n, K) where clients have their own."""
+    """eta_t, t = 1..n: (n,), or (n, K) if clients have their own."""
     n = _checks.whole("n_steps", n_steps)
     eta = np.asarray(as_step_sizes(steps).eta(n), dtype=np.float64)
     if eta.ndim == 2 and eta.shape[1] != lin.n_clients:
@@ -151,7 +223,7 @@ def _shared_eta(lin: Linearization, steps: Steps, n_steps: int, caller: str) -> 
     if eta.ndim == 2:
         raise ValueError(
             f"{caller} needs one step size for all clients; got {eta.shape[1]} columns. "
-            "Use average_covariance, last_covariance or mean_recursion for steps of each client's own."
+            "Use average_covariance, last_covariance or mean_recursion if clients have their own step sizes."
         )
     return eta
 
@@ -159,7 +231,7 @@ def _shared_eta(lin: Linearization, steps: Steps, n_steps: int, caller: str) -> 
 def _rate(n_steps: int, beta: float | None) -> float:
     if beta is None:
         raise ValueError(
-            "last_covariance needs the decay beta of the step sizes; these do not state one. Pass beta=0.75?"
+            "last_covariance needs the decay beta of the step sizes, which these do not state. Pass beta=0.75?"
         )
     return float(_checks.whole("n_steps", n_steps)) ** _checks.real("beta", beta)
 

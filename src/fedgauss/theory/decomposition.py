@@ -1,4 +1,4 @@
-"""The error of Ybar_n taken apart, run by run: W, D_1, D_2, D_3 and D_4 of Appendix B.1.1."""
+"""The error of Ybar_n decomposed, run by run, into W, D_1, D_2, D_3 and D_4 of Appendix B.1.1."""
 
 from __future__ import annotations
 
@@ -87,14 +87,23 @@ def error_terms(
     start: Start = "zeros",
     progress: bool | None = None,
 ) -> ErrorTerms:
-    """Run local SGD and take its error apart as in (B.5) to (B.10).
+    """Run local SGD and decompose its error as in (B.5) to (B.10).
 
     The printed D_1 is n^-1/2 Sigma_n^-1/2 eta_0^-1 Q_0 (Y_0 - theta*), whose Q_0 counts a term j = 0 that Ybar_n
     does not have; here the sum starts at j = 1, and the identity is exact.
+
+    Parameters
+    ----------
+    problem, network, steps, n_steps, sync_every, sync_phase, replicates, seed, start, progress
+        As in `simulate`; clients must share their step sizes.
+
+    Returns
+    -------
+    ErrorTerms
     """
     schedule = as_step_sizes(steps)
     if schedule.eta(n_steps).ndim == 2:
-        raise ValueError("error_terms needs one step size for all clients (Theorem 2.1); got one a client.")
+        raise ValueError("error_terms needs one step size for all clients (Theorem 2.1); got one per client.")
     lin = linearize(problem)
     weights = step_matrices(lin, schedule, n_steps)
     observer = _Remainders(weights, lin.optimum, lin.hessian)
@@ -131,7 +140,7 @@ def error_terms(
 
 @pytree
 class _Remainders(Observer):
-    """The four sums over s of Q_s times what happens at step s, and Y_0 - theta*."""
+    """The four sums over s of Q_s times the terms of step s, and Y_0 - theta*."""
 
     step_matrices: FloatArray  # Q_s (n, d, d)
     optimum: FloatArray

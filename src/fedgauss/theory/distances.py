@@ -1,4 +1,4 @@
-"""How far a simulated law is from a Gaussian one: proxies for the distance over convex sets, and quantile gaps."""
+"""How far a simulated law is from a Gaussian one: stand-ins for the distance over convex sets, and quantile gaps."""
 
 from __future__ import annotations
 
@@ -51,6 +51,31 @@ def ball_distance(
 
     With `cov` Sigma_n and rate sqrt(n) this is the paper's d_c~ of the average, with Sigma/K its d_c-dagger; for the
     last iterate use tilde Sigma_n and n^(beta/2).
+
+    Parameters
+    ----------
+    sample : array of shape (R, d)
+        One row per replicate, such as `runs.average`.
+    center : array of shape (d,)
+        Usually the optimum theta*.
+    cov : array of shape (d, d)
+        The covariance to compare with.
+    rate : float
+        Multiplies the deviations.
+    level : float
+        Of the confidence interval.
+
+    Returns
+    -------
+    Distance
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedgauss as fg
+    >>> sample = np.random.default_rng(0).standard_normal((1000, 2)) / 10
+    >>> print(f"{fg.ball_distance(sample, np.zeros(2), np.eye(2), rate=10).estimate:.3f}")
+    0.014
     """
     z = _standardised(sample, center, cov, rate)
     return _kolmogorov("ball distance", np.linalg.norm(z, axis=1), lambda r: special.chdtr(z.shape[1], r**2), level)
@@ -66,10 +91,31 @@ def half_space_distance(
     seed: int = 0,
     level: float = 0.95,
 ) -> Distance:
-    """The largest distance over half-spaces {u'z <= x} with u one of some random directions or an axis.
+    """The largest distance over half-spaces {u'z <= x}, with u an axis or one of some random directions.
 
-    Balls around the centre see a shift only to second order; half-spaces see it to first. The interval and the
+    Balls around the centre show a shift only to second order; half-spaces show it to first order. The interval and the
     floor allow for the number of directions.
+
+    Parameters
+    ----------
+    sample : array of shape (R, d)
+        One row per replicate, such as `runs.average`.
+    center : array of shape (d,)
+        Usually the optimum theta*.
+    cov : array of shape (d, d)
+        The covariance to compare with.
+    rate : float
+        Multiplies the deviations.
+    directions : int
+        The number of random directions.
+    seed : int
+        Fixes the directions.
+    level : float
+        Of the confidence interval.
+
+    Returns
+    -------
+    Distance
     """
     z = _standardised(sample, center, cov, rate)
     seed = _checks.whole("seed", seed, at_least=0)
@@ -84,8 +130,19 @@ def half_space_distance(
 def max_relative_quantile_gap(reference: ArrayLike, other: ArrayLike, *, trim: float = 0.0) -> float:
     """Q = max over alpha of |q_alpha(reference) - q_alpha(other)| / q_alpha(reference), alpha in [trim, 1 - trim].
 
-    The paper takes all alpha in (0, 1) (trim = 0): there the extreme quantiles decide, and Q has a Monte-Carlo
-    standard deviation of .1 to .6 at 500 runs. Trimmed at .05 it is stable.
+    The paper takes all alpha in (0, 1) (trim = 0). Extreme quantiles then decide, and Q has a Monte Carlo standard
+    deviation of 0.1 to 0.6 at 500 runs. Trimmed at 0.05 it is stable.
+
+    Parameters
+    ----------
+    reference, other : array of shape (R,)
+        Two samples; they may differ in size.
+    trim : float
+        The levels left out at either end, in [0, 0.5).
+
+    Returns
+    -------
+    float
     """
     a, b = (_checks.real_array(name, x, shape=(None,)) for name, x in (("reference", reference), ("other", other)))
     levels = _gap_levels(a, b, trim)
@@ -98,7 +155,23 @@ def max_relative_quantile_gap(reference: ArrayLike, other: ArrayLike, *, trim: f
 def quantile_gap_error(
     reference: ArrayLike, other: ArrayLike, *, trim: float = 0.0, resamples: int = 50, seed: int = 0
 ) -> float:
-    """The Monte-Carlo standard error of `max_relative_quantile_gap`, by resampling both samples (the bootstrap)."""
+    """The Monte Carlo standard error of `max_relative_quantile_gap`, by the bootstrap.
+
+    Parameters
+    ----------
+    reference, other : array of shape (R,)
+        Two samples; they may differ in size.
+    trim : float
+        As in `max_relative_quantile_gap`.
+    resamples : int
+        The number of bootstrap resamples.
+    seed : int
+        Fixes them.
+
+    Returns
+    -------
+    float
+    """
     a, b = (_checks.real_array(name, x, shape=(None,)) for name, x in (("reference", reference), ("other", other)))
     levels = _gap_levels(a, b, trim)
     rng = np.random.default_rng(_checks.whole("seed", seed, at_least=0))
@@ -108,7 +181,20 @@ def quantile_gap_error(
 
 
 def quantile_pairs(reference: ArrayLike, other: ArrayLike, levels: ArrayLike | None = None) -> FloatArray:
-    """QQ data: a row (alpha, q_alpha(reference), q_alpha(other)) for each level, .01 to .99 by default."""
+    """The points of a QQ plot.
+
+    Parameters
+    ----------
+    reference, other : array of shape (R,)
+        Two samples; they may differ in size.
+    levels : array, optional
+        The levels alpha; 0.01, 0.02, ..., 0.99 by default.
+
+    Returns
+    -------
+    array of shape (m, 3)
+        A row (alpha, q_alpha(reference), q_alpha(other)) for each level.
+    """
     a, b = (_checks.real_array(name, x, shape=(None,)) for name, x in (("reference", reference), ("other", other)))
     alpha = np.linspace(0.01, 0.99, 99) if levels is None else _checks.real_array("levels", levels, shape=(None,))
     if np.any((alpha < 0) | (alpha > 1)):
@@ -140,7 +226,7 @@ def _row_quantiles(samples: FloatArray, levels: FloatArray) -> FloatArray:
 
 
 def _standardised(sample: ArrayLike, center: ArrayLike, cov: ArrayLike, rate: float) -> FloatArray:
-    x = _checks.real_array("sample", sample, shape=(None, None), fix="Give one row a replicate, as runs.average is.")
+    x = _checks.real_array("sample", sample, shape=(None, None), fix="Give one row per replicate, as in runs.average.")
     if len(x) < 2:
         raise ValueError(f"sample must hold at least 2 replicates; got {len(x)}. Run with replicates=1000?")
     dim = x.shape[1]

@@ -20,7 +20,7 @@ from fedgauss.step_sizes import StepSizes, as_step_sizes, sync_mask
 
 
 class LinearModel(Protocol):
-    """What is asked of a model: y = x' beta_k + e, x ~ N(0, H_k), Var(e) = sigma_k^2, weights w_k."""
+    """What a model must provide: y = x' beta_k + e, x ~ N(0, H_k), Var(e) = sigma_k^2, weights w_k."""
 
     @property
     def coefficients(self) -> ArrayLike:
@@ -152,8 +152,28 @@ def exact_moments(
     (E[x x' M x x'] = 2 H M H + tr(H M) H for Gaussian x). S_t = sum_{s<=t} Y_s is carried along by
     Cov(theta_t, S_t) = T_t Cov(theta_{t-1}, S_{t-1}) + Cov(theta_t, Y_t), T_t the linear map of step t.
 
-    `start_mean` is (d,) or (K, d). `start_cov` is (d, d) for one random start that all clients share,
-    (K, d, K, d) for any other, None for a fixed start.
+    Parameters
+    ----------
+    model : LinearModel
+        A linear regression, such as `problems.linear` or `problems.random_effects`.
+    network : Network, matrix or networkx graph
+        Who averages with whom.
+    steps : StepSizes or array of shape (n,) or (n, K)
+        eta_t.
+    n_steps : int
+        n.
+    sync_every : int, array of n booleans or None
+        tau, as in `simulate`.
+    start_mean : array of shape (d,) or (K, d)
+        E Theta_0.
+    start_cov : array of shape (d, d) or (K, d, K, d), optional
+        (d, d) for one random start that all clients share, (K, d, K, d) in general; None for a fixed start.
+    sync_phase : int
+        As in `simulate`.
+
+    Returns
+    -------
+    ExactMoments
     """
     data = _Data.of(model, network, steps, n_steps, sync_every, sync_phase)
     *_, law = _laws(data, start_mean, start_cov)
@@ -170,7 +190,17 @@ def exact_path(
     start_cov: ArrayLike | None = None,
     sync_phase: int = 0,
 ) -> ExactPath:
-    """`exact_moments` of every t up to n, from one pass of the recursion."""
+    """`exact_moments` for every t up to n, from one pass of the recursion.
+
+    Parameters
+    ----------
+    model, network, steps, n_steps, sync_every, start_mean, start_cov, sync_phase
+        As in `exact_moments`.
+
+    Returns
+    -------
+    ExactPath
+    """
     data = _Data.of(model, network, steps, n_steps, sync_every, sync_phase)
     laws = (law.moments(data.optimum) for law in _laws(data, start_mean, start_cov))
     columns = zip(
@@ -180,7 +210,7 @@ def exact_path(
 
 
 @dataclass
-class _Law:
+class _Moments:
     """First and second moments of Theta_t and of S_t = sum_{s <= t} Y_s."""
 
     t: int
@@ -205,7 +235,7 @@ class _Law:
         )
 
 
-def _laws(data: _Data, start_mean: ArrayLike, start_cov: ArrayLike | None) -> Iterator[_Law]:
+def _laws(data: _Data, start_mean: ArrayLike, start_cov: ArrayLike | None) -> Iterator[_Moments]:
     """The recursion of `exact_moments`, one step at a time."""
     k, d = data.coefficients.shape
     mean = _start_mean(start_mean, k, d)
@@ -238,7 +268,7 @@ def _laws(data: _Data, start_mean: ArrayLike, start_cov: ArrayLike | None) -> It
         var_sum = var_sum + step_cov + step_cov.T + with_mean.reshape(k, d, d).mean(axis=0)
         cov_sum = cov_sum + with_mean
         mean_sum = mean_sum + mean.mean(axis=0)
-        yield _Law(t, mean, cov, mean_sum, var_sum)
+        yield _Moments(t, mean, cov, mean_sum, var_sum)
 
 
 def mean_recursion(
@@ -252,8 +282,17 @@ def mean_recursion(
 ) -> ExactMeans:
     """The means of `exact_moments` alone: mu_k <- mu_k - eta_{t,k} K w_k H_k (mu_k - beta_k), then mixing.
 
-    It needs no Gaussian design, only E[x x'] = H_k, and no K x K covariance, so K may be large. Unequal
-    Hessians or weights give E Ybar_n a bias of client drift even from theta* (D_3 of Theorem 2.1's proof).
+    It needs no Gaussian design, only E[x x'] = H_k, and no K x K covariance, so K may be large. With unequal Hessians
+    or weights, client drift biases E Ybar_n even from theta* (D_3 of Theorem 2.1's proof).
+
+    Parameters
+    ----------
+    model, network, steps, n_steps, sync_every, start_mean, sync_phase
+        As in `exact_moments`.
+
+    Returns
+    -------
+    ExactMeans
     """
     data = _Data.of(model, network, steps, n_steps, sync_every, sync_phase)
     mean = _start_mean(start_mean, *data.coefficients.shape)
@@ -320,7 +359,7 @@ class _Data:
 
 
 def _check_linear(model: LinearModel) -> None:
-    """Refuse what is no linear model: the recursions would return numbers all the same."""
+    """Reject what is not a linear model: the recursions would return numbers all the same."""
     kind = type(model).__name__
     missing = [name for name in _NEEDED if not hasattr(model, name)]
     if missing:

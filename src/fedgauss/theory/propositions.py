@@ -29,7 +29,7 @@ from fedgauss.theory.covariances import step_matrices
 
 @dataclass(frozen=True)
 class Coupling:
-    """A run beside its Lindeberg copy, at the listed steps: one value a replicate and step, (R, m).
+    """A run and its Lindeberg copy at the listed steps: one value per replicate and step, (R, m).
 
     mean_gap          |Y_t - Y'_t|
     spread_gap        |(Theta_t - Theta'_t)(I - J)|_F
@@ -58,7 +58,21 @@ def lindeberg(
     replicates: int = 1000,
     seed: int = 0,
 ) -> Coupling:
-    """Run local SGD from its optimum beside a copy that sees other data at step `resampled` alone (Section B.1.2)."""
+    """Run local SGD from its optimum, and a copy that sees other data at one step alone (Section B.1.2).
+
+    Parameters
+    ----------
+    problem, network, steps, n_steps, sync_every, sync_phase, replicates, seed
+        As in `simulate`.
+    resampled : int
+        The step at which the copy sees other data.
+    record : sequence of int
+        The steps after which the two are compared.
+
+    Returns
+    -------
+    Coupling
+    """
     optimum = linearize(problem).optimum
     runs = simulate(
         coupled(problem, resampled),
@@ -78,9 +92,9 @@ def lindeberg(
 
 @dataclass(frozen=True)
 class Slope:
-    """How a quantity that a proposition bounds by a power of eta_t really scales: exponent and standard error.
+    """How a quantity that a proposition bounds by a power of eta_t actually scales: exponent and standard error.
 
-    Both are NaN where the quantity is zero but for rounding, as client spread is with one client or complete mixing.
+    Both are NaN where the quantity is zero up to rounding, as client spread is with one client or complete mixing.
     """
 
     proposition: int
@@ -91,7 +105,7 @@ class Slope:
 
     @property
     def verdict(self) -> str:
-        """The measured exponent beside the printed one, in words."""
+        """How the measured exponent compares with the printed one, in words."""
         if math.isnan(self.measured):
             return "identically zero"
         margin = max(0.25, 3 * self.standard_error)
@@ -121,7 +135,7 @@ def measure_propositions(
     """Slopes in log eta_t of what Propositions 4 to 8 bound, at t = i + lag for changes i between n/16 and n - lag.
 
     Each i comes just after a mixing, so that with sync_every >= 3 clients act alone at i and at i + 1. Every i has
-    a seed of its own, seed, seed + 1, ..., and so the points are independent. By t the copies have drawn together
+    its own seed, seed, seed + 1, ..., so that the points are independent. By t the copies have drawn together
     by about exp(-lag eta_t): with lag eta_t far from 0 the slopes of 4, 5 and 8 come out flatter than they are.
 
     Proposition 5 is printed as O(K eta_t^4) for every t > i. That holds for all t > i only if rho = 0 and a mixing
@@ -129,6 +143,20 @@ def measure_propositions(
     O(K (rho^(2r) eta_i^2 + eta_t^4)): eta^2 at first, eta^4 after many mixings. Measured on ring(6), tau = 1: slope
     2 at lags 1, 2 and 5, 4.04 at lag 40; tau = 5: 2 just after 1, 2 and 5 mixings, 3.94 after 25. With the complete
     graph it is 0 just after a mixing. Theorem 2.1 survives: the extra term is about K^1/2 n^-beta.
+
+    Parameters
+    ----------
+    problem, network, steps, n_steps, sync_every, replicates, seed
+        As in `simulate`.
+    points : int
+        The number of changes i.
+    lag : int
+        t - i.
+
+    Returns
+    -------
+    list of Slope
+        One for each of Propositions 4 to 8.
     """
     schedule = as_step_sizes(steps)
     tau = _checks.whole("sync_every", sync_every)
@@ -193,6 +221,22 @@ def step_variation(lin: Linearization, steps: StepSizes | ArrayLike, n_steps: in
     Q_s is B_{s,n} with the factor eta_s that Proposition 2 leaves out and its proof has. The proposition bounds
     Omega_n by log n; it is bounded: 17.4, 30.5, 33.7 and 33.8 at n = 10^2, 10^3, 10^4 and 10^5 with A = I in two
     dimensions and eta_t = 0.3 t^-0.75. Proposition 3 prints s^-1 for the second; away from s = n it is s^(beta-1).
+
+    Parameters
+    ----------
+    lin : Linearization
+        From `linearize` or `linearization`.
+    steps : StepSizes or array of shape (n,)
+        eta_t.
+    n_steps : int
+        n.
+
+    Returns
+    -------
+    variation : float
+        Omega_n.
+    gaps : array of shape (n,)
+        |Q_s - A^-1|.
     """
     q = step_matrices(lin, steps, n_steps)
     variation = np.linalg.norm(q[0]) + np.linalg.norm(np.diff(q, axis=0), axis=(1, 2)).sum()

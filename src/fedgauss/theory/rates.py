@@ -1,4 +1,4 @@
-"""The paper's bounds in n, K and beta. Constants are left out: compare values, do not read them as errors."""
+"""The paper's bounds in n, K and beta, without constants: compare values, and do not read them as errors."""
 
 from __future__ import annotations
 
@@ -63,6 +63,17 @@ def berry_esseen_average(n_steps: int, n_clients: int, beta: float) -> Bound:
     """d_C(sqrt(n) (Ybar_n - theta*), N(0, Sigma_n)) <~ (nK)^-1/2 + n^(1/2-beta) K^1/2 + n^(-beta/2) K^-1/2.
 
     Theorem 2.1. The middle term is the largest for every n, K >= 1 and beta < 1.
+
+    Parameters
+    ----------
+    n_steps, n_clients : int
+        n and K.
+    beta : float
+        The decay of the step sizes, in (1/2, 1).
+
+    Returns
+    -------
+    Bound
     """
     n, k, b = _checked(n_steps, n_clients, beta)
     terms = {_NOISE: (n * k) ** -0.5, _DRIFT: n ** (0.5 - b) * k**0.5, _FEEDBACK: n ** (-b / 2) * k**-0.5}
@@ -73,6 +84,17 @@ def berry_esseen_last(n_steps: int, n_clients: int, beta: float) -> Bound:
     """d_C(n^(beta/2) (Y_n - theta*), N(0, tilde Sigma_n)) <~ n^(-beta/2) K^-1/2 + n^(1/2-beta) K^1/2.
 
     Theorem 2.2.
+
+    Parameters
+    ----------
+    n_steps, n_clients : int
+        n and K.
+    beta : float
+        The decay of the step sizes, in (1/2, 1).
+
+    Returns
+    -------
+    Bound
     """
     n, k, b = _checked(n_steps, n_clients, beta)
     terms = {_FEEDBACK: n ** (-b / 2) * k**-0.5, _DRIFT: n ** (0.5 - b) * k**0.5}
@@ -80,7 +102,21 @@ def berry_esseen_last(n_steps: int, n_clients: int, beta: float) -> Bound:
 
 
 def covariance_gap(n_steps: int, n_clients: int, beta: float, reading: Reading = "corrected") -> Bound:
-    """|Sigma_n - Sigma/K|_F <~ K^-1 n^(beta-1), printed as K^-1/2 n^(beta-1) (Theorem 2.3)."""
+    """|Sigma_n - Sigma/K|_F <~ K^-1 n^(beta-1), printed as K^-1/2 n^(beta-1) (Theorem 2.3).
+
+    Parameters
+    ----------
+    n_steps, n_clients : int
+        n and K.
+    beta : float
+        The decay of the step sizes, in (1/2, 1).
+    reading : "corrected" or "printed"
+        Whether to follow the proof or the printed statement.
+
+    Returns
+    -------
+    Bound
+    """
     n, k, b = _checked(n_steps, n_clients, beta)
     if _is_printed(reading):
         return Bound("Theorem 2.3 as printed, |Sigma_n - Sigma/K|", {"n^(beta-1) K^(-1/2)": n ** (b - 1) * k**-0.5})
@@ -92,6 +128,19 @@ def berry_esseen_limit(n_steps: int, n_clients: int, beta: float, reading: Readi
 
     Printed as K^1/2 (n^(1/2-beta) + n^(beta-1)). Sigma/K is itself of order 1/K, so a gap of K^-1 n^(beta-1)
     is a relative gap of n^(beta-1), and Proposition 9 adds no K.
+
+    Parameters
+    ----------
+    n_steps, n_clients : int
+        n and K.
+    beta : float
+        The decay of the step sizes, in (1/2, 1).
+    reading : "corrected" or "printed"
+        Whether to follow the proof or the printed statement.
+
+    Returns
+    -------
+    Bound
     """
     n, k, b = _checked(n_steps, n_clients, beta)
     drift = n ** (0.5 - b) * k**0.5
@@ -102,14 +151,25 @@ def berry_esseen_limit(n_steps: int, n_clients: int, beta: float, reading: Readi
 
 
 def synchronisation_factor(sync_every: int, second_eigenvalue: float, reading: Reading = "corrected") -> float:
-    """tau + 1/(1 - rho^(1/tau)), what rare or thin communication multiplies Theorem 2.1 by; 2 at its least.
+    """tau + 1/(1 - rho^(1/tau)), the factor by which rare or sparse communication multiplies Theorem 2.1; at least 2.
 
-    Printed (Corollary F.1) as sqrt(tau) + (1 - rho^(1/tau))^-1/2, which is no bound: the paper's own proof of
+    Printed (Corollary F.1) as sqrt(tau) + (1 - rho^(1/tau))^-1/2, which is not a bound: the paper's own proof of
     Proposition 5 sums |C^r - J| over past steps, and E|Theta_t (I - J)|_F^2 gets that sum squared, not itself.
     Measured in the bias D_3 with K = 20, Hessians tied to offsets, n = 20,000, beta = 3/4 and complete averaging:
-    tau from 5 to 80 raised it 14.5 times; printed 3.1 times, corrected 13.5.
+    going from tau = 5 to 80 multiplied it by 14.5; the printed factor says 3.1, the corrected one 13.5.
 
-    A negative rho enters by its size, which is what governs how fast C^s tends to the mean.
+    Parameters
+    ----------
+    sync_every : int
+        tau.
+    second_eigenvalue : float
+        rho of the network, in (-1, 1). Its absolute value counts: it governs how fast C^s tends to the mean.
+    reading : "corrected" or "printed"
+        Whether to follow the proof or the printed statement.
+
+    Returns
+    -------
+    float
     """
     tau = _checks.whole("sync_every", sync_every)
     rho = abs(_checks.real("second_eigenvalue", second_eigenvalue))
@@ -130,14 +190,29 @@ def synchronisation_bound(
     second_eigenvalue: float,
     reading: Reading = "corrected",
 ) -> Bound:
-    """Theorem 2.1's bound times `synchronisation_factor` (Corollary F.1).
+    """Theorem 2.1's bound times `synchronisation_factor` (Corollary F.1), for tau <= theta n with some theta in (0, 1).
 
-    It is stated for tau <= theta n with some theta in (0, 1).
+    Parameters
+    ----------
+    n_steps, n_clients : int
+        n and K.
+    beta : float
+        The decay of the step sizes, in (1/2, 1).
+    sync_every : int
+        tau.
+    second_eigenvalue : float
+        rho of the network.
+    reading : "corrected" or "printed"
+        Whether to follow the proof or the printed statement.
+
+    Returns
+    -------
+    Bound
     """
     factor = synchronisation_factor(sync_every, second_eigenvalue, reading)
     if sync_every > 1 and sync_every >= n_steps:
         raise ValueError(
-            f"sync_every must be smaller than n_steps = {n_steps}, or clients never synchronise in time; "
+            f"sync_every must be smaller than n_steps = {n_steps}, or clients never synchronise; "
             f"got {sync_every}. Synchronise more often, or run longer."
         )
     plain = berry_esseen_average(n_steps, n_clients, beta)
@@ -150,6 +225,19 @@ def aggregated_coupling(n_steps: int, n_clients: int, beta: float, moments: floa
     """max_t |sum_{s<=t} (Y_s - theta* - Y_{s,1}^G)| <~ n^(1-beta) + n^(1/p) K^-1/2 log n.
 
     Theorem 3.1, Aggr-GA.
+
+    Parameters
+    ----------
+    n_steps, n_clients : int
+        n and K.
+    beta : float
+        The decay of the step sizes, in (1/2, 1).
+    moments : float
+        p, the number of moments of the gradient noise, at least 2.
+
+    Returns
+    -------
+    Bound
     """
     n, k, b = _checked(n_steps, n_clients, beta)
     p = _moments(moments)
@@ -161,6 +249,19 @@ def client_coupling(n_steps: int, n_clients: int, beta: float, moments: float) -
     """max_t |sum_{s<=t} (Y_s - theta* - Y_{s,2}^G)| <~ n^(1-beta) + (n/K)^(1/4+1/(2p)) (log n)^(3/2).
 
     Theorem 3.2, Client-GA.
+
+    Parameters
+    ----------
+    n_steps, n_clients : int
+        n and K.
+    beta : float
+        The decay of the step sizes, in (1/2, 1).
+    moments : float
+        p, the number of moments of the gradient noise, at least 2.
+
+    Returns
+    -------
+    Bound
     """
     n, k, b = _checked(n_steps, n_clients, beta)
     p = _moments(moments)
@@ -174,6 +275,17 @@ def best_beta(exponent: float, reading: Reading = "corrected") -> float | None:
     3/4 + c/4 for c < 1. As printed (Remark 2.2): 3/4 for c <= 1/2, none beyond; at c = 1/2 itself the printed
     bound stays bounded and does not vanish. Both minimisers are exact for every n, since the product of the two
     terms does not depend on beta.
+
+    Parameters
+    ----------
+    exponent : float
+        c in K = n^c.
+    reading : "corrected" or "printed"
+        Whether to follow the proof or the printed statement.
+
+    Returns
+    -------
+    float or None
     """
     c = _exponent(exponent)
     if _is_printed(reading):
@@ -184,7 +296,18 @@ def best_beta(exponent: float, reading: Reading = "corrected") -> float | None:
 def best_rate(exponent: float, reading: Reading = "corrected") -> float | None:
     """The r with `berry_esseen_limit` = n^(-r) at `best_beta`, for K = n^c: (1-c)/4, as printed 1/4 - c/2.
 
-    As printed it is 0 at c = 1/2: the bound is then bounded, not vanishing.
+    As printed it is 0 at c = 1/2, where the bound stays bounded but does not vanish.
+
+    Parameters
+    ----------
+    exponent : float
+        c in K = n^c.
+    reading : "corrected" or "printed"
+        Whether to follow the proof or the printed statement.
+
+    Returns
+    -------
+    float or None
     """
     c = _exponent(exponent)
     if best_beta(c, reading) is None:
@@ -196,13 +319,36 @@ def aggregated_beta(exponent: float, moments: float) -> float | None:
     """The least beta for which Aggr-GA reaches n^(1/p - c/2) log n: 1 - 1/p + c/2, for c < 2/p.
 
     Proposition 1 (i), for K of exact order n^c (with K = o(n^c) the rate may be slower). None for c >= 2/p.
+
+    Parameters
+    ----------
+    exponent : float
+        c in K = n^c.
+    moments : float
+        p, the number of moments of the gradient noise, at least 2.
+
+    Returns
+    -------
+    float or None
     """
     c, p = _exponent(exponent), _moments(moments)
     return 1 - 1 / p + c / 2 if c < 2 / p else None
 
 
 def aggregated_rate(exponent: float, moments: float) -> float | None:
-    """The power 1/p - c/2 of n in Aggr-GA's error at `aggregated_beta`, times log n (Proposition 1 (i))."""
+    """The power 1/p - c/2 of n in Aggr-GA's error at `aggregated_beta`, times log n (Proposition 1 (i)).
+
+    Parameters
+    ----------
+    exponent : float
+        c in K = n^c.
+    moments : float
+        p, the number of moments of the gradient noise, at least 2.
+
+    Returns
+    -------
+    float or None
+    """
     beta = aggregated_beta(exponent, moments)
     return None if beta is None else 1 - beta
 
@@ -211,13 +357,36 @@ def client_beta(exponent: float, moments: float) -> float | None:
     """The beta above which Client-GA reaches n^((1-c)(1/4+1/(2p))) (log n)^(3/2): 1 - (1-c)(1/4+1/(2p)).
 
     Proposition 1 (ii), for K of exact order n^c. None for c >= 1.
+
+    Parameters
+    ----------
+    exponent : float
+        c in K = n^c.
+    moments : float
+        p, the number of moments of the gradient noise, at least 2.
+
+    Returns
+    -------
+    float or None
     """
     c, p = _exponent(exponent), _moments(moments)
     return 1 - (1 - c) * (0.25 + 0.5 / p) if c < 1 else None
 
 
 def client_rate(exponent: float, moments: float) -> float | None:
-    """The power (1-c)(1/4+1/(2p)) of n in Client-GA's error above `client_beta`, times (log n)^(3/2)."""
+    """The power (1-c)(1/4+1/(2p)) of n in Client-GA's error above `client_beta`, times (log n)^(3/2).
+
+    Parameters
+    ----------
+    exponent : float
+        c in K = n^c.
+    moments : float
+        p, the number of moments of the gradient noise, at least 2.
+
+    Returns
+    -------
+    float or None
+    """
     beta = client_beta(exponent, moments)
     return None if beta is None else 1 - beta
 

@@ -18,22 +18,22 @@ What watches is a `fedgauss.Monitor`, or one of three that make their own after 
 
 from __future__ import annotations
 
+from fedgauss._deprecated import warn_renamed
 from fedgauss.integrations.extras import needed
 
 needed("flwr.serverapp", extra="flower")
 
-from fedgauss.integrations.flower.alarm import Alarmed, Good  # noqa: E402
 from fedgauss.integrations.flower.chains import Chained  # noqa: E402
 from fedgauss.integrations.flower.mods import report_moments, report_partition, run_chains  # noqa: E402
 from fedgauss.integrations.flower.monitored import Monitored  # noqa: E402
 from fedgauss.integrations.flower.reports import Reported  # noqa: E402
-from fedgauss.integrations.flower.server_only import ServerOnly  # noqa: E402
-from fedgauss.integrations.flower.views import coordinates, random_projection  # noqa: E402
+from fedgauss.integrations.flower.rollback import Alarmed, GoodRound  # noqa: E402
+from fedgauss.integrations.flower.server_only import ServerOnly, coordinates, random_projection  # noqa: E402
 
 __all__ = [
     "Alarmed",
     "Chained",
-    "Good",
+    "GoodRound",
     "Monitored",
     "Reported",
     "ServerOnly",
@@ -43,3 +43,10 @@ __all__ = [
     "report_partition",
     "run_chains",
 ]
+
+
+def __getattr__(name: str) -> type:
+    if name != "Good":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn_renamed(f"{__name__}.Good", "GoodRound")
+    return GoodRound

@@ -16,7 +16,7 @@ from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.integrations.flower.words import plain
+from fedgauss.integrations.flower.arrays import plain
 
 RECORD = "fedgauss"
 REASON = "reason"  # in an answer: why there is none
@@ -36,10 +36,10 @@ def ask(message: Message, request: Request) -> None:
 
 def asked(message: Message) -> dict[str, FloatArray] | None:
     """The request, taken out of a message before the application sees it; None where there is none."""
-    found = message.content.pop(RECORD, None)
-    if not isinstance(found, MetricRecord):
+    record = message.content.pop(RECORD, None)
+    if not isinstance(record, MetricRecord):
         return None
-    return {name: np.array(value, dtype=np.float64) for name, value in found.items()}
+    return {name: np.array(value, dtype=np.float64) for name, value in record.items()}
 
 
 def answer(reply: Message, numbers: Request, reason: str) -> None:
@@ -52,17 +52,17 @@ def answer(reply: Message, numbers: Request, reason: str) -> None:
 
 def answered(reply: Message) -> Answer:
     """A client's answer, taken out of its reply before the strategy sees it; empty where there is none."""
-    found = reply.content.pop(RECORD, None)
-    return dict(found.items()) if isinstance(found, ConfigRecord) else {}
+    record = reply.content.pop(RECORD, None)
+    return dict(record.items()) if isinstance(record, ConfigRecord) else {}
 
 
 def read(given: Answer, name: str, shape: tuple[int, ...] = ()) -> FloatArray:
     """Numbers of that name and shape, or a ValueError: whatever comes from a client is checked here."""
-    found, count = given.get(name), math.prod(shape)
-    if not isinstance(found, list) or len(found) != count or not {type(x) for x in found} <= {int, float}:
-        got = f"{len(found)} values" if isinstance(found, list) else type(found).__name__
+    listed, count = given.get(name), math.prod(shape)
+    if not isinstance(listed, list) or len(listed) != count or not {type(x) for x in listed} <= {int, float}:
+        got = f"{len(listed)} values" if isinstance(listed, list) else type(listed).__name__
         raise ValueError(f"{name} must be a list of {count} numbers; got {got}.")
-    numbers = _checks.real_array(name, found).reshape(shape)
+    numbers = _checks.real_array(name, listed).reshape(shape)
     if numbers.size and np.abs(numbers).max() > _HUGE:
         raise ValueError(f"{name} must be numbers of at most {_HUGE:.0e}; got {np.abs(numbers).max():.3g}.")
     return numbers

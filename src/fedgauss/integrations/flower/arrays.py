@@ -1,4 +1,4 @@
-"""Flower's records of arrays as vectors, and what may be wrong with one."""
+"""Flower's records of arrays as vectors, and what may be wrong with one; and foreign text, made safe to show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import numpy.typing as npt
 from flwr.app import Array
 
 from fedgauss._types import FloatArray
-from fedgauss.integrations.flower.words import plain
 
 _MAGIC = npformat.magic(1, 0)  # 8 bytes; then 2 for the length of the header, then the header, then the numbers
 _FIXED = 10
@@ -23,6 +22,12 @@ _HUGE = 1e100  # what a monitor that knows nothing yet refuses, too
 
 
 Views = Mapping[str, npt.NDArray[Any]]  # arrays by name, on the bytes that came: nothing is copied
+
+
+def plain(text: str, longest: int = 200) -> str:
+    """Text that came from elsewhere as it may stand in a log: without control characters, and cut."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text[:longest])
+    return shown if len(text) <= longest else f"{shown} ..."
 
 
 def vector(views: Views, like: Iterable[str]) -> FloatArray:
@@ -45,14 +50,14 @@ def viewed_like(arrays: Mapping[str, Array], like: Views) -> Views:
     views = {}
     for name, expected in like.items():
         try:
-            views[name] = found = numbers(arrays[name])
+            views[name] = view = numbers(arrays[name])
         except Exception as error:  # whatever a hostile file makes NumPy's reader raise
             raise ValueError(f"an array {name!r} that cannot be read ({type(error).__name__})") from error
-        if found.dtype.kind not in "iufb":
-            raise ValueError(f"an array {name!r} of type {plain(str(found.dtype), 40)}")
-        if found.shape != expected.shape:
-            raise ValueError(f"an array {name!r} of shape {plain(str(found.shape), 40)} in place of {expected.shape}")
-        if found.size and not (float(found.min()) >= -_HUGE and float(found.max()) <= _HUGE):  # NaN is neither
+        if view.dtype.kind not in "iufb":
+            raise ValueError(f"an array {name!r} of type {plain(str(view.dtype), 40)}")
+        if view.shape != expected.shape:
+            raise ValueError(f"an array {name!r} of shape {plain(str(view.shape), 40)} in place of {expected.shape}")
+        if view.size and not (float(view.min()) >= -_HUGE and float(view.max()) <= _HUGE):  # NaN is neither
             raise ValueError(f"an array {name!r} with numbers that are not finite, or above {_HUGE:.0e}")
     return views
 

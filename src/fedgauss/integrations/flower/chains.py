@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Sequence
 
 import numpy as np
 
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.detect.channel import Channel
 from fedgauss.detect.innovations import innovations
-from fedgauss.detect.monitor import Monitor
-from fedgauss.detect.verdict import Verdict
+from fedgauss.detect.watch import DEFAULT_CHANNELS
 from fedgauss.integrations.flower.answers import PARTITION, Request, read
-from fedgauss.integrations.flower.arrays import Views, vector
-from fedgauss.integrations.flower.reports import next_steps, stable_hessian
-from fedgauss.integrations.flower.rounds import Round
-from fedgauss.integrations.flower.whole import Whole, with_note
-from fedgauss.step_sizes import StepSizes, as_step_sizes
-
-_NOTE = "Noise from clients' chains: a client that is missing counts as if it had taken part."
-_log = logging.getLogger("flwr")
+from fedgauss.integrations.flower.arrays import Views
+from fedgauss.integrations.flower.rounds import TrainingRound
+from fedgauss.integrations.flower.warm_up import ClientWarmUp, stable_hessian
+from fedgauss.step_sizes import StepSizes
 
 
-class Chained:
+class Chained(ClientWarmUp):
     """Two rounds after `after`: clients send Hessians; with A = sum_k w_k H_k known they run chains; a monitor begins.
 
-    n_chains  B. Sums over clients of w_k times their ends are B independent Gaussian vectors with the law of
-              Theorem 3.2, from which V_K is estimated with B - 1 degrees of freedom. Thresholds are calibrated for that
-    the rest  as in `Reported`
+    Parameters
+    ----------
+    n_chains : int
+        B. Sums over clients of w_k times the ends of their chains are B independent Gaussian vectors with the law of
+        Theorem 3.2, from which V_K is estimated with B - 1 degrees of freedom. Thresholds are calibrated for that.
+    steps, sync_every, n_clients, after, alpha, horizon, seed, channels
+        As in `Reported`.
 
-    It knows V_K and no client's covariance, so `suspects` is not to be had, and rounds in which clients are missing are
-    judged as if they were not. What a curious server could still find out stands in `run_chains`.
+    Notes
+    -----
+    The monitor knows V_K and no client's covariance, so it cannot name suspects, and rounds in which clients are
+    missing are judged as if they were not. What a curious server could still find out is described in `run_chains`.
     """
+
+    note = "Noise from clients' chains: a missing client counts as if it had taken part."
 
     def __init__(
         self,
@@ -44,81 +48,49 @@ class Chained:
         horizon: int | None = None,
         seed: int = 0,
         n_chains: int = 400,
+        channels: Sequence[Channel] = DEFAULT_CHANNELS,
     ) -> None:
-        self.steps = as_step_sizes(steps)
-        self.sync_every = _checks.whole("sync_every", sync_every)
-        self.n_clients = _checks.whole("n_clients", n_clients)
-        self.after = _checks.whole("after", after, at_least=0, fix="It counts rounds.")
-        self.alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
+        super().__init__(steps, sync_every, n_clients, after, alpha, horizon, seed, channels)
         self.n_chains = _checks.whole("n_chains", n_chains, at_least=20)
-        self.horizon = None if horizon is None else _checks.whole("horizon", horizon, fix="It counts steps.")
-        self.seed = _checks.whole("seed", seed, at_least=0)
         self._hessian: FloatArray | None = None  # A, once clients have sent theirs
-        self.lin: Linearization | None = None  # A, and V_K as the chains have it
-        self._whole: Whole | None = None
-
-    @property
-    def monitor(self) -> Monitor | None:
-        """The monitor, once it has begun."""
-        return None if self._whole is None else self._whole.monitor
 
     def request(self, server_round: int) -> Request:
         """Which client is which; Hessians, then chains."""
         request: dict[str, ArrayLike] = {PARTITION: 1.0}
-        if self._whole is not None or server_round <= self.after:
+        if self._feed is not None or server_round <= self.after:
             return request
         if self._hessian is None:
             return request | {"hessian only": 1.0}
-        eta = next_steps(self.steps, server_round - 1, self.sync_every)
+        eta = self.round_steps(server_round - 1)
         return request | {"hessian": self._hessian, "eta": eta, "n_chains": float(self.n_chains)}
 
-    def faults(self, seen: Round) -> tuple[str, ...]:
-        """Those that the monitor finds."""
-        return () if self._whole is None else self._whole.faults(seen)
+    def warm(self, seen: TrainingRound, after: Views) -> None:
+        """First A, then the ends of chains, from all clients."""
+        dim = len(seen.origin)
+        if self._hessian is None:
+            mean = self._mean_over_clients(seen, "hessian", (dim, dim))
+            self._hessian = _checks.covariance("hessian A", mean, definite=True)
+            return
+        ends, hessian = self._mean_over_clients(seen, "ends", (self.n_chains, dim)), self._hessian
+        self._hessian = None  # asked for again if no monitor comes of it
+        before = (seen.number - 1) * self.sync_every
+        self.begin(noise_of_chains(hessian, ends, self.steps, before, self.sync_every), seen, after)
 
-    def judge(self, seen: Round, after: Views) -> Verdict | None:
-        """None until the monitor has begun, then its verdict."""
-        if self._whole is not None:
-            return with_note(self._whole.judge(seen, after), _NOTE)
-        if seen.number > self.after:
-            dim = len(seen.origin)
-            try:
-                if self._hessian is None:
-                    mean = self._mean_over_clients(seen, "hessian", (dim, dim))
-                    self._hessian = _checks.covariance("hessian A", mean, definite=True)
-                else:
-                    self._begin(seen, after, self._mean_over_clients(seen, "ends", (self.n_chains, dim)))
-            except ValueError as error:
-                _log.warning("fedgauss: no monitor yet, clients are asked again. %s", error)
-        return None
-
-    def _mean_over_clients(self, seen: Round, name: str, shape: tuple[int, int]) -> FloatArray:
+    def _mean_over_clients(self, seen: TrainingRound, name: str, shape: tuple[int, int]) -> FloatArray:
         """sum_k w_k of what clients sent, with w_k by their examples; all of them must have."""
-        found = {u.client: u for u in seen.uploads if name in u.answer}
-        if sorted(found) != list(range(self.n_clients)):
-            raise ValueError(f"{name} must come from all of {self.n_clients} clients; it came from {sorted(found)}.")
-        eta = next_steps(self.steps, seen.number, self.sync_every)
+        sent = {u.client: u for u in seen.uploads if name in u.answer}
+        if sorted(sent) != list(range(self.n_clients)):
+            raise ValueError(f"{name} must come from all {self.n_clients} clients; it came from {sorted(sent)}.")
+        eta = self.round_steps(seen.number)
         values = []
-        for k, upload in found.items():
+        for k, upload in sent.items():
             try:
                 value = read(upload.answer, name, shape)
                 values.append(stable_hessian(value, eta) if name == "hessian" else value)
             except ValueError as error:
-                raise ValueError(f"What client {k} sent is refused: {error}") from error
-        weights = np.array([1.0 if u.examples is None else u.examples for u in found.values()])
+                raise ValueError(f"The answer of client {k} is refused: {error}") from error
+        weights = np.array([1.0 if u.examples is None else u.examples for u in sent.values()])
         return np.tensordot(weights / weights.sum(), np.stack(values), axes=1)
-
-    def _begin(self, seen: Round, after: Views, ends: FloatArray) -> None:
-        """With B ends of a round that was asked for; where they give no monitor, the Hessian may be to blame."""
-        assert self._hessian is not None
-        hessian, self._hessian = self._hessian, None
-        try:
-            lin = noise_of_chains(hessian, ends, self.steps, (seen.number - 1) * self.sync_every, self.sync_every)
-            monitor = Monitor(lin, self.steps, self.sync_every, self.alpha, self.horizon, seed=self.seed)
-        except ArithmeticError as error:
-            raise ValueError(f"The chains give no monitor: {error}") from error
-        monitor.reset(step=seen.number * self.sync_every, y=vector(after, seen.before), round=seen.number)
-        self.lin, self._whole = lin, Whole(monitor)
 
 
 def noise_of_chains(
@@ -135,4 +107,4 @@ def noise_of_chains(
     block = parts.block(after, after + sync_every)
     e = np.stack([parts.whiten(block, np.zeros(dim), end) for end in ends])
     noise = block.mean_weight * np.atleast_2d(np.cov(e.T))
-    return Linearization(np.zeros(dim), hessian[None], noise[None], np.ones(1), freedom=float(len(ends) - 1))
+    return Linearization(np.zeros(dim), hessian[None], noise[None], np.ones(1), dof=float(len(ends) - 1))

@@ -30,18 +30,22 @@ _log = logging.getLogger("flwr")
 
 
 def report_partition() -> Mod:
-    """A mod that says which partition the client has, and nothing else."""
+    """A mod that tells the server which partition the client has, and nothing else."""
     return _answering(lambda request, message, context: {})
 
 
 def report_moments(moments: Moments) -> Mod:
     """A mod that reports a client's Hessian and gradient covariance when the server (`Reported`) asks for them.
 
-    moments(arrays, context) returns, at the parameters `arrays` and from the client's own data,
-        gradients (m, d)  the gradients of m single steps of SGD, of mini-batches as large as those it trains with
-        hessian   (d, d)  of its loss
-    with parameters in the order of the arrays, each flattened.
+    Parameters
+    ----------
+    moments : callable
+        `moments(arrays, context)` returns, at the parameters `arrays` and from the client's own data: the gradients
+        (m, d) of m single steps of SGD, of mini-batches as large as those it trains with, and the Hessian (d, d) of its
+        loss; with parameters in the order of the arrays, each flattened.
 
+    Notes
+    -----
     What leaves the client: its Hessian, the covariance, the mean and the kurtosis of these gradients, and m. They are
     second moments of its data. A client that reports too large a covariance makes the monitor less sensitive.
     """
@@ -65,6 +69,15 @@ def report_moments(moments: Moments) -> Mod:
 def run_chains(moments: Moments, seed: int | None = None) -> Mod:
     """A mod that runs the client's part of Client-GA (Theorem 3.2), so that its gradient covariance stays with it.
 
+    Parameters
+    ----------
+    moments : callable
+        As in `report_moments`.
+    seed : int, optional
+        For tests; by default the operating system's, since whoever knows the draws knows the covariance.
+
+    Notes
+    -----
     When the server (`Chained`) sends A and the step sizes of a round, the client draws Z ~ N(0, Var(W^k)) with the
     covariance of its own gradients (`moments`, as in `report_moments`) and returns where B chains
 
@@ -76,8 +89,6 @@ def run_chains(moments: Moments, seed: int | None = None) -> Mod:
     ends before it adds them up, and B Gaussian vectors show their covariance with an error of sqrt(2 / B). Nothing is
     hidden from a server that looks. For that the ends must be added up under secure aggregation, which only shows the
     sum, and the sum is all that `Chained` uses.
-
-    seed  for tests; by default the operating system's, since whoever knows the draws knows the covariance
     """
     rng = np.random.default_rng(seed)
 
@@ -129,18 +140,18 @@ def _answering(compute: Compute) -> Mod:
         request = asked(message)
         if request is None:
             return call_next(message, context)
-        own: dict[str, ArrayLike] = {}
+        numbers: dict[str, ArrayLike] = {}
         reason = ""
         try:
             if PARTITION in request and "partition-id" in context.node_config:
-                own[PARTITION] = float(context.node_config["partition-id"])
-            own |= compute(request, message, context)
+                numbers[PARTITION] = float(context.node_config["partition-id"])
+            numbers |= compute(request, message, context)
         except Exception as error:  # of the user's function, or of our checks of what it returned
             reason = f"{type(error).__name__}: {error}"
             _log.warning("fedgauss: the server is not told what it asked for.", exc_info=error)
         reply = call_next(message, context)
-        if reply.has_content() and (own or reason):
-            answer(reply, own, reason)
+        if reply.has_content() and (numbers or reason):
+            answer(reply, numbers, reason)
         return reply
 
     return mod
@@ -148,7 +159,7 @@ def _answering(compute: Compute) -> Mod:
 
 def _sent(message: Message) -> ArrayRecord:
     """The arrays that the server sent, as a copy."""
-    found = list(message.content.array_records.values())
-    if len(found) != 1:
-        raise ValueError(f"a message must have one ArrayRecord to compute moments at; it has {len(found)}.")
-    return ArrayRecord(dict(found[0].items()))
+    records = list(message.content.array_records.values())
+    if len(records) != 1:
+        raise ValueError(f"a message must have one ArrayRecord to compute moments at; it has {len(records)}.")
+    return ArrayRecord(dict(records[0].items()))

@@ -16,14 +16,12 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.flower.alarm import Alarmed
 from fedgauss.integrations.flower.answers import PARTITION, REASON, ask
-from fedgauss.integrations.flower.arrays import Views, viewed, viewed_like
-from fedgauss.integrations.flower.kept import KeptArrays
-from fedgauss.integrations.flower.rounds import Roster, Round, Watcher, opened
-from fedgauss.integrations.flower.whole import Whole
-from fedgauss.integrations.flower.words import plain
-from fedgauss.integrations.sinks.several import Sink, Sinks
+from fedgauss.integrations.flower.arrays import Views, plain, viewed, viewed_like
+from fedgauss.integrations.flower.feed import MonitorFeed
+from fedgauss.integrations.flower.rollback import Alarmed, KeptArrays
+from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, Watcher, opened
+from fedgauss.integrations.sinks.base import Sink, Sinks
 
 OnAlarm = Literal["stop", "go on"] | Callable[[Alarmed], None]
 
@@ -34,23 +32,34 @@ _log = logging.getLogger("flwr")  # where Flower's users look
 class Monitored(Strategy):
     """Wraps a strategy, feeds a monitor the arrays of each round, and acts on its alarm.
 
-    strategy  any whose clients reply with one ArrayRecord of the arrays that were sent; it sees the messages, the
-              replies and the calls that it would see alone
-    monitor   a `Monitor` of all parameters, or `Reported`, `Chained` or `ServerOnly`, which make one after a warm-up
-    on_alarm  "stop" raises `Alarmed` out of `start`, to be caught in the ServerApp's main; "go on" writes it to the
-              log; a function is given the `Alarmed`, once when an alarm begins and for every invalid update. It may
-              raise it, or call `monitor.reset`
-    sink      told of every verdict, sink(round, verdict), before an alarm is acted on (`fedgauss.integrations.sinks`);
-              one that fails is warned of once, and the run goes on
+    Parameters
+    ----------
+    strategy : flwr.serverapp.strategy.Strategy
+        Any whose clients reply with one ArrayRecord of the arrays that were sent; it sees the messages, the replies and
+        the calls that it would see alone.
+    monitor : Monitor, Reported, Chained or ServerOnly
+        A `Monitor` of all parameters, or one of those that make a monitor after a warm-up.
+    on_alarm : {"stop", "go on"} or callable
+        "stop" raises `Alarmed` out of `start`, to be caught in the ServerApp's main; "go on" writes it to the log; a
+        function is called with the `Alarmed`, once when an alarm begins and for every invalid update. It may raise it,
+        or call `monitor.reset`.
+    sink : callable, optional
+        Called with every verdict, sink(round, verdict), before an alarm is acted on (`fedgauss.integrations.sinks`);
+        one that fails is warned of once, and the run goes on.
 
-    What it knows of the last `start`:
+    Attributes
+    ----------
+    verdicts : dict
+        Of the last `start`, by round; in a warm-up only those on invalid updates.
+    participation : dict
+        By round, the numbers of the clients whose replies came.
+    refused : dict
+        By round, what was wrong with replies that could not be used.
+    kept : KeptArrays
+        Arrays of earlier rounds, of which `Alarmed` has two: 32 to 112 copies of the model in a thousand rounds.
 
-    verdicts       by round; in a warm-up only those on invalid updates
-    participation  by round: the numbers of the clients whose replies came
-    refused        by round: what was wrong with replies that could not be used
-    kept           arrays of earlier rounds, of which `Alarmed` has two: 32 to 112 copies of the model in a thousand
-                   rounds
-
+    Notes
+    -----
     A round is refused when a reply has other arrays than were sent, numbers that are not finite or, once there is a
     monitor, not plausible by its rule (1e8 standard deviations of a gradient; 1e100 before that). The strategy is then
     not called and the monitor not changed: the verdict is "invalid update", and the next round begins where the refused
@@ -82,10 +91,10 @@ class Monitored(Strategy):
         if isinstance(strategy, Monitored):
             raise ValueError("strategy must not be Monitored itself. Use one Monitored for each strategy.")
         self.strategy = strategy
-        self.watcher: Watcher = Whole(monitor) if isinstance(monitor, Monitor) else monitor
+        self.watcher: Watcher = MonitorFeed(monitor) if isinstance(monitor, Monitor) else monitor
         self.on_alarm, self.sink = on_alarm, sink
         self._tell = Sinks([] if sink is None else [sink])
-        self._own: dict[str, Callable[..., Any]] = {}  # the strategy's hooks, while ours stand in their place
+        self._hooks: dict[str, Callable[..., Any]] = {}  # the strategy's hooks, while ours stand in their place
         self._begin()
 
     def _begin(self) -> None:
@@ -94,7 +103,7 @@ class Monitored(Strategy):
         self.participation: dict[int, tuple[int, ...]] = {}
         self.refused: dict[int, tuple[str, ...]] = {}
         self.kept = KeptArrays()
-        self._roster = Roster()
+        self._roster = NodeNumbers()
         self._sent: Views = {}
         self._alarmed = False
         self._excused: set[int] = set()  # clients whose reason for not answering was logged
@@ -109,7 +118,7 @@ class Monitored(Strategy):
         self._begin()
         inner = vars(self.strategy)
         before = {name: inner[name] for name in _HOOKS if name in inner}
-        self._own = {name: getattr(self.strategy, name) for name in _HOOKS}
+        self._hooks = {name: getattr(self.strategy, name) for name in _HOOKS}
         try:
             inner.update({name: getattr(self, name) for name in _HOOKS})
             return self.strategy.start(*args, **kwargs)
@@ -117,12 +126,12 @@ class Monitored(Strategy):
             for name in _HOOKS:
                 inner.pop(name, None)
             inner.update(before)
-            self._own = {}
+            self._hooks = {}
 
     def _hook(self, name: str) -> Callable[..., Any]:
         """The strategy's own; also when it is not `start` that calls ours, but a strategy around us."""
-        found: Callable[..., Any] = self._own.get(name) or getattr(self.strategy, name)
-        return found
+        hook: Callable[..., Any] = self._hooks.get(name) or getattr(self.strategy, name)
+        return hook
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -137,9 +146,9 @@ class Monitored(Strategy):
         self._sent = viewed(arrays)
         messages = list(self._hook("configure_train")(server_round, arrays, config, grid))
         request = dict(self.watcher.request(server_round))
-        known = {name: value for name, value in request.items() if name != PARTITION}
+        without_partition = {name: value for name, value in request.items() if name != PARTITION}
         for message in messages:
-            if wanted := known if message.metadata.dst_node_id in self._roster else request:
+            if wanted := without_partition if message.metadata.dst_node_id in self._roster else request:
                 ask(message, wanted)
         return messages
 
@@ -150,7 +159,7 @@ class Monitored(Strategy):
         replies = list(replies)
         uploads, faults = opened(replies, self._sent, self._roster, self._weighted_by())
         self.participation[server_round] = tuple(upload.client for upload in uploads)
-        seen = Round(server_round, self._sent, uploads)
+        seen = TrainingRound(server_round, self._sent, uploads)
         self._excuse(seen)
         if uploads and not faults:
             faults = self.watcher.faults(seen)
@@ -170,7 +179,7 @@ class Monitored(Strategy):
         verdict = self.watcher.judge(seen, after)
         if verdict is not None:
             self._say(server_round, verdict)
-            if verdict.channel == "invalid update":
+            if verdict.invalid:
                 return None, None
         if verdict is None or not verdict.alarm:
             self.kept.add(server_round if verdict is None else verdict.round, arrays)
@@ -183,7 +192,7 @@ class Monitored(Strategy):
             inner = wrapped
         return getattr(inner, "weighted_by_key", None)
 
-    def _excuse(self, seen: Round) -> None:
+    def _excuse(self, seen: TrainingRound) -> None:
         """Log why a client did not answer, once."""
         for upload in seen.uploads:
             reason = upload.answer.get(REASON)
@@ -207,7 +216,7 @@ class Monitored(Strategy):
     def _say(self, server_round: int, verdict: Verdict) -> None:
         self.verdicts[server_round] = verdict
         self._tell(server_round, verdict)
-        invalid = verdict.channel == "invalid update"
+        invalid = verdict.invalid
         fresh = verdict.alarm and (invalid or not self._alarmed)
         self._alarmed = verdict.alarm and (not invalid or self._alarmed)
         if not fresh:

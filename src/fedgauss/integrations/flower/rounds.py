@@ -15,8 +15,7 @@ from fedgauss._types import FloatArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.flower.answers import PARTITION, Answer, Request, answered, read
-from fedgauss.integrations.flower.arrays import Views, vector, viewed_like
-from fedgauss.integrations.flower.words import plain
+from fedgauss.integrations.flower.arrays import Views, plain, vector, viewed_like
 
 _MOST = 1e15  # examples of a client
 
@@ -25,7 +24,7 @@ _MOST = 1e15  # examples of a client
 class Upload:
     """What one client sent.
 
-    client    its number, as `Roster` has it
+    client    its number, as `NodeNumbers` has it
     examples  its weight in the strategy's average; None where it gave none
     answer    what a mod of ours added
     """
@@ -37,7 +36,7 @@ class Upload:
 
 
 @dataclass(frozen=True)
-class Round:
+class TrainingRound:
     """One round of training: its number, the arrays that were sent out, and uploads that fit them."""
 
     number: int
@@ -78,14 +77,14 @@ class Watcher(Protocol):
     def request(self, server_round: int) -> Request:
         """What clients are asked for in this round, beside training; `PARTITION` of those who have not said yet."""
 
-    def faults(self, seen: Round) -> tuple[str, ...]:
+    def faults(self, seen: TrainingRound) -> tuple[str, ...]:
         """What is wrong with uploads, before the strategy sees them; changes nothing."""
 
-    def judge(self, seen: Round, after: Views) -> Verdict | None:
+    def judge(self, seen: TrainingRound, after: Views) -> Verdict | None:
         """The verdict on a round and the strategy's arrays after it; None while warming up."""
 
 
-class Roster:
+class NodeNumbers:
     """The number of each node: the partition that it said it has when first seen, else the first that is free."""
 
     def __init__(self) -> None:
@@ -104,7 +103,7 @@ class Roster:
 
 
 def opened(
-    replies: Sequence[Message], before: Views, roster: Roster, weighted_by: str | None
+    replies: Sequence[Message], before: Views, roster: NodeNumbers, weighted_by: str | None
 ) -> tuple[tuple[Upload, ...], tuple[str, ...]]:
     """Uploads and faults of a round; our own record is taken out of every reply, as if it had never been there.
 
@@ -130,8 +129,8 @@ def opened(
             faults.append(f"Two nodes say that they are client {client}: {nodes[client]} and {node}.")
         else:
             uploads[client], nodes[client] = Upload(client, arrays, examples, answer), node
-    found = tuple(uploads[k] for k in sorted(uploads))
-    return found, tuple(faults) or _other_types(found)
+    in_order = tuple(uploads[k] for k in sorted(uploads))
+    return in_order, tuple(faults) or _other_types(in_order)
 
 
 def _contents(reply: Message, before: Views, weighted_by: str | None) -> tuple[Views, float | None]:
@@ -143,10 +142,10 @@ def _contents(reply: Message, before: Views, weighted_by: str | None) -> tuple[V
     arrays = viewed_like(dict(sent[0].items()), before)
     if weighted_by is None:
         return arrays, None
-    found = [record[weighted_by] for record in records if isinstance(record, MetricRecord) and weighted_by in record]
-    if not found:
+    values = [record[weighted_by] for record in records if isinstance(record, MetricRecord) and weighted_by in record]
+    if not values:
         return arrays, None  # a strategy that needs it says so itself
-    value = found[0] if len(found) == 1 else found
+    value = values[0] if len(values) == 1 else values
     if not (isinstance(value, int | float) and 0 < value <= _MOST):
         raise ValueError(f"{weighted_by} = {plain(repr(value), 40)} in place of one number in (0, {_MOST:.0e}]")
     return arrays, float(value)

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import fdtrc
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.detect.innovations import Innovations, innovations, step_sizes_between
+from fedgauss.detect.channel import Channel
+from fedgauss.detect.innovations import step_sizes_between
 from fedgauss.detect.mean_updates import server_only
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
-from fedgauss.detect.whitening import freedom_needed
+from fedgauss.detect.watch import DEFAULT_CHANNELS
+from fedgauss.detect.whitening import dof_needed
 from fedgauss.integrations.flower.answers import Request
 from fedgauss.integrations.flower.arrays import Views, vector
-from fedgauss.integrations.flower.rounds import Round
-from fedgauss.integrations.flower.views import View, everything
-from fedgauss.integrations.flower.whole import implausible, with_note
+from fedgauss.integrations.flower.feed import implausible, with_note
+from fedgauss.integrations.flower.rounds import TrainingRound
+from fedgauss.integrations.flower.warm_up import WarmUpSettings, log
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
 _STILL = 0.01  # level of the test that the mean update does not move during the warm-up
-_log = logging.getLogger("flwr")
+
+View = Callable[[FloatArray], FloatArray]  # what of many parameters is watched
 
 
 @dataclass(frozen=True)
@@ -42,25 +46,36 @@ class Averaging:
         return np.reciprocal(1.0 + np.arange(n_steps, dtype=np.float64) % self.sync_every)
 
 
-class ServerOnly:
-    """Watches u_j = view(Y_{j-1} - Y_j) / sum eta, the mean gradient of a round, by what it was in a warm-up.
+class ServerOnly(WarmUpSettings):
+    """Watches u_j = view(Y_{j-1} - Y_j) / sum eta, the mean gradient of a round, against its law in a warm-up.
 
-    warm_up     rounds from which the mean and covariance of u are estimated, at least 2 q + 5 for q watched dimensions
-    view        `coordinates(...)` or `random_projection(...)` of the parameters; all of them by default
-    steps       eta_t where it changes and is known; None for a constant rate, or one that is not known
-    sync_every  local steps of a round, if only roughly: how much noise a round averages over
-    after       rounds of training before the warm-up
+    Parameters
+    ----------
+    warm_up : int
+        Rounds from which the mean and covariance of u are estimated, at least 2 q + 5 for q watched dimensions.
+    view : callable, optional
+        `coordinates(...)` or `random_projection(...)` of the parameters; all of them by default.
+    steps : StepSizes or array_like, optional
+        eta_t where it changes and is known; None for a constant rate, or one that is not known.
+    sync_every : int
+        Local steps of a round, if only roughly: how much noise a round averages over.
+    after : int
+        Rounds of training before the warm-up.
+    alpha, horizon, seed, channels
+        As in `Monitor`.
 
+    Notes
+    -----
     Nothing is asked of clients, not even which partition they have, and neither rate, optimiser nor loss need be known:
     this is the mode for momentum, Adam, robust aggregation (FedMedian, Krum) and models with many parameters. Every
     verdict says that it was used.
 
-    What it costs. Parameters seen in part obey no closed recursion, so the run's return to its optimum cannot be taken
+    The cost: some of the parameters do not obey a closed recursion, so the run's return to its optimum cannot be taken
     out of u. A run that hovers has updates that undo each other, which makes alarms rarer than alpha; an attack shows
     only while the model moves to where it leads, some 1 / (eta lambda) steps, and best where that is long. A gradient
     that is still shrinking looks like a change: so the monitor does not begin before both halves of the last
     `warm_up` rounds have the same mean (Hotelling's test at .01), and training that goes on learning will alarm. Where
-    no monitor can be made, of too few rounds or of a parameter that never moves, the log says why and training goes on.
+    no monitor can be made, from too few rounds or a parameter that never moves, the log says why and training goes on.
     """
 
     def __init__(
@@ -73,17 +88,13 @@ class ServerOnly:
         alpha: float = 0.05,
         horizon: int | None = None,
         seed: int = 0,
+        channels: Sequence[Channel] = DEFAULT_CHANNELS,
     ) -> None:
+        super().__init__(sync_every, after, alpha, horizon, seed, channels)
         self.warm_up = _checks.whole("warm_up", warm_up, at_least=7, fix="One watched dimension needs 7 rounds.")
-        self.view = everything() if view is None else view
+        self.view = view or (lambda vector: vector)
         self.steps = None if steps is None else as_step_sizes(steps)
-        self.sync_every = _checks.whole("sync_every", sync_every)
-        self.after = _checks.whole("after", after, at_least=0, fix="It counts rounds.")
-        self.alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
-        self.horizon = None if horizon is None else _checks.whole("horizon", horizon, fix="It counts steps.")
-        self.seed = _checks.whole("seed", seed, at_least=0)
         self.monitor: Monitor | None = None
-        self._parts: Innovations | None = None  # of the monitor
         self._updates: list[FloatArray] = []  # of the warm-up
         self._number = 0  # of the last round
         self._note = ""
@@ -92,14 +103,14 @@ class ServerOnly:
         """Nothing: that is the point."""
         return {}
 
-    def faults(self, seen: Round) -> tuple[str, ...]:
+    def faults(self, seen: TrainingRound) -> tuple[str, ...]:
         """Uploads that the monitor would not take for a mean."""
-        if self._parts is None:
+        if self.monitor is None:
             return ()
         rows = [self._update(seen, vector(upload.arrays, seen.before)) for upload in seen.uploads]
-        return implausible(self._parts, seen, np.stack(rows), self._updates[-1])
+        return implausible(self.monitor.innovations, seen, np.stack(rows), self._updates[-1])
 
-    def judge(self, seen: Round, after: Views) -> Verdict | None:
+    def judge(self, seen: TrainingRound, after: Views) -> Verdict | None:
         """None until the monitor has begun, then its verdict."""
         if seen.number < self._number:
             self._start_again()
@@ -111,7 +122,7 @@ class ServerOnly:
             self._warm(seen.number, update)
         return None
 
-    def _update(self, seen: Round, after: FloatArray) -> FloatArray:
+    def _update(self, seen: TrainingRound, after: FloatArray) -> FloatArray:
         way = self.view(seen.origin - after)
         if self.steps is None:
             return way
@@ -124,13 +135,13 @@ class ServerOnly:
             self._updates.clear()
         else:
             self.monitor.reset()
-        _log.warning("fedgauss: rounds begin anew, and so does the watch of the mean update.")
+        log.warning("fedgauss: rounds begin anew, and so does the watch of the mean update.")
 
     def _long_enough(self, dim: int) -> bool:
-        needed = freedom_needed(dim) + 1
+        needed = dof_needed(dim) + 1
         if self.warm_up < needed and not self._note:
             self._note = f"warm_up must be at least {needed} rounds for {dim} dimensions; got {self.warm_up}."
-            _log.error("fedgauss: nothing is watched. %s Watch fewer, or wait longer.", self._note)
+            log.error("fedgauss: nothing is watched. %s Watch fewer, or wait longer.", self._note)
         return self.warm_up >= needed
 
     def _warm(self, number: int, update: FloatArray) -> None:
@@ -140,19 +151,17 @@ class ServerOnly:
         rows = np.stack(self._updates)
         try:
             if not (p := _same_mean(rows)) >= _STILL:
-                _log.warning("fedgauss: the mean update still moves (p = %.2g); no monitor yet.", p)
+                log.warning("fedgauss: the mean update still moves (p = %.2g); no monitor yet.", p)
                 return
             self._begin(number, rows)
         except (ValueError, ArithmeticError) as error:  # a frozen parameter, or one client's nonsense
-            _log.warning("fedgauss: no monitor can be made of the last %d rounds. %s", self.warm_up, error)
+            log.warning("fedgauss: no monitor can be made of the last %d rounds. %s", self.warm_up, error)
 
     def _begin(self, number: int, rows: FloatArray) -> None:
         dim, averaging = rows.shape[1], Averaging(self.sync_every)
         # The row before the first is where a path would begin; with this schedule it does not matter.
         lin = server_only(np.eye(dim), np.concatenate([rows[:1], rows]), averaging, self.sync_every)
-        monitor = Monitor(lin, averaging, self.sync_every, self.alpha, self.horizon, seed=self.seed)
-        monitor.reset(step=number * self.sync_every, y=rows[-1], round=number)
-        self.monitor, self._parts = monitor, innovations(lin, averaging)
+        self.monitor = self._monitor_after(number, lin, averaging, rows[-1])
         self._note = (
             f"Server-only mode: {dim} numbers of the mean update, their noise from the {self.warm_up} rounds up to "
             f"{number}; an attack shows while the model moves."
@@ -163,8 +172,57 @@ def _same_mean(rows: FloatArray) -> float:
     """The p-value of Hotelling's test that both halves of the rows (J, q) have one mean."""
     half, dim = len(rows) // 2, rows.shape[1]
     parts = rows[:half], rows[half:]
-    freedom = len(rows) - 2
-    within = sum((part - part.mean(axis=0)).T @ (part - part.mean(axis=0)) for part in parts) / freedom
+    dof = len(rows) - 2
+    within = sum((part - part.mean(axis=0)).T @ (part - part.mean(axis=0)) for part in parts) / dof
     gap = parts[0].mean(axis=0) - parts[1].mean(axis=0)
     t2 = half * (len(rows) - half) / len(rows) * gap @ np.linalg.pinv(within, hermitian=True) @ gap
-    return float(fdtrc(dim, freedom - dim + 1, t2 * (freedom - dim + 1) / (dim * freedom)))
+    return float(fdtrc(dim, dof - dim + 1, t2 * (dof - dim + 1) / (dim * dof)))
+
+
+def coordinates(which: ArrayLike) -> View:
+    """A view of some parameters.
+
+    Parameters
+    ----------
+    which : (q,) array_like of int
+        Their places in the model's arrays laid end to end.
+    """
+    places = np.asarray(which)
+    if places.ndim != 1 or not places.size or places.dtype.kind not in "iu" or places.min() < 0:
+        raise ValueError(f"which must be places 0, 1, ... of parameters; got {which!r}.")
+    if len(np.unique(places)) != len(places):
+        raise ValueError(f"which must name each parameter once; got {which!r}.")
+
+    def view(vector: FloatArray) -> FloatArray:
+        if places.max() >= len(vector):
+            raise ValueError(f"which must lie in 0..{len(vector) - 1}, the model's parameters; got {places.max()}.")
+        return vector.take(places)
+
+    return view
+
+
+def random_projection(dim: int, seed: int = 0) -> View:
+    """A view of `dim` sums: each parameter goes into one of them, drawn at random, with a random sign.
+
+    A projection R (dim, D) with one entry of +-1 in each column: E |R x|^2 = |x|^2, in O(D) time.
+
+    Parameters
+    ----------
+    dim : int
+        The number of sums, at most 40.
+    seed : int
+        Keep it from clients: an attack that knows R may choose a direction with R x = 0.
+    """
+    rows = _checks.whole("dim", dim, at_most=40, fix="Thresholds reach to about 40 dimensions.")
+    seed = _checks.whole("seed", seed, at_least=0)
+    drawn: dict[int, tuple[npt.NDArray[np.int64], FloatArray]] = {}
+
+    def view(vector: FloatArray) -> FloatArray:
+        if len(vector) not in drawn:
+            rng = np.random.default_rng(seed)
+            drawn.clear()
+            drawn[len(vector)] = rng.integers(rows, size=len(vector)), rng.choice(np.array([-1.0, 1.0]), len(vector))
+        bucket, sign = drawn[len(vector)]
+        return np.bincount(bucket, sign * vector, rows).astype(np.float64)
+
+    return view

@@ -7,8 +7,16 @@
 with Metropolis weights on the survivors. Every peer watches its own neighbourhood: see `neighbourhood`.
 """
 
-from fedgauss.integrations.gossip.peer import PeerRun, Round, run_peer
+from fedgauss._deprecated import warn_renamed
+from fedgauss.integrations.gossip.peer import PeerRound, PeerRun, run_peer
 from fedgauss.integrations.gossip.sites import fit_peers
 from fedgauss.integrations.gossip.torch_links import TorchLinks
 
-__all__ = ["PeerRun", "Round", "TorchLinks", "fit_peers", "run_peer"]
+__all__ = ["PeerRound", "PeerRun", "TorchLinks", "fit_peers", "run_peer"]
+
+
+def __getattr__(name: str) -> type:
+    if name != "Round":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn_renamed(f"{__name__}.Round", "PeerRound")
+    return PeerRound

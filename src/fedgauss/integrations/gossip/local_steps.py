@@ -17,7 +17,7 @@ from fedgauss.problems.base import Problem
 from fedgauss.problems.surrogate import GaussianSurrogate, gaussian_surrogate
 
 
-class Column:
+class PeerColumn:
     """One client's column of Theta, (d, R): it makes steps by itself, and is mixed with those of others."""
 
     def __init__(self, problem: Problem, client: int, eta: FloatArray, seed: int, theta: FloatArray) -> None:
@@ -62,6 +62,6 @@ def _local_steps(
 
 def own_surrogate(lin: Linearization, client: int) -> GaussianSurrogate:
     """The surrogate problem of Client-GA as far as this peer knows it: without the covariances of others."""
-    known = np.zeros_like(lin.client_noise_cov)
-    known[client] = lin.client_noise_cov[client]
-    return gaussian_surrogate(replace(lin, client_noise_cov=known), stream="client")
+    covariances = np.zeros_like(lin.client_noise_cov)
+    covariances[client] = lin.client_noise_cov[client]
+    return gaussian_surrogate(replace(lin, client_noise_cov=covariances), stream="client")

@@ -1,15 +1,18 @@
-"""What travels along an edge: arrays of float64 of a length that both ends know, and nothing else."""
+"""What travels along an edge: arrays of float64 of known length, and whether an honest peer can have sent them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
+from fedgauss import _checks
 from fedgauss._linearization import Linearization, linearization
 from fedgauss._types import FloatArray
 
 _HUGE = 1e100  # as a monitor has it: more is broken or hostile
+_RANGE = 1e6  # neighbours differ by less than this factor, or one of them is broken or hostile
+_FINE = 32  # curvatures up to the largest that steps are tried with
 
 
 @dataclass(frozen=True)
@@ -69,3 +72,72 @@ def neighbourhood_linearization(summaries: list[FloatArray], lin: Linearization)
         None if np.isnan(tails).any() else tails,
         None if np.isnan(pulls).any() else pulls,
     )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What two peers must agree on, or neither could make sense of what the other sends."""
+
+    n_clients: int
+    dim: int
+    chains: int
+    n_steps: int
+    sync_every: int
+
+
+_HEADER = len(fields(Settings))
+
+
+def introduction(settings: Settings, summary: FloatArray) -> FloatArray:
+    """The first message of a peer."""
+    return np.concatenate([astuple(settings), summary], dtype=np.float64)
+
+
+def summary_in(introduced: FloatArray) -> FloatArray:
+    """The part of an introduction that is about gradients."""
+    return introduced[_HEADER:]
+
+
+def fault(theirs: FloatArray, ours: FloatArray, settings: Settings, eta: FloatArray) -> str:
+    """Why an introduction is refused, in words; empty when an honest neighbour of this peer can have sent it.
+
+    eta   eta_t, t = 1, ..., n
+    """
+    if theirs.shape != ours.shape:
+        return f"an introduction must have {len(ours)} numbers here; it sent {theirs.size}."
+    for part, value, wanted in zip(fields(Settings), theirs, ours, strict=False):
+        if value != wanted:
+            return f"{part.name} must be the same for all peers; it has {value:g}, and this peer {wanted:g}."
+    if not np.array_equal(np.isfinite(theirs), np.isfinite(ours)):  # kurtosis and mean gradient may be unknown to all
+        return "its summary must be of finite numbers, of as much as this peer knows."
+    both = np.stack([summary_in(theirs), summary_in(ours)])
+    weights, tails, hessians, covariances, pulls = parted(both, settings.dim)
+    if not weights.sum() <= 1.0 + 1e-6:
+        return f"its weight must leave room for this peer's {weights[1]:g}; it is {weights[0]:g}."
+    for name, matrices in (("its Hessian", hessians), ("its covariance", covariances)):
+        try:
+            _checks.covariance(name, matrices[0])
+        except ValueError as error:
+            return str(error)
+    noise, curvature = (np.trace(matrices, axis1=1, axis2=2) for matrices in (covariances, hessians))
+    sizes = {"weight": weights, "Hessian": curvature, "covariance": noise, "kurtosis": np.nan_to_num(tails, nan=1.0)}
+    for name, (size, mine) in sizes.items():
+        if mine > 0.0 and not mine / _RANGE <= size <= mine * _RANGE:
+            return (
+                f"its {name} must be within a factor {_RANGE:.0e} of this peer's, of size {mine:.3g}; it is {size:.3g}."
+            )
+    if np.linalg.norm(np.nan_to_num(pulls[0])) > _RANGE * np.sqrt(noise.sum()):
+        return f"its mean gradient must be within {_RANGE:.0e} standard deviations of one gradient; it is not."
+    reach, own_reach = settings.n_clients * weights * np.linalg.norm(hessians, ord=2, axis=(1, 2))
+    grows, own_grows = (_growth(curvature, eta, settings.sync_every) for curvature in (reach, own_reach))
+    if grows > max(1.0, own_grows):
+        return f"its steps must not lead away from its optimum; with its Hessian they do, by a factor {grows:.3g}."
+    return ""
+
+
+def _growth(largest: float, eta: FloatArray, sync_every: int) -> float:
+    """max |prod_t (1 - eta_t c)| over rounds and curvatures 0 < c <= largest: what the steps of a round may blow up."""
+    rounds = eta.reshape(-1, sync_every)
+    with np.errstate(over="ignore"):
+        factors = [np.prod(1.0 - largest * i / _FINE * rounds, axis=1) for i in range(1, _FINE + 1)]
+    return float(np.abs(factors).max())

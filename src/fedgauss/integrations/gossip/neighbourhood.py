@@ -26,7 +26,6 @@ import numpy as np
 
 from fedgauss._linearization import Linearization
 from fedgauss._types import BoolArray, FloatArray
-from fedgauss.detect.innovations import innovations
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault
 from fedgauss.detect.verdict import Verdict
@@ -56,7 +55,6 @@ class Neighbourhood:
     ) -> None:
         self.members, self._lin, self._eta = members, lin, eta
         self._y = lin.weights @ start
-        self._parts = innovations(lin, from_array(eta))
         self.monitor = Monitor(lin, from_array(eta), sync_every, alpha, len(eta), self._y)
 
     def fault(self, message: Message) -> str:
@@ -67,9 +65,9 @@ class Neighbourhood:
         at most, when its noise is this neighbourhood's; that of others comes to it divided among all.
         """
         for name, value in (("sends", message.sent), ("began at", message.began)):
-            if fault(self._parts, self._y, value, None, None, None):
+            if fault(self.monitor.innovations, self._y, value, None, None, None):
                 return f"the parameter that it {name} must be finite, and near those of its neighbours; it is not."
-        far = float(self._parts.distances(message.chains.T, np.zeros(self._lin.dim)).max(initial=0.0))
+        far = float(self.monitor.innovations.distances(message.chains.T, np.zeros(self._lin.dim)).max(initial=0.0))
         if not far <= _FURTHEST_CHAIN:
             return (
                 f"a chain must lie within {_FURTHEST_CHAIN:.0e} standard deviations of one step's noise from zero; "

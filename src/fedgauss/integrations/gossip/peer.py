@@ -16,9 +16,17 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.engine.starts import Start, resolve_start
-from fedgauss.integrations.gossip.introductions import Settings, fault, introduction, summary_in
-from fedgauss.integrations.gossip.local_steps import Column, own_surrogate
-from fedgauss.integrations.gossip.messages import Message, neighbourhood_linearization, summary, unpacked
+from fedgauss.integrations.gossip.local_steps import PeerColumn, own_surrogate
+from fedgauss.integrations.gossip.messages import (
+    Message,
+    Settings,
+    fault,
+    introduction,
+    neighbourhood_linearization,
+    summary,
+    summary_in,
+    unpacked,
+)
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.integrations.gossip.shares import neighbours_of, shares
 from fedgauss.networks import Network
@@ -35,15 +43,22 @@ _NO_MESSAGE = (
 
 
 @dataclass(frozen=True)
-class Round:
+class PeerRound:
     """A round as a peer saw it.
 
-    step     the last step of it
-    began    its parameter when the round began, (d,);   sent: before mixing, (d,);   theta: after it, (d,)
-    shares   c_kj of each neighbour that was heard; the rest of 1 is its own
-    lost     neighbours that fell silent in this round, or sent what no honest peer sends; in the first round also those
-             that did so before it
-    verdict  of its monitor
+    Attributes
+    ----------
+    step : int
+        The last step of it.
+    began, sent, theta : (d,) arrays
+        Its parameter when the round began, before mixing, and after it.
+    shares : dict
+        c_kj of each neighbour that was heard; the rest of 1 is its column.
+    lost : tuple of int
+        Neighbours that fell silent in this round, or sent what no honest peer sends; in the first round also those that
+        did so before it.
+    verdict : Verdict
+        Of its monitor.
     """
 
     step: int
@@ -59,13 +74,24 @@ class Round:
 class PeerRun:
     """Where a peer ended.
 
-    theta       its parameter, (d,)
-    chains      its column of the Client-GA chains, (R, d): draws of where theta - theta* may be
-    neighbours  those that were left at the end
-    lost        when others were lost: the step, by neighbour; 0 for those that were never in the neighbourhood
-    members     of the neighbourhood at the start, in the order of the monitor's clients
-    monitor     of the neighbourhood
-    alarm       the first verdict that rang, or None
+    Attributes
+    ----------
+    client : int
+        Its number.
+    theta : (d,) array
+        Its parameter.
+    chains : (R, d) array
+        Its column of the Client-GA chains: draws of where theta - theta* may be.
+    neighbours : tuple of int
+        Those that were left at the end.
+    lost : dict
+        The step at which others were lost, by neighbour; 0 for those that were never in the neighbourhood.
+    members : tuple of int
+        The neighbourhood at the start, in the order of the monitor's clients.
+    monitor : Monitor
+        Of the neighbourhood.
+    alarm : Verdict or None
+        The first alarm.
     """
 
     client: int
@@ -92,20 +118,38 @@ def run_peer(
     start: Start = "zeros",
     chains: int = 0,
     alpha: float = 0.05,
-    on_round: Callable[[Round], None] | None = None,
+    on_round: Callable[[PeerRound], None] | None = None,
 ) -> PeerRun:
-    """Column `client` of Theta_t = (Theta_{t-1} - eta_t G_t) C_t, with C made by exchanges with neighbours.
+    """PeerColumn `client` of Theta_t = (Theta_{t-1} - eta_t G_t) C_t, with C made by exchanges with neighbours.
 
     All peers are started with the same arguments but `client` and `exchange`, and then make the iterates of `simulate`
     with this seed. Of `lin` a peer uses its own row, which it tells its neighbours at the start; the point at which
     rows were taken, `lin.optimum`; and for chains the Hessian A that all agree on.
 
-    network   with Metropolis weights; when neighbours are lost, Metropolis weights on what is left
-    n_steps   a multiple of sync_every
-    exchange  `TorchLinks(...).exchange`
-    chains    how many Client-GA chains peers carry along: Theta_t = ((I - eta_t A) Theta_{t-1} + eta_t K w_k Z^k) C_t
-              from zero, with Z^k drawn from this peer's own covariance, which the chains show to nobody
-    alpha     of this peer's monitor, over n_steps
+    Parameters
+    ----------
+    client : int
+        The number of this peer.
+    problem, network, steps, start, seed
+        As in `simulate`. The network must have Metropolis weights; when neighbours are lost, Metropolis weights on
+        what is left are used.
+    n_steps : int
+        A multiple of sync_every.
+    exchange : callable
+        `TorchLinks(...).exchange`.
+    lin : Linearization
+        Of all clients, as far as this peer knows them.
+    chains : int
+        How many Client-GA chains peers carry along: Theta_t = ((I - eta_t A) Theta_{t-1} + eta_t K w_k Z^k) C_t from
+        zero, with Z^k drawn from this peer's own covariance, which the chains show to nobody.
+    alpha : float
+        Of this peer's monitor, over n_steps.
+    on_round : callable, optional
+        Called with a `PeerRound` after every round.
+
+    Returns
+    -------
+    PeerRun
     """
     neighbours = neighbours_of(client, network)
     tau, n_steps = _checks.whole("sync_every", sync_every), _checks.step_number("n_steps", n_steps)
@@ -117,9 +161,9 @@ def run_peer(
     if eta.ndim != 1:
         raise ValueError("steps must be the same for all peers, or none could watch another; got one for each.")
     theta_0 = _starts(problem, start, seed)
-    own = Column(problem, client, eta, seed, theta_0[client][:, None])
+    column = PeerColumn(problem, client, eta, seed, theta_0[client][:, None])
     n_chains = _checks.whole("chains", chains, at_least=0)
-    chain = Column(own_surrogate(lin, client), client, eta, seed, np.zeros((problem.dim, n_chains)))
+    chain = PeerColumn(own_surrogate(lin, client), client, eta, seed, np.zeros((problem.dim, n_chains)))
 
     settings = Settings(problem.n_clients, problem.dim, n_chains, n_steps, tau)
     first = introduction(settings, summary(lin, client))
@@ -141,17 +185,17 @@ def run_peer(
     lost = dict.fromkeys(silent, 0)
     alarm: Verdict | None = None
     for step in range(tau, n_steps + 1, tau):
-        began = own.theta[:, 0]
-        own.advance(step)
+        began = column.theta[:, 0]
+        column.advance(step)
         chain.advance(step)
-        mine = Message(max(len(neighbours), 1), own.theta[:, 0], began, chain.theta)
+        mine = Message(max(len(neighbours), 1), column.theta[:, 0], began, chain.theta)
         heard = exchange(dict.fromkeys(neighbours, mine.packed()))
         told = {j: unpacked(values, problem.dim, n_chains, problem.n_clients) for j, values in heard.items()}
         faults = {j: _NO_MESSAGE if m is None else around.fault(m) for j, m in told.items()}
         _warn_of(faults)
         said = {j: m for j, m in told.items() if m is not None and not faults[j]}
         taken = shares(mine.degree, {j: m.degree for j, m in said.items()})
-        own.mix(taken, {j: m.sent[:, None] for j, m in said.items()})
+        column.mix(taken, {j: m.sent[:, None] for j, m in said.items()})
         chain.mix(taken, {j: m.chains for j, m in said.items()})
 
         present = {client: mine, **said}
@@ -162,9 +206,9 @@ def run_peer(
         neighbours = tuple(neighbour for neighbour in neighbours if neighbour in said)
         lost |= dict.fromkeys(missed, step)
         if on_round is not None:
-            on_round(Round(step, began, mine.sent, own.theta[:, 0], taken, silent + missed, verdict))
+            on_round(PeerRound(step, began, mine.sent, column.theta[:, 0], taken, silent + missed, verdict))
         silent = ()
-    return PeerRun(client, own.theta[:, 0], chain.theta.T, neighbours, lost, members, around.monitor, alarm)
+    return PeerRun(client, column.theta[:, 0], chain.theta.T, neighbours, lost, members, around.monitor, alarm)
 
 
 def _warn_of(faults: Mapping[int, str]) -> None:

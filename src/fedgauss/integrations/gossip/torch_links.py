@@ -28,14 +28,22 @@ _UNUSED_TAG = 1000
 class TorchLinks:
     """One peer's connections: a process group of `size` peers, of which only neighbours ever send to each other.
 
-    rendezvous  where peers find each other: "file:///a/new/file" for peers of one machine, which then listen on
-                loopback alone; "tcp://host:port" of peer 0 across machines, where nothing is encrypted and anybody who
-                reaches the port is believed: use it inside a network that you trust. Peers have ten minutes to come
-    patience    seconds until a neighbour whose process is frozen, or whose machine is out of reach, counts as lost.
-                From the first exchange on neighbours exchange pulses whatever else they do, so one that computes or
-                waits is not given up; for its first exchange a neighbour has ten minutes. A process that ends closes
-                its connections, and is noticed at once
+    Parameters
+    ----------
+    rank, size : int
+        The number of this peer, from 0, and how many there are.
+    rendezvous : str
+        Where peers find each other: "file:///a/new/file" for peers of one machine, which then listen on loopback alone;
+        "tcp://host:port" of peer 0 across machines, where nothing is encrypted and anybody who reaches the port is
+        trusted: use it inside a network that you trust. Peers have ten minutes to arrive.
+    patience : float
+        Seconds until a neighbour whose process is frozen, or whose machine cannot be reached, counts as lost. From the
+        first exchange on neighbours exchange pulses whatever else they do, so one that computes or waits is not given
+        up; for its first exchange a neighbour has ten minutes. A process that ends closes its connections, and is
+        noticed at once.
 
+    Notes
+    -----
     Use it in a `with` statement: its threads must end before Python does.
     """
 
@@ -70,9 +78,17 @@ class TorchLinks:
             self._close()
 
     def exchange(self, messages: Mapping[int, FloatArray]) -> dict[int, FloatArray]:
-        """Send each neighbour its message and take its own, of the same length; who is lost is missing in what comes.
+        """Exchange messages with neighbours.
 
-        A neighbour that is left out is told so: it counts this peer as lost, and is sent nothing more.
+        Parameters
+        ----------
+        messages : mapping of int to array
+            By neighbour. One that is left out is told so: it counts this peer as lost, and is sent nothing more.
+
+        Returns
+        -------
+        dict
+            What neighbours sent, of the same length; those that are lost are missing.
         """
         return self._edges.exchange(messages)
 

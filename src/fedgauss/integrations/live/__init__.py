@@ -1,6 +1,6 @@
 """`fedgauss watch`: follow a run from its log, or be told of its rounds, and show how it goes on a live page.
 
-    a log, or POSTed rounds -> Round (checked) -> LiveRun (monitor, average, participation) -> state -> page
+    a log, or POSTed rounds -> LoggedRound (checked) -> LiveRun (monitor, average, participation) -> state -> page
 
-Whatever comes in is foreign: it is checked whole before anything changes, and refused with a reason.
+Whatever comes in is foreign: it is checked completely before anything changes, and refused with a reason.
 """

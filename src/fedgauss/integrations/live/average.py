@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from fedgauss._contraction import pulls_and_product
 from fedgauss._linearization import Linearization
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.innovations import step_sizes_between
 from fedgauss.detect.monitor import LONGEST_GAP
-from fedgauss.detect.participation import participant_weights
+from fedgauss.detect.updates import participant_weights
 from fedgauss.step_sizes import StepSizes
 
 _LEVEL = 0.95
@@ -65,10 +66,7 @@ class RunningAverage:
             self._step = step - LONGEST_GAP
             self._last = self._hovering(noise)
         eta = step_sizes_between(self._steps, self._step, step)
-        contraction = 1.0 - eta[:, None] * self._values
-        after = np.ones_like(contraction)
-        after[:-1] = np.cumprod(contraction[:0:-1], axis=0)[::-1]
-        pulls, product = eta[:, None] * after, after[0] * contraction[0]
+        pulls, product = pulls_and_product(eta, self._values)
         self._last = np.outer(product, product) * self._last
         self._last = self._last + (pulls.T @ pulls) * noise
         self._step = step
@@ -86,8 +84,8 @@ class RunningAverage:
         if not self._rounds:
             return None
         total = self._vectors @ self._total @ self._vectors.T
-        tail, freedom = 0.5 + _LEVEL / 2, self._lin.freedom
-        quantile = float(ndtri(tail) if freedom is None else stdtrit(freedom, tail))
+        tail, dof = 0.5 + _LEVEL / 2, self._lin.dof
+        quantile = float(ndtri(tail) if dof is None else stdtrit(dof, tail))
         half = quantile * np.sqrt(np.diag(total)) / self._rounds
         average = self._sum / self._rounds
         return Intervals(average, average - half, average + half, _LEVEL, self._rounds)

@@ -120,15 +120,15 @@ function strokes(at, { steps, kinds }) {
 
 // Two lines across, and their names above the plot, the onset's over the alarm's.
 function nameAlarm(at, alarm) {
-  const rang = at.x(alarm.step), began = at.x(alarm.onset);
+  const raised = at.x(alarm.step), began = at.x(alarm.onset);
   line(at, began, at.top, began, at.bottom, "limit", 1.2, [2, 3]);
-  line(at, rang, at.top, rang, at.bottom, "limit", 1.6);
+  line(at, raised, at.top, raised, at.bottom, "limit", 1.6);
   const name = (text, x, y) => {
     const half = at.pen.measureText(text).width / 2;
     say(at, text, Math.min(Math.max(x, at.left + half), at.right - half), y, "limit", "center");
   };
   name(`onset, step ${alarm.onset.toLocaleString("en-GB")}`, began, at.top - 22);
-  name(`alarm, round ${alarm.round.toLocaleString("en-GB")}`, rang, at.top - 5);
+  name(`alarm, round ${alarm.round.toLocaleString("en-GB")}`, raised, at.top - 5);
 }
 
 // Draws, and returns what is to be said of the picture.
@@ -146,11 +146,10 @@ function draw(canvas, seen) {
   const broken = strokes(at, seen);
   if (alarm) {
     nameAlarm(at, alarm);
-    const whence = `it seemed to have begun near step ${alarm.onset}, after round ${alarm.rollback}.`;
-    notes.push(`It rang first after round ${alarm.round}: ${whence}`);
+    notes.push(`First alarm after round ${alarm.round}; the estimated first affected step is ${alarm.onset}, after round ${alarm.rollback}.`);
   }
   if (at.largest > at.height) notes.push(`The line is cut at ${at.height}; it reached ${at.largest}.`);
-  if (broken) notes.push(`Short strokes at the top: updates that were not taken in, ${broken} so far.`);
+  if (broken) notes.push(`Short strokes at the top: invalid updates, ${broken} so far.`);
   Object.assign(canvas.dataset, { points: points.length, rounds: steps.length });
   canvas.dataset.ms = (performance.now() - began).toFixed(2);
   return notes.join(" ");

@@ -43,7 +43,22 @@ class Asked:
 
 
 def watch(asked: Asked, say: Say, stop: threading.Event | None = None) -> bool:
-    """Watch until Ctrl-C, or `stop`; whether it ended because it was told to, and not because the log was replaced."""
+    """Watch until Ctrl-C or `stop`.
+
+    Parameters
+    ----------
+    asked : Asked
+        The options of the command.
+    say : callable
+        Prints a line.
+    stop : threading.Event, optional
+        Ends the watch.
+
+    Returns
+    -------
+    bool
+        False if it ended because the log was replaced by that of another run.
+    """
     if (asked.log is None) == (not asked.listen):
         raise ValueError("watch needs one source of rounds: a LOG to follow, or --listen.")
     for path in (asked.log, asked.save):

@@ -6,10 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fedgauss.integrations.live.arrays import Arrays
 from fedgauss.integrations.live.history import Kind
-from fedgauss.integrations.live.lines import Lines, Replaced
-from fedgauss.integrations.live.rounds import Round
+from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
+from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun, Told
 
 _PERIOD = 0.2  # seconds between two looks at the log
@@ -36,7 +35,7 @@ class Teller:
 
 def follow(log: Path, run: LiveRun, tell: Callable[[Told], None], say: Say, stop: threading.Event) -> str:
     """Read a log until told to stop, or until another run's takes its place; returns why it ended."""
-    source = Arrays(log) if log.suffix.lower() == ".npz" else Lines(log)
+    source = ArrayLog(log) if log.suffix.lower() == ".npz" else LineLog(log)
     troubles: set[str] = set()
     try:
         while True:
@@ -57,7 +56,7 @@ def follow(log: Path, run: LiveRun, tell: Callable[[Told], None], say: Say, stop
         return f"{ended}: another run seems to have begun. Start again to watch it."
 
 
-def _patient(source: Arrays | Lines, log: Path, troubles: set[str]) -> Iterator[Round | ValueError]:
+def _patient(source: ArrayLog | LineLog, log: Path, troubles: set[str]) -> Iterator[LoggedRound | ValueError]:
     """What is new in a log. One that cannot be opened now, as with too many open files, is tried again; said once."""
     try:
         yield from source.poll()

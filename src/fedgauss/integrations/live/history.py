@@ -18,7 +18,7 @@ class OutOfOrder(ValueError):
     """The round, or a later one, is there already."""
 
 
-class Row(NamedTuple):
+class HistoryRow(NamedTuple):
     """One round: its number and step, statistic over threshold (None where there is none), and what came of it."""
 
     round: int
@@ -31,13 +31,13 @@ class History:
     """The last 50,000 rounds."""
 
     def __init__(self) -> None:
-        self._rows: deque[Row] = deque(maxlen=_KEPT)
+        self._rows: deque[HistoryRow] = deque(maxlen=_KEPT)
         self._taken: deque[tuple[int, int]] = deque(maxlen=_KEPT)  # (step, round) of those that were not refused
         self.count = 0
 
     @property
     def last(self) -> tuple[int, int]:
-        """Step and round of the last that was taken in, (0, 0) before."""
+        """Step and round of the last round used, (0, 0) before."""
         return self._taken[-1] if self._taken else (0, 0)
 
     def check(self, number: int, step: int, seen: int) -> None:
@@ -55,7 +55,7 @@ class History:
                 "reset(step=...)."
             )
 
-    def add(self, row: Row) -> None:
+    def add(self, row: HistoryRow) -> None:
         """One more round."""
         self._rows.append(row)
         self.count += 1
@@ -63,11 +63,11 @@ class History:
             self._taken.append((row.step, row.round))
 
     def round_before(self, step: int) -> int | None:
-        """The last round that was taken in before this step; None where that is not known any more."""
+        """The last round used before this step; None where that is not known any more."""
         place = bisect_left(self._taken, (step, 0))
         return self._taken[place - 1][1] if place else None
 
-    def since(self, number: int) -> tuple[int, list[Row]]:
+    def since(self, number: int) -> tuple[int, list[HistoryRow]]:
         """Rows number, number + 1, ... that are still there, and the number of the first of them."""
         first = self.count - len(self._rows)
         begin = max(number, first) if number <= self.count else first

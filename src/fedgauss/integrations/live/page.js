@@ -92,6 +92,14 @@ function show(state) {
       return pair;
     }));
   }
+  if (changed("channels", [state.channels, state.alarm])) {
+    fill("channels", state.channels.map(([name, statistic, threshold]) =>
+      row([name, number(statistic, 3), number(threshold, 3), number(statistic / threshold, 3)],
+        state.alarm !== null && state.alarm.channel === name ? "malicious" : "")));
+    byId("channels-note").textContent = state.channels.length === 0 ? "No round judged yet."
+      : state.alarm === null ? "After the last round. A channel alarms when its statistic exceeds its threshold."
+      : `The alarm was raised by the channel ${state.alarm.channel}: the ${state.alarm.reason}.`;
+  }
   if (changed("suspects", state.suspects)) {
     fill("suspects", state.suspects.rows.map(([name, statistic, p, q, malicious]) =>
       row([name, number(statistic, 3), chance(p), chance(q), malicious ? "malicious" : "–"],

@@ -7,10 +7,10 @@ import hashlib
 from html import escape
 from importlib.resources import files
 
-from fedgauss.report.palette import DARK, LIGHT
+from fedgauss.report.palette import palette_css
 
 
-class Page:
+class LivePage:
     """The page of one run, `html`, and the Content-Security-Policy that belongs to it, `policy`.
 
     Script and style are known by their hashes, so nothing that a log smuggles in could run; nothing is loaded from
@@ -19,7 +19,7 @@ class Page:
 
     def __init__(self, title: str) -> None:
         here = files("fedgauss.integrations.live")
-        style = _palette() + here.joinpath("page.css").read_text(encoding="utf-8")
+        style = palette_css() + here.joinpath("page.css").read_text(encoding="utf-8")
         script = "".join(here.joinpath(name).read_text(encoding="utf-8") for name in ("chart.js", "page.js"))
         body = here.joinpath("page.html").read_text(encoding="utf-8")
         name = escape(title)
@@ -33,13 +33,6 @@ class Page:
             f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; connect-src 'self'; "
             "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
-
-
-def _palette() -> str:
-    light, dark = ("".join(f"--{role}: {colour}; " for role, colour in palette.items()) for palette in (LIGHT, DARK))
-    return (
-        f":root {{ color-scheme: light dark; {light}}}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark}}} }}\n"
-    )
 
 
 def _hash(text: str) -> str:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.integrations.live.names import checked_names, short
+from fedgauss.integrations.live.clients import checked_names, short
 
 MOST_BYTES = 8 * 2**20  # of one round as JSON
 _LAST = 10**12  # rounds and steps count up to here
 
 
 @dataclass(frozen=True)
-class Round:
+class LoggedRound:
     """What is known after a synchronisation.
 
     number        the round, counted from 1
@@ -36,7 +36,7 @@ class Round:
     all_clients: tuple[str, ...] | None = None
 
 
-def round_from_json(text: bytes) -> Round:
+def round_from_json(text: bytes) -> LoggedRound:
     """The round in a line or body of JSON; a ValueError says what is wrong with it.
 
         {"round": 7, "parameters": [0.1, -0.3], "participants": ["a", "b"], "clients": {"a": [0.2, -0.1], ...}}
@@ -58,7 +58,7 @@ def round_from_json(text: bytes) -> Round:
     for name in ("round", "parameters"):
         if name not in said:
             raise ValueError(f"a round must have {name!r}; this one has {short(sorted(said))}.")
-    return Round(
+    return LoggedRound(
         _count("round", said["round"]),
         _numbers("parameters", said["parameters"]),
         None if said.get("step") is None else _count("step", said["step"]),

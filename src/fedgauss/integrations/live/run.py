@@ -13,15 +13,13 @@ import numpy as np
 from fedgauss._checks import FedgaussWarning
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.attribution import Attribution
-from fedgauss.detect.innovations import innovations
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault, mean_vector
-from fedgauss.detect.verdict import Verdict
+from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.integrations.live.average import RunningAverage
-from fedgauss.integrations.live.history import History, Kind, Row
-from fedgauss.integrations.live.names import Roster, with_name
-from fedgauss.integrations.live.participation import Participation
-from fedgauss.integrations.live.rounds import Round
+from fedgauss.integrations.live.clients import ClientNames, Participation, with_name
+from fedgauss.integrations.live.history import History, HistoryRow, Kind
+from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.warm_up import WarmUp
 
 _REFUSALS = 20  # messages that are kept
@@ -56,7 +54,7 @@ class LiveRun:
         self.monitor: Monitor | None = None
         self.warm_up = watcher if isinstance(watcher, WarmUp) else None
         self.average: RunningAverage | None = None
-        self.roster: Roster | None = None
+        self.roster: ClientNames | None = None
         if isinstance(watcher, Monitor):
             self._begin(watcher)
         self.seen_before = 0 if self.monitor is None else self.monitor.step
@@ -65,6 +63,7 @@ class LiveRun:
         self.refusals: list[str] = []
         self.n_refused = 0
         self.note = ""  # what the monitor warns of, for the page
+        self.readings: tuple[ChannelReading, ...] = ()  # of every channel, after the last round judged
         self._last: FloatArray | None = None
         self._another = ""  # why this cannot be the run that the monitor has seen
         self._ended = False
@@ -73,7 +72,7 @@ class LiveRun:
     def _begin(self, monitor: Monitor) -> None:
         self.monitor, self.average = monitor, RunningAverage(monitor.lin, monitor.steps)
         if monitor.lin.n_clients > 1:
-            self.roster = Roster(monitor.lin.n_clients)
+            self.roster = ClientNames(monitor.lin.n_clients)
 
     @property
     def alarm(self) -> Verdict | None:
@@ -93,7 +92,7 @@ class LiveRun:
         with self._turn:
             self._ended = True
 
-    def take(self, given: Round) -> Told:
+    def take(self, given: LoggedRound) -> Told:
         """Judge a round."""
         with self._turn:
             if self._ended:
@@ -112,7 +111,7 @@ class LiveRun:
                     self._last = given.parameters
                     if self.roster is not None and everybody is not None:
                         self.roster.names = everybody
-                self.history.add(Row(given.number, step, ratio, told.kind))
+                self.history.add(HistoryRow(given.number, step, ratio, told.kind))
                 self.told = told
                 return told
 
@@ -138,7 +137,7 @@ class LiveRun:
             lacking = "The rounds lack what clients uploaded: nobody can be named."
             return str(error) if self.monitor.has_uploads else lacking
 
-    def _who(self, given: Round) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    def _who(self, given: LoggedRound) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
         """Names of those who took part, None for everybody, and of all clients as far as they are known."""
         sent = None if given.clients is None else tuple(given.clients)
         present = sent if given.participants is None else given.participants
@@ -149,20 +148,20 @@ class LiveRun:
         everybody = self.roster.called(given.all_clients, sent)
         if given.all_clients is not None and given.all_clients != everybody:
             raise ValueError(f"all_clients must be the same {self.roster.n_clients} names in every round; they differ.")
-        whole = present is not None and len(present) == self.roster.n_clients
-        if present is not None and not (whole and everybody is None):
+        complete = present is not None and len(present) == self.roster.n_clients
+        if present is not None and not (complete and everybody is None):
             self.roster.places(everybody, present)
-        return None if whole else present, everybody
+        return None if complete else present, everybody
 
-    def _count(self, given: Round, step: int, mask: BoolArray | None) -> Told:
+    def _count(self, given: LoggedRound, step: int, mask: BoolArray | None) -> Told:
         """A round that the monitor saw in an earlier session; the last of them must be the one that it remembers."""
         assert self.monitor is not None
         assert self.average is not None
         y = mean_vector(given.parameters, self.monitor.lin.dim)
-        if wrong := fault(innovations(self.monitor.lin, self.monitor.steps), self._last, y, None, None, None):
+        if wrong := fault(self.monitor.innovations, self._last, y, None, None, None):
             raise ValueError(f"round {given.number}: {wrong}")
-        known = self.monitor.mean
-        if step == self.seen_before and known is not None and not np.allclose(y, known):
+        last_seen = self.monitor.mean
+        if step == self.seen_before and last_seen is not None and not np.allclose(y, last_seen):
             self._another = (
                 f"rounds after step {step} must go on from where the monitor left the run; round {given.number} has "
                 "other parameters there, and so this is another run. Use a monitor that has seen none, or the one of "
@@ -174,7 +173,7 @@ class LiveRun:
         more = f"rounds up to step {self.seen_before} are not judged again."
         return Told("seen before", f"{where}: judged in an earlier session; {more}{self._past()}")
 
-    def _warm(self, given: Round, step: int) -> Told:
+    def _warm(self, given: LoggedRound, step: int) -> Told:
         assert self.warm_up is not None
         self.warm_up.check(given.parameters)
         far, anew = self.warm_up.add(given.parameters, step)
@@ -193,7 +192,7 @@ class LiveRun:
         return Told("quiet", f"round {given.number} (step {step}): the warm-up is over, and watching begins.")
 
     def _judge(
-        self, given: Round, step: int, present: tuple[str, ...] | None, everybody: tuple[str, ...] | None
+        self, given: LoggedRound, step: int, present: tuple[str, ...] | None, everybody: tuple[str, ...] | None
     ) -> tuple[Told, float | None]:
         assert self.monitor is not None
         assert self.average is not None
@@ -208,12 +207,13 @@ class LiveRun:
             warnings.simplefilter("always", FedgaussWarning)
             verdict = self.monitor.update(given.parameters, clients=sent, participants=mask, step=step)
         self.note = " ".join([self.note, *(str(w.message) for w in warned)]).strip()
-        if verdict.alarm and verdict.channel != "invalid update" and (first := self.monitor.alarm) is not None:
+        if verdict.alarm and not verdict.invalid and (first := self.monitor.alarm) is not None:
             verdict = replace(verdict, onset=first.onset, rollback=first.rollback)  # one place to go back to
         verdict = self._renumbered(verdict, given.number)
-        if verdict.channel == "invalid update":
+        if verdict.invalid:
             verdict = replace(verdict, note=with_name(verdict.note, everybody))
             return Told("invalid update", f"{verdict}{self._past()}"), None
+        self.readings = verdict.readings
         self.average.add(given.parameters, step, mask)
         kind: Kind = "alarm" if verdict.alarm else "travelling" if verdict.travelling else "quiet"
         past = "" if verdict.alarm else self._past()

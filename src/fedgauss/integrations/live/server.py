@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 from fedgauss.integrations.live.guard import Guard
 from fedgauss.integrations.live.history import OutOfOrder
-from fedgauss.integrations.live.page import Page
+from fedgauss.integrations.live.page import LivePage
 from fedgauss.integrations.live.rounds import MOST_BYTES, round_from_json
 from fedgauss.integrations.live.run import Ended, LiveRun, Told
 from fedgauss.integrations.live.state import state_of
@@ -34,7 +34,7 @@ class LiveServer(ThreadingHTTPServer):
     def __init__(self, run: LiveRun, title: str, guard: Guard, port: int, hear: Hear | None = None) -> None:
         self.run, self.guard, self.hear = run, guard, hear
         self._places = threading.Semaphore(_VISITORS)
-        self.page = Page(title)
+        self.page = LivePage(title)
         self.address_family = socket.AF_INET6 if ":" in guard.host else socket.AF_INET
         try:
             super().__init__((guard.host, port), _Handler)
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _take(self, body: bytes, length: int, hear: Hear) -> None:
         try:
             if len(body) < length:
-                raise ValueError(f"a round must come whole; {len(body)} of {length} bytes came.")
+                raise ValueError(f"a round must be complete; only {len(body)} of {length} bytes arrived.")
             told = self.server.run.take(round_from_json(body))
         except ValueError as error:
             self.server.run.refuse(str(error))

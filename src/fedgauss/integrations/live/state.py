@@ -28,6 +28,7 @@ def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
             "alpha": run.alpha,
             "note": run.note,
             "alarm": _alarm(run),
+            "channels": [(name, _short(top), _short(limit)) for name, top, limit in run.readings],
             "suspects": _suspects(run),
             "participation": run.participation.state(None if run.roster is None else run.roster.n_clients),
             "intervals": _intervals(run),
@@ -45,37 +46,38 @@ def _alarm(run: LiveRun) -> dict[str, Any] | None:
     first = run.alarm
     if first is None:
         return None
-    return {"round": first.round, "step": first.step, "onset": first.onset, "rollback": first.rollback}
+    names = ("round", "step", "onset", "rollback", "channel", "reason")
+    return {name: getattr(first, name) for name in names}
 
 
 def _suspects(run: LiveRun) -> dict[str, Any]:
     if run.alarm is None:
-        broken = "The update that was not taken in is told of above. " * (run.told.kind == "invalid update")
-        return {"rows": [], "note": f"{broken}No attack was seen, and so there are no suspects."}
-    found = run.suspects()
-    if not isinstance(found, Attribution):
-        return {"rows": [], "note": found}
+        broken = "The refused update is described above. " * (run.told.kind == "invalid update")
+        return {"rows": [], "note": f"{broken}No attack has been detected, so there are no suspects."}
+    attribution = run.suspects()
+    if not isinstance(attribution, Attribution):
+        return {"rows": [], "note": attribution}
     names = None if run.roster is None else run.roster.names
     rows = [
         (str(row.client) if names is None else names[row.client], *map(_short, row[1:4]), row.malicious)
-        for row in found.table
+        for row in attribution.table
     ]
     note = (
-        f"{found.rounds_after} rounds after the alarm against {found.baseline_rounds} before the onset. At most "
-        f"{found.rate:.0%} of the clients called malicious are expected to be honest."
+        f"{attribution.rounds_after} rounds after the alarm against {attribution.baseline_rounds} before the onset. "
+        f"At most {attribution.rate:.0%} of the clients called malicious are expected to be honest."
     )
     return {"rows": rows, "note": note}
 
 
 def _intervals(run: LiveRun) -> dict[str, Any]:
-    found = None if run.average is None else run.average.intervals()
-    if found is None:
+    intervals = None if run.average is None else run.average.intervals()
+    if intervals is None:
         why = "yet" if run.average is not None else "before the warm-up is over: A and V are not known"
         return {"rows": [], "note": f"There are no intervals {why}."}
-    rows = [tuple(map(float, row)) for row in zip(found.average, found.low, found.high, strict=True)]
+    rows = [tuple(map(float, row)) for row in zip(intervals.average, intervals.low, intervals.high, strict=True)]
     note = (
-        f"Average of the parameters over {found.rounds} rounds, with {found.level:.0%} intervals for the optimum, each "
-        "for one parameter alone. They rest on the monitor's A and V, and on a start near the optimum."
+        f"Average of the parameters over {intervals.rounds} rounds, with {intervals.level:.0%} intervals for the "
+        "optimum, each for one parameter alone. They rest on the monitor's A and V, and on a start near the optimum."
     )
     if run.participation.uneven:
         note += " Some rounds lacked clients: where clients differ, intervals are then too short."

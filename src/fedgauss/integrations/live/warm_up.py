@@ -9,7 +9,7 @@ import numpy as np
 from fedgauss._types import FloatArray
 from fedgauss.detect.mean_updates import server_only
 from fedgauss.detect.monitor import Monitor
-from fedgauss.detect.whitening import freedom_needed
+from fedgauss.detect.whitening import dof_needed
 from fedgauss.step_sizes import StepSizes
 
 
@@ -32,7 +32,7 @@ class WarmUp:
 
     def wanted(self, dim: int) -> int:
         """Rounds that the warm-up takes in `dim` dimensions, beside the first, which says where it begins."""
-        return max(self.rounds, freedom_needed(dim) + 1)
+        return max(self.rounds, dof_needed(dim) + 1)
 
     def check(self, y: FloatArray) -> None:
         """A ValueError where the round cannot be part of a warm-up."""

@@ -10,12 +10,10 @@ can stop a run:
 
 from __future__ import annotations
 
-from fedgauss.integrations.sinks.json_lines import JsonLines as json_lines
-from fedgauss.integrations.sinks.mlflow import mlflow
-from fedgauss.integrations.sinks.opentelemetry import opentelemetry
-from fedgauss.integrations.sinks.prometheus import prometheus
-from fedgauss.integrations.sinks.several import Sink, Sinks
-from fedgauss.integrations.sinks.tensorboard import tensorboard
+from fedgauss.integrations.sinks.base import JsonLines as json_lines
+from fedgauss.integrations.sinks.base import Sink, Sinks
+from fedgauss.integrations.sinks.trackers import TensorBoard as tensorboard
+from fedgauss.integrations.sinks.trackers import mlflow, opentelemetry, prometheus
 from fedgauss.integrations.sinks.webhook import Webhook as webhook
 
 __all__ = ["Sink", "Sinks", "json_lines", "mlflow", "opentelemetry", "prometheus", "tensorboard", "webhook"]

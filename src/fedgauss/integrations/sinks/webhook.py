@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import threading
 import urllib.error
 import urllib.request
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 
 from fedgauss import _checks
 from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.sinks.readings import plain
+from fedgauss.integrations.sinks.base import as_json
 
 _ROOM = 100  # rounds that may wait to be sent
 _FOR_ALARMS = 5.0  # answers that `close` waits for while an alarm is still to be sent
@@ -24,15 +23,23 @@ class _Round(NamedTuple):
 
 
 class Webhook:
-    """Sends each verdict as JSON to `url`, from a thread of its own; alarms overtake other rounds.
+    """A sink that POSTs each verdict as JSON, from a thread of its own; alarms overtake other rounds.
 
-    alarms_only  send rounds that alarm, and no others
-    timeout      seconds that one answer may take. A run never waits for it: when 100 rounds are waiting, further ones
-                 are dropped, but an alarm takes the place of another round
+    Parameters
+    ----------
+    url : str
+        Where to.
+    alarms_only : bool
+        Whether to send only rounds that alarm.
+    timeout : float
+        Seconds that one answer may take. A run never waits for it: when 100 rounds are waiting, further ones are
+        dropped, but an alarm takes the place of another round.
 
-    What went wrong in the thread is raised by the next call, so that `Sinks` can say so, and `close` counts what was
-    lost. Messages name the host alone, for the rest of a url is often a secret. Redirections are errors: verdicts go
-    where they were meant to go, or nowhere.
+    Notes
+    -----
+    What went wrong in the thread is raised by the next call, so that `Sinks` can warn of it, and `close` counts what
+    was lost. Messages name the host alone, since the rest of a url is often a secret. Redirections are errors: verdicts
+    go where they were meant to go, or nowhere.
     """
 
     def __init__(self, url: str, alarms_only: bool = False, timeout: float = 3.0) -> None:
@@ -53,7 +60,7 @@ class Webhook:
         """Leave a round to be sent, and raise what went wrong since the last."""
         if self._closed:
             raise ValueError(f"a webhook must be open; this one was closed before round {round}. Make another one?")
-        body = json.dumps(plain(round, verdict), allow_nan=False).encode()
+        body = as_json(round, verdict).encode()
         with self._news:
             if verdict.alarm or not self._alarms_only:
                 self._leave(_Round(verdict.alarm, body))

@@ -1,1 +1,0 @@
-"""The numerical results of the paper as data, and what runs and keeps them."""

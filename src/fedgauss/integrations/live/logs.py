@@ -1,0 +1,230 @@
+"""A run's log that grows while it is read: JSON lines, or arrays in one .npz file."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from fedgauss.integrations.live.clients import checked_names
+from fedgauss.integrations.live.rounds import MOST_BYTES, LoggedRound, round_from_json
+
+_CHUNK = 2**20
+_FINGERPRINT = 256  # bytes before the place reached that must still be the same
+_MOST_BYTES = 2**30  # unpacked: a small file may hold much
+_PATIENCE = 20  # looks at an unchanged, unreadable file before it is called broken, and not half written
+
+
+class Replaced(Exception):
+    """The log is not the one that was followed so far: a new run began."""
+
+
+def plain_file(path: Path) -> os.stat_result | None:
+    """What is known of a file before it is opened, None where there is none yet; opening a pipe would wait for ever."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"the log must be a plain file; {path} is none. Use --listen for a stream?")
+    return found
+
+
+class LineLog:
+    """New lines of a file, complete ones only: a half-written line waits for its rest.
+
+    A last line without an end of line counts once it is valid JSON, which half of an object never is. A line that is
+    too long is cut after the limit, so that whoever reads it refuses it, and skipped to its end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at, self._inode, self._fingerprint = 0, 0, b""
+        self._rest, self._skipping = b"", False
+
+    def poll(self) -> Iterator[LoggedRound | ValueError]:
+        """The rounds since the last call, or why a line is none."""
+        for line in self._new_lines():
+            try:
+                yield round_from_json(line)
+            except ValueError as error:
+                yield error
+
+    def _new_lines(self) -> Iterator[bytes]:
+        if plain_file(self._path) is None:
+            if self._at:
+                raise Replaced(f"{self._path} was there and is gone")
+            return
+        with self._path.open("rb") as file:
+            self._check_same(file)
+            while chunk := file.read(_CHUNK):
+                if not self._at:
+                    self._check_text(chunk)
+                self._at += len(chunk)
+                self._fingerprint = (self._fingerprint + chunk)[-_FINGERPRINT:]
+                yield from self._cut(chunk)
+        if self._rest.rstrip().endswith(b"}") and _is_json(self._rest):
+            line, self._rest = self._rest, b""
+            yield line
+
+    def _check_same(self, file: BinaryIO) -> None:
+        now = os.fstat(file.fileno())
+        if self._at:
+            file.seek(max(self._at - _FINGERPRINT, 0))
+            same = now.st_ino == self._inode and now.st_size >= self._at
+            if not same or file.read(len(self._fingerprint)) != self._fingerprint:
+                raise Replaced(f"{self._path} was replaced or cut short")
+        self._inode = now.st_ino
+
+    def _check_text(self, chunk: bytes) -> None:
+        """Said once, in place of a refusal for every line."""
+        if chunk.startswith((b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ")):
+            raise ValueError(f"the log must be JSON lines; {self._path} is compressed. Unpack it first?")
+        if chunk.startswith((b"\xff\xfe", b"\xfe\xff", b"{\0", b"\0{")):
+            raise ValueError(f"the log must be in UTF-8; {self._path} is in UTF-16. Write it with another encoding?")
+
+    def _cut(self, chunk: bytes) -> Iterator[bytes]:
+        *lines, rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+            elif line.strip():
+                yield line[: MOST_BYTES + 1]
+        if not self._skipping and len(rest) > MOST_BYTES:
+            yield rest[: MOST_BYTES + 1]
+            self._skipping = True
+        self._rest = b"" if self._skipping else rest
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+# What a log may hold: kinds of values, their name, and axes.
+_FIELDS = {
+    "round": ("iu", "whole numbers", 1),
+    "parameters": ("fiu", "numbers", 2),
+    "step": ("iu", "whole numbers", 1),
+    "participation": ("b", "booleans", 2),
+    "clients": ("fiu", "numbers", 3),
+    "names": ("U", "words", 1),
+}
+
+Array = npt.NDArray[Any]
+
+
+class ArrayLog:
+    """New rounds of a file with `round` (J,), `parameters` (J, d) and, if known, `step` (J,), `participation` (J, K)
+    booleans, `clients` (J, K, d) and `names` (K,).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, ...] = ()
+        self._looks = 0
+        self._seen: Array = np.zeros(0, dtype=np.int64)
+
+    def poll(self) -> Iterator[LoggedRound | ValueError]:
+        """The rounds since the last call, or why the file holds none. A half-written file is waited for."""
+        now = plain_file(self._path)
+        if now is None:
+            if self._seen.size:
+                raise Replaced(f"{self._path} was there and is gone")
+            return
+        stamp = (now.st_ino, now.st_size, now.st_mtime_ns)
+        if stamp == self._stamp and (self._looks == 0 or self._looks > _PATIENCE):
+            return  # read, or given up
+        file = self._path.open("rb")
+        if stamp != self._stamp:
+            self._stamp, self._looks = stamp, 0
+        try:
+            arrays = _load(file)
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
+            self._looks += 1
+            if self._looks > _PATIENCE:
+                yield ValueError(f"{self._path} must be a complete .npz file; {error}.")
+            return
+        except (ValueError, MemoryError, NotImplementedError, RuntimeError) as error:
+            self._looks = _PATIENCE + 1
+            yield ValueError(f"{self._path} must be a log as .npz; {error}")
+            return
+        finally:
+            file.close()
+        self._looks = 0
+        yield from self._rows(arrays)
+
+    def _rows(self, arrays: dict[str, Array]) -> Iterator[LoggedRound | ValueError]:
+        try:
+            names = _check(arrays)
+        except ValueError as error:
+            yield error
+            return
+        numbers, seen = arrays["round"], self._seen.size
+        if numbers.size < seen or not np.array_equal(numbers[:seen], self._seen):
+            raise Replaced(f"{self._path} was replaced by another run's")
+        self._seen = numbers
+        for j in range(seen, numbers.size):
+            yield _row(arrays, names, j)
+
+
+def _load(file: BinaryIO) -> dict[str, Array]:
+    with zipfile.ZipFile(file) as packed:
+        size = sum(part.file_size for part in packed.infolist())
+    if size > _MOST_BYTES:
+        raise ValueError(f"it must unpack to at most {_MOST_BYTES:,} bytes; it says {size:,}.")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as held:
+        return {name: held[name] for name in _FIELDS if name in held.files}
+
+
+def _check(arrays: dict[str, Array]) -> tuple[str, ...] | None:
+    """The clients' names, after the types and shapes of all arrays were found right."""
+    if "round" not in arrays or "parameters" not in arrays:
+        raise ValueError(f"the log must hold round and parameters; it holds {', '.join(arrays) or 'neither'}.")
+    for name, array in arrays.items():
+        kinds, values, n_axes = _FIELDS[name]
+        if array.dtype.kind not in kinds or array.ndim != n_axes:
+            axes = "1 axis" if n_axes == 1 else f"{n_axes} axes"
+            raise ValueError(f"{name} in the log must be {values} with {axes}; got {array.dtype} with {array.ndim}.")
+    count, dim = len(arrays["round"]), arrays["parameters"].shape[1]
+    clients = arrays.get("participation", arrays.get("clients"))
+    n_clients = 0 if clients is None else clients.shape[1]
+    wanted: dict[str, tuple[int, ...]] = {"parameters": (count, max(dim, 1)), "step": (count,)}
+    if clients is not None:
+        wanted |= {"participation": (count, n_clients), "clients": (count, n_clients, dim), "names": (n_clients,)}
+    for name, shape in wanted.items():
+        if name in arrays and arrays[name].shape != shape:
+            raise ValueError(f"{name} in the log must have shape {shape}; got {arrays[name].shape}.")
+    if clients is None:
+        return None
+    return checked_names("names", arrays["names"].tolist() if "names" in arrays else [*range(n_clients)])
+
+
+def _row(arrays: dict[str, Array], names: tuple[str, ...] | None, j: int) -> LoggedRound | ValueError:
+    number, step = int(arrays["round"][j]), int(arrays["step"][j]) if "step" in arrays else None
+    if number < 1 or (step is not None and step < 1):
+        return ValueError(f"rounds and steps must count from 1; got round {number}.")
+    parameters = arrays["parameters"][j].astype(np.float64)
+    if names is None:
+        return LoggedRound(number, parameters, step)
+    here = arrays["participation"][j] if "participation" in arrays else np.ones(len(names), dtype=np.bool_)
+    present = tuple(name for name, there in zip(names, here, strict=True) if there)
+    sent = None
+    if "clients" in arrays:
+        rows = arrays["clients"][j].astype(np.float64)
+        sent = {name: row for name, row, there in zip(names, rows, here, strict=True) if there}
+    if not present:
+        return ValueError(f"round {number} must have at least one participant; it has none.")
+    return LoggedRound(number, parameters, step, present, sent, names)

@@ -1,0 +1,113 @@
+"""What a sink is, what sinks write of a verdict, and several sinks as one, of which none can stop a run."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import TypeAlias
+
+from fedgauss._checks import FedgaussWarning
+from fedgauss.detect.verdict import Verdict
+
+Sink: TypeAlias = Callable[[int, Verdict], None]
+
+
+def readings(verdict: Verdict) -> dict[str, float]:
+    """The numbers that a tracker draws; `ratio` is statistic over threshold, above 1 in an alarm.
+
+    There is also a ratio for each channel, such as `ratio_mean`. The statistic of an invalid update is infinite, which
+    trackers draw badly or refuse, and is left out.
+    """
+    numbers = {"threshold": verdict.threshold, "alarm": float(verdict.alarm), "step": float(verdict.step)}
+    if math.isfinite(verdict.statistic):
+        numbers |= {"statistic": verdict.statistic, "ratio": verdict.statistic / verdict.threshold}
+    if verdict.onset is not None:
+        numbers["onset"] = float(verdict.onset)
+    for name, statistic, threshold in verdict.readings:
+        numbers[f"ratio_{re.sub(r'[^a-zA-Z0-9]+', '_', name)}"] = statistic / threshold
+    return numbers
+
+
+def as_json(round: int, verdict: Verdict) -> str:
+    """Everything as one line of JSON, with the verdict in words; null for a statistic that is not finite."""
+    statistic = verdict.statistic if math.isfinite(verdict.statistic) else None
+    channels = {name: {"statistic": top, "threshold": limit} for name, top, limit in verdict.readings}
+    fields = asdict(verdict) | {"round": round, "statistic": statistic, "words": str(verdict), "readings": channels}
+    return json.dumps(fields, allow_nan=False)
+
+
+class JsonLines:
+    """A sink that appends a line of JSON a round, flushed before the next round begins.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  held open for the run
+
+    def __call__(self, round: int, verdict: Verdict) -> None:
+        """Write one line."""
+        self._file.write(as_json(round, verdict) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Sinks:
+    """Several sinks as one. A sink that fails is warned of once, and tried again in the next round.
+
+    Parameters
+    ----------
+    sinks : iterable of callable
+        Each is called as `sink(round, verdict)`; those that have a `close` are closed with it.
+    """
+
+    def __init__(self, sinks: Iterable[Sink]) -> None:
+        self._sinks = tuple(sinks)
+        for sink in self._sinks:
+            if not callable(sink):
+                raise ValueError(f"a sink must be callable as sink(round, verdict); got {sink!r}.")
+        self._warned: set[int] = set()
+
+    def __call__(self, round: int, verdict: Verdict) -> None:
+        """Tell every sink of a round."""
+        for i, sink in enumerate(self._sinks):
+            self._try(i, lambda sink=sink: sink(round, verdict))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Close those that can be closed; what is still on its way is sent, or after a while given up and warned of."""
+        for i, sink in enumerate(self._sinks):
+            if (close := getattr(sink, "close", None)) is not None:
+                self._warned.discard(i)  # what it has lost in all is news, whatever was said before
+                self._try(i, close)
+                self._warned.discard(i)  # and so is a call that comes too late
+
+    def _try(self, i: int, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:  # whatever it is, the run matters more
+            if i in self._warned:
+                return
+            self._warned.add(i)
+            _warn(f"{_name(self._sinks[i])} failed and the run goes on; {type(error).__name__}: {error}")
+
+
+def _warn(message: str) -> None:
+    """A warning even where warnings are errors: no setting may turn a lost metric into a lost run."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", FedgaussWarning)
+        warnings.warn(message, FedgaussWarning, stacklevel=5)
+
+
+def _name(sink: Sink) -> str:
+    return f"the sink {getattr(sink, '__name__', type(sink).__name__)}"

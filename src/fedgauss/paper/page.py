@@ -1,0 +1,186 @@
+"""What a reader sees of a reproduction: the page, and the same in a terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich import table as rich_table
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from fedgauss import __version__
+from fedgauss.paper.result import Result, Section
+from fedgauss.report.page import Page
+from fedgauss.report.table import print_table, print_whole
+from fedgauss.report.text import listed, plain, sentence
+
+if TYPE_CHECKING:
+    from fedgauss.paper.reproduce import Reproduction
+    from fedgauss.report.drawing import Drawing
+
+_COLOURS = {"finite": "green", "exact": "blue", "limit": "red", "muted": ""}
+_READINGS = (
+    "From zero (text, start at zero): settings as the text of the paper states them; every client starts at zero.",
+    "From the optimum (text, start at optimum): the same, but every client starts at $θ^*$.",
+    "As coded: what the published programs do where that differs from the text, or a setting found by trying; each "
+    "result says which.",
+)
+
+
+def reproduction_page(
+    found: Reproduction,
+    sections: Sequence[Section],
+    start: tuple[Drawing, Sequence[str]] | None,
+    images: Mapping[str, bytes],
+) -> Page:
+    """The page, with the SVG of each drawing by name; `start` shows what the start does to distances."""
+    page = Page("The paper’s numbers, computed again", _lead(found, sections))
+    page.contents(
+        [("overview", "At a glance"), ("judging", "How results are judged")]
+        + [(section.result.name, section.result.title) for section in sections]
+        + [("rerun", "Run it again")]
+    )
+    page.section("At a glance", "overview")
+    if start is not None:
+        drawing, texts = start
+        for text in texts:
+            page.paragraph(text)
+        page.figure(images[drawing.name], drawing.caption, drawing.alt)
+    page.overview(
+        ("result", "verdict", "in short"),
+        [
+            (s.result.name, f"{s.result.title} ({s.result.where})", s.verdict_words, s.verdict.role, s.summary)
+            for s in sections
+        ],
+        "Every result, its verdict and the reason",
+    )
+    _judging(page)
+    for section in sections:
+        _show(page, section, images)
+    page.section("Run it again", "rerun")
+    page.paragraph(
+        "Finished parts are kept in results.sqlite beside this page, so the same command only draws again. Rows are in "
+        "one CSV file for each result, verdicts and points in results.json, and every figure is there as PNG and SVG."
+    )
+    page.code(found.command)
+    page.footer(
+        f"fedgauss {__version__}, scale {found.scale.name}, {found.summary.total} cells. The theory is that of "
+        "Bonnerjee, Karmakar and Wu, Sharp Gaussian approximations for Decentralized Federated Learning, 2025."
+    )
+    return page
+
+
+def _lead(found: Reproduction, sections: Sequence[Section]) -> str:
+    """Verdicts are counted for the paper's results; those that go beyond it have words of their own."""
+    papers = [s for s in sections if not s.result.beyond]
+    texts = [
+        f"{len(sections)} result{'s' if len(sections) > 1 else ''} on decentralised federated local SGD, simulated "
+        f"under every reading of the paper’s settings, with Monte-Carlo errors, at scale {found.scale.name}."
+    ]
+    if papers:
+        counts = Counter(s.verdict for s in papers)
+        verdicts = listed([f"{count} {verdict.value}" for verdict, count in counts.items()])
+        texts.append(f"Of {len(papers)} result{'s' if len(papers) > 1 else ''} of the paper: {verdicts}.")
+    if len(papers) < len(sections):
+        further = [f"{s.result.title} ({s.verdict_words})" for s in sections if s.result.beyond]
+        texts.append(f"Beyond the paper: {listed(further)}.")
+    return " ".join(texts)
+
+
+def _judging(page: Page) -> None:
+    page.section("How results are judged", "judging")
+    page.paragraph(
+        r"A distance is the largest difference over $x$ between $P(|√n Σ_n^{−1/2} (\bar{Y}_n − θ^*)| ≤ x)$ and "
+        "$P(|Z| ≤ x)$, $Z$ standard normal, whose exact distribution is used. In Figure 2 $Σ/K$ stands for $Σ_n$. The "
+        "paper leaves parts of its settings open, and its programs differ "
+        "from its text. So each result is computed under named readings:"
+    )
+    page.items(_READINGS)
+    page.paragraph(
+        "Under one reading, a printed number $p$ is set beside our values $v_1, …, v_D$, one for each draw of the "
+        "clients, with a Monte-Carlo standard error of $e$ from $R$ runs, where the paper had $R_p$. It agrees when"
+    )
+    page.equation("min $v$ − $m$ ≤ $p$ ≤ max $v$ + $m$,   $m = 0.02 + 2 e √(1 + R / R_p)$.")
+    page.paragraph(
+        "The root counts the error of the printed number beside ours; with as many runs as the paper it is $√2$. The "
+        "0.02 is for values read off pictures and for other draws of the clients. A reading reproduces a result when "
+        "at least 90 % of the points that were computed agree. The verdict is “reproduced” if a reading of the text "
+        "does, else “reproduced as coded” if that reading does, else “not reproduced”. Where each point has clients of "
+        "its own and they were drawn once, a point that is off may be the draw: there the verdict is “left open” if a "
+        "reading agrees in more than half of its points, and more draws decide. “Within wide margins” is added where "
+        "the median $m$ is more than half the median printed number, so that agreement says little. No number is "
+        "adjusted afterwards. Settings of some readings “as coded” were found by trying which of them comes near the "
+        "printed numbers, as no program is published: those of the tables over $τ$, $ρ$ and $γ$. The reading of Figure "
+        "4, right, is taken over from the program of Figure 1, right."
+    )
+    page.paragraph(
+        "Near the noise floor, which is what an exactly normal law would show at as many runs, a distance is biased "
+        "upwards by up to that floor, and its error is that of a proportion. So two numbers that both lie there agree "
+        "whatever their laws are, and agreement there means little."
+    )
+    page.paragraph(
+        "Each draw of the clients has random numbers of its own; within a draw all curves and readings share theirs, "
+        "and so do points along $n$, $τ$ and $ρ$. Tables give the mean over draws and the range."
+    )
+    page.paragraph(
+        "A trend is the change of a line fitted to the points over the logarithm of the abscissa ($ρ$ as it is), for "
+        "each draw, averaged over curves and draws. Its error comes from the spread over draws, with Student’s "
+        "quantile for so few, and is at least the Monte-Carlo error it would have if curves shared their noise and "
+        "points did not. A change of more than two errors is a trend; a smaller one is “not detected”, which is not to "
+        "say that there is none. Where curves move in opposite directions, each by more than two errors, the direction "
+        "“differs”. “At floor” means that no value is above 1.5 noise floors, so that these runs cannot tell; “one "
+        "draw”, that clients are drawn anew along the axis and were drawn once, so that no direction is claimed."
+    )
+
+
+def _show(page: Page, section: Section, images: Mapping[str, bytes]) -> None:
+    result = section.result
+    page.section(result.title, result.name)
+    page.paragraph(f"{sentence(result.where)}. The claim: {result.claim}.")
+    page.verdict(f"{sentence(section.verdict_words)}.", section.verdict.role, section.summary)
+    for drawing in section.drawings:
+        page.figure(images[drawing.name], drawing.caption, drawing.alt, small=drawing.small)
+    if section.findings:
+        page.subsection("What was measured")
+        page.items(section.findings)
+    if section.why:
+        page.subsection("Why they differ")
+        for text in section.why:
+            page.paragraph(text)
+    for table in section.tables:
+        page.table(table.header, table.rows, table.caption)
+
+
+# --- in a terminal ---------------------------------------------------------------------------------------------------
+
+
+def print_reproduction(sections: Sequence[Section], console: Console) -> None:
+    """Everything but the figures; at the end one table of verdicts."""
+    for section in sections:
+        result = section.result
+        console.print(Text(f"{result.title} ({result.where})", style="bold"))
+        console.print(Text(f"Claim: {plain(result.claim)}."))
+        for table in section.tables:
+            console.print()
+            print_table(table, console)
+        verdict = (sentence(section.verdict_words), f"bold {_COLOURS[section.verdict.role]}")
+        console.print(Text.assemble(verdict, f". {plain(section.summary)}"))
+        console.print()
+    console.print(Text("In short", style="bold"))
+    short = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    short.add_column("result", no_wrap=True)
+    short.add_column("verdict")
+    for section in sections:
+        short.add_row(section.result.name, Text(section.verdict_words, style=_COLOURS[section.verdict.role]))
+    print_whole(short, console)
+
+
+def print_list(results: Iterable[Result], console: Console) -> None:
+    """Names, where they stand in the paper, and what they claim."""
+    for result in results:
+        console.print(Text.assemble((result.name, "bold"), f"  {result.title} ({result.where})"), soft_wrap=True)
+        console.print(Padding(Text(plain(result.claim)), (0, 0, 0, 4)))

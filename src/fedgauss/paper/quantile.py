@@ -1,0 +1,307 @@
+r"""Results on quantiles of U_n, the largest partial sum: Aggr-GA, Client-GA and the functional CLT beside local SGD.
+
+The gap of an approximation at level alpha is |q_alpha / q_alpha(U_n) - 1|, and Q is the largest gap over all levels. By
+itself Q is noisy, for the few smallest values decide it; trimmed to levels 5 to 95 % it is stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedgauss._types import FloatArray
+from fedgauss.paper import wording
+from fedgauss.paper.distance import filled
+from fedgauss.paper.judging import SHARE, Estimate, Part, Point, error_of_mean, outcome, points_of
+from fedgauss.paper.result import Result, Scale, Section
+from fedgauss.paper.setting import READINGS, SHORT, Curve
+from fedgauss.paper.trends import trends
+from fedgauss.report.text import listed, number
+
+if TYPE_CHECKING:
+    from fedgauss._linearization import Linearization
+    from fedgauss.engine.observers import Observer
+    from fedgauss.engine.runs import Runs
+    from fedgauss.engine.together import Setting
+APPROXIMATIONS = ("Aggr-GA", "Client-GA", "f-CLT")
+LEVELS = tuple(float(level) for level in np.round(np.arange(0.02, 0.99, 0.02), 2))
+Q, TRIMMED, QUANTILE = "Q", "Q trimmed", "quantile"
+
+
+@dataclass(frozen=True)
+class QuantileRow:
+    """Q of one approximation, over all levels or trimmed, with its error; or a pair of quantiles at a level x.
+
+    reference   the quantile of U_n, where `estimate` is that of the approximation
+    """
+
+    result: str
+    reading: str
+    draw: int
+    seed: int
+    curve: str
+    approximation: str
+    n: int
+    K: int
+    replicates: int
+    measure: str
+    estimate: float
+    error: float | None = None
+    x: float | None = None
+    reference: float | None = None
+    tau: int | None = None
+    gamma: float | None = None
+
+
+@dataclass(frozen=True)
+class QuantileCell:
+    """U_n of local SGD and of its three approximations: quantiles, and their largest relative gap Q.
+
+    named   the coordinate that tells the curves apart: K, tau or gamma
+    """
+
+    result: str
+    curves: tuple[Curve, ...]
+    named: str
+    n_steps: int
+    replicates: int
+    lanes: int
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.result} with K = {self.n_clients}, n = {self.n_steps}"
+
+    @property
+    def experiment(self) -> str:
+        """The result that the rows belong to."""
+        return self.result
+
+    @property
+    def n_clients(self) -> int:
+        """K, the same for every curve."""
+        return self.curves[0].n_clients
+
+    @property
+    def cost(self) -> float:
+        """In draws; Client-GA costs as much as the run itself."""
+        return 2.0 * self.n_steps * self.n_clients * self.replicates * (1.0 + 0.1 * self.lanes)
+
+    @property
+    def group(self) -> str:
+        """Cells of one group share compiled programs: those with as many clients all of them, others Aggr-GA's."""
+        return f"quantile {self.replicates} {self.lanes}"
+
+    def run(self) -> list[QuantileRow]:
+        """For each curve and approximation: Q, Q trimmed to [.05, .95], and pairs of quantiles."""
+        from fedgauss.problems.linearize import linearize
+
+        curves = filled(self.curves, self.lanes)
+        lins = [linearize(curve.problem()) for curve in curves]
+        reference = self._local_sgd(curves, lins)
+        others = self._approximations(curves, lins)
+        rows: list[QuantileRow] = []
+        for i, curve in enumerate(self.curves):
+            for name in APPROXIMATIONS:
+                rows += self._rows(curve, name, reference[i], others[name][i])
+        return rows
+
+    def _local_sgd(self, curves: Sequence[Curve], lins: Sequence[Linearization]) -> list[FloatArray]:
+        """U_n of each curve, in its own norm; both are folded, so that one program serves all."""
+        from fedgauss.engine.observers import at, sup_partial_sum
+
+        def watch(lin: Linearization) -> tuple[Observer, ...]:
+            both = ((sup_partial_sum(lin.optimum, norm), f"_{norm}") for norm in ("euclidean", "max"))
+            return tuple(at((self.n_steps,), observer, suffix) for observer, suffix in both)
+
+        settings = [curve.setting(watch(lin)) for curve, lin in zip(curves, lins, strict=True)]
+        return [
+            runs.observed[f"sup_partial_sum_{curve.norm}"][:, 0].astype(float)
+            for curve, runs in zip(curves, self._together(settings), strict=True)
+        ]
+
+    def _approximations(self, curves: Sequence[Curve], lins: Sequence[Linearization]) -> dict[str, list[FloatArray]]:
+        """U_n of each approximation of each curve."""
+        from fedgauss import approx, networks, step_sizes
+        from fedgauss.engine.observers import sup_partial_sum
+
+        ring, watch = networks.ring(self.n_clients), (sup_partial_sum(np.zeros(lins[0].dim)),)
+        settings: dict[str, list[Setting]] = {name: [] for name in APPROXIMATIONS}
+        for curve, lin in zip(curves, lins, strict=True):
+            steps = step_sizes.polynomial(curve.eta0, curve.beta, shift=float(curve.shift))
+            settings["Aggr-GA"].append(approx.aggregated_setting(lin, steps, watch))
+            settings["Client-GA"].append(approx.client_setting(lin, ring, steps, curve.sync_every, 0, watch))
+            settings["f-CLT"].append(approx.brownian_setting(lin, watch))
+        return {
+            name: [runs.sup_partial_sum.astype(float) for runs in self._together(listed)]
+            for name, listed in settings.items()
+        }
+
+    def _together(self, settings: Sequence[Setting]) -> list[Runs]:
+        from fedgauss.engine.together import simulate_together
+
+        return simulate_together(settings, self.n_steps, replicates=self.replicates, seed=self.seed, progress=False)
+
+    def _rows(self, curve: Curve, name: str, u: FloatArray, g: FloatArray) -> list[QuantileRow]:
+        from fedgauss.theory.distances import max_relative_quantile_gap, quantile_gap_error
+
+        coordinates = curve.coordinates | {"K": self.n_clients}
+
+        def row(measure: str, estimate: float, **columns: float) -> QuantileRow:
+            return QuantileRow(
+                self.result,
+                curve.reading.name,
+                curve.draw,
+                self.seed,
+                f"{self.named}={coordinates[self.named]:g}",
+                name,
+                self.n_steps,
+                self.n_clients,
+                self.replicates,
+                measure,
+                estimate,
+                tau=coordinates["tau"],
+                gamma=coordinates["gamma"],
+                **columns,
+            )
+
+        gaps = [
+            row(measure, max_relative_quantile_gap(u, g, trim=trim), error=quantile_gap_error(u, g, trim=trim))
+            for measure, trim in ((Q, 0.0), (TRIMMED, 0.05))
+        ]
+        pairs = zip(LEVELS, np.quantile(u, LEVELS), np.quantile(g, LEVELS), strict=True)
+        return gaps + [row(QUANTILE, float(r), x=level, reference=float(q)) for level, q, r in pairs]
+
+
+def quantile_cells(
+    result: str, scale: Scale, curves: Callable[[int], list[Curve]], named: str, n_steps: int = 500
+) -> list[QuantileCell]:
+    """A cell for each draw of the clients."""
+    size = scale.replicates(500)
+    return [
+        QuantileCell(result, tuple(curves(draw)), named, n_steps, size, lanes=10, seed=draw)
+        for draw in range(scale.draws)
+    ]
+
+
+# --- how the approximations rank -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Order:
+    """How the three approximations rank in the settings of one reading, by Q trimmed to levels 5 to 95 %.
+
+    worst           settings in which the functional CLT has the largest Q
+    clearly_worst   ... by more than two errors of the difference to the next
+    aggregated      settings in which Aggr-GA has a smaller Q than Client-GA
+    largest_z       the largest |Q(Aggr-GA) - Q(Client-GA)| in errors of the difference
+    """
+
+    reading: str
+    settings: int
+    worst: int
+    clearly_worst: int
+    aggregated: int
+    largest_z: float
+
+    @property
+    def shows_clt_worst(self) -> bool:
+        """The functional CLT is clearly the worst in at least 90 % of the settings."""
+        return self.clearly_worst >= SHARE * self.settings
+
+
+def orders(points: Sequence[Point]) -> list[Order]:
+    """How the approximations rank, for each reading that occurs."""
+    return [_order(r, points) for r in READINGS if any(r in point.ours for point in points)]
+
+
+def _order(reading: str, points: Sequence[Point]) -> Order:
+    places = sorted({point.x for point in points if reading in point.ours})
+    worst = clearly = aggregated = 0
+    largest = 0.0
+    for x in places:
+        q = {point.series: point.ours[reading] for point in points if point.x == x}
+        aggr, client, clt = (q[name] for name in APPROXIMATIONS)
+        rival = max(aggr, client, key=lambda estimate: estimate.mean)
+        worst += int(clt.mean > rival.mean)
+        clearly += int(clt.mean - rival.mean > 2.0 * _error(clt, rival))
+        aggregated += int(aggr.mean < client.mean)
+        largest = max(largest, abs(aggr.mean - client.mean) / _error(aggr, client))
+    return Order(reading, len(places), worst, clearly, aggregated, largest)
+
+
+def _error(one: Estimate, other: Estimate) -> float:
+    """Of the difference of two means, taken draw by draw: both see the same clients."""
+    return error_of_mean(np.subtract(one.values, other.values), np.hypot(one.errors, other.errors))
+
+
+def order_sentences(found: Sequence[Order]) -> list[str]:
+    """Whether the functional CLT is the worst, and whether Aggr-GA and Client-GA can be told apart."""
+    worst = [f"{o.clearly_worst} of {o.settings} settings {SHORT[o.reading]}" for o in found]
+    better, settings = sum(o.aggregated for o in found), sum(o.settings for o in found)
+    largest = max(o.largest_z for o in found)
+    # The largest of a dozen absolute normals exceeds 3 once in thirty runs.
+    apart = "as between two samples of one law" if largest <= 3.0 else "more than two samples of one law should differ"
+    return [
+        "By $Q$ trimmed to levels 5 to 95 %, the functional CLT is worse than both others by more than two errors in "
+        f"{listed(worst)}.",
+        f"Aggr-GA has a smaller gap than Client-GA in {better} of {settings} settings, which share their random "
+        f"numbers; the largest difference between the two is {number(largest, 1)} errors, {apart}.",
+    ]
+
+
+def measured(rows: Sequence[QuantileRow], measure: str) -> list[QuantileRow]:
+    """The rows of one measure."""
+    return [row for row in rows if row.measure == measure]
+
+
+# --- tables of Q -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GapResult(Result):
+    """A table of Q over a coordinate: printed beside ours, and Q trimmed, which chance moves less."""
+
+    row = QuantileRow
+
+    part: Part | None = None
+
+    def section(self, rows: Sequence[QuantileRow], others: Mapping[str, Sequence[Any]]) -> Section:
+        """How gaps compare, and how they move along the table."""
+        from fedgauss.paper.figures import Column, comparison_figure
+        from fedgauss.report.drawing import Drawing
+
+        assert self.part is not None
+        found, (panel,) = outcome(self.part, measured(rows, Q)), self.part.panels
+        (full,), trimmed = found.points, points_of(panel, measured(rows, TRIMMED), compared=False)
+        moving = trends(panel, trimmed)
+        title = wording.title([(panel, moving)], "trimmed $Q$")
+        drawing = Drawing(
+            self.name,
+            comparison_figure(title, [Column(panel, full, "all levels"), Column(panel, trimmed, "5 to 95 %")], "$Q$"),
+            "Left: $Q$ over all levels with two Monte-Carlo errors of the mean to either side (filled), beside the "
+            "printed numbers (open, dashed). Right: the same with the maximum taken over levels 5 to 95 %, for which "
+            "nothing is printed.",
+            f"Line charts of quantile gaps, a row for each reading. {title}.",
+        )
+        return Section(
+            self,
+            found.verdict,
+            wording.summary([found], [(panel, moving)]),
+            (
+                *wording.agreement(found),
+                "What follows is for $Q$ trimmed to levels 5 to 95 %, which chance moves less, averaged over "
+                "approximations. " + wording.trend_sentence(panel, moving),
+                *order_sentences(orders(trimmed)),
+            ),
+            (drawing,),
+            (
+                wording.trend_table(panel, moving),
+                wording.point_table(panel, full, "$Q$ over all levels", self.part.runs),
+                wording.point_table(panel, trimmed, "$Q$ over levels 5 to 95 %", self.part.runs),
+            ),
+            self.part.why,
+            (found,),
+        )

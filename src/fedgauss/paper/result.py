@@ -1,0 +1,167 @@
+"""A result of the paper: where it stands, what it claims, its cells, and the section that shows what came out.
+
+A result is one module under `results` that ends in `RESULT = ...`. A result of your own may stand in any file:
+`fedgauss reproduce my_result.py` runs it.
+"""
+
+from __future__ import annotations
+
+import abc
+import difflib
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fedgauss import _checks
+from fedgauss.sweep.cell import Cell
+
+if TYPE_CHECKING:
+    from fedgauss.paper.judging import Outcome, Verdict
+    from fedgauss.report.drawing import Drawing
+    from fedgauss.report.table import Table
+
+_SIMILAR = 0.4  # of difflib's ratio: below that a hint would only puzzle
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much to compute.
+
+    factor    replicates over the paper's, for each draw of the clients
+    draws     draws of the clients (beta, sigma) under each reading
+    thinned   whether long grids are: each number of clients is a program to compile, which takes a second or two
+    fewest    the least number of replicates
+    """
+
+    name: str
+    factor: float
+    draws: int
+    thinned: bool = False
+    fewest: int = 100
+
+    def grid(self, full: Sequence[int], some: Sequence[int]) -> tuple[int, ...]:
+        """The full grid, or some of it."""
+        return tuple(some if self.thinned else full)
+
+    def replicates(self, paper: int) -> int:
+        """How many runs, where the paper has this many."""
+        return max(self.fewest, round(paper * self.factor))
+
+
+QUICK = Scale("quick", factor=0.4, draws=1, thinned=True, fewest=400)
+PAPER = Scale("paper", factor=1.0, draws=4)
+LARGE = Scale("large", factor=12.5, draws=8)  # 100 times the paper's runs
+SCALES = {scale.name: scale for scale in (QUICK, PAPER, LARGE)}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A result as a reader meets it, on the page and in the terminal.
+
+    verdict   knows its colour; `words` says it in other words, where it has several parts or goes beyond the paper
+    summary   one line, for the terminal and for the table at the top of the page
+    findings  sentences for the page: what was measured
+    drawings  figures, saved under their names
+    why       sentences for the page: why that differs from the claim
+    outcomes  how printed numbers and ours compare, for results that print any
+    """
+
+    result: Result
+    verdict: Verdict
+    summary: str
+    findings: tuple[str, ...]
+    drawings: tuple[Drawing, ...]
+    tables: tuple[Table, ...]
+    why: tuple[str, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    words: str = ""
+
+    @property
+    def verdict_words(self) -> str:
+        """The verdict as it is written."""
+        return self.words or self.verdict.value
+
+
+@dataclass(frozen=True)
+class Result(abc.ABC):
+    """A table or figure of the paper, or a result that goes beyond it.
+
+    name     what it is asked for by, and the name of its CSV file
+    title    of its section
+    where    its place in the paper
+    claim    what the paper concludes from it
+    cells    the cells it needs at a scale; their rows are of the type `row`
+    beyond   whether it goes beyond the paper: it has words of its own for a verdict
+    quick    whether a thinned-out run that names nothing includes it
+    """
+
+    row: ClassVar[Callable[..., Any]]
+
+    name: str
+    title: str
+    where: str
+    claim: str
+    cells: Callable[[Scale], Sequence[Cell]]
+
+    beyond: ClassVar[bool] = False
+    quick: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def section(self, rows: Sequence[Any], others: Mapping[str, Sequence[Any]]) -> Section:
+        """What the rows show; `others` are those of all results of the run, by name."""
+
+
+def catalogue() -> dict[str, Result]:
+    """Every result by name: the paper's in its order, then those that go beyond it."""
+    from fedgauss.paper import results
+
+    return {name: importlib.import_module(f"{results.__name__}.{name}").RESULT for name in results.ORDER}
+
+
+def chosen(names: Sequence[str], scale: Scale | None = None) -> list[Result]:
+    """The results with these names, in letters of any case, each once and in the paper's order.
+
+    A name that ends in .py is a file of your own, and stands for the results in it. Without names, all of them; at a
+    scale that thins out, only those that are quick.
+    """
+    known = catalogue()
+    if not names:
+        return [result for result in known.values() if result.quick or scale is None or not scale.thinned]
+    files = [name for name in names if name.endswith(".py")]
+    asked = {name.lower() for name in names if name not in files}
+    for name in sorted(asked - set(known)):
+        raise ValueError(
+            f"a name must be one of {', '.join(known)}; got {name!r}.{_hint(name, known)} "
+            "fedgauss reproduce --list says what each is."
+        )
+    return [known[name] for name in known if name in asked] + [one for name in files for one in _in_file(Path(name))]
+
+
+def _in_file(path: Path) -> list[Result]:
+    """The results in a file, imported under its own name so that worker processes can import it too."""
+    if not path.is_file():
+        raise ValueError(f"a result must be a name or a Python file; there is no file {path}.")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module = importlib.import_module(path.stem)
+    found = [value for value in vars(module).values() if isinstance(value, Result)]
+    if not found:
+        raise ValueError(f"a file of results must hold a Result; {path} holds none. Add RESULT = ... to it.")
+    return found
+
+
+def _hint(name: str, known: Mapping[str, Result]) -> str:
+    """Spaces for commas; or the first name that begins like this one, or else one that is similar, if there is any."""
+    if "," in name:
+        return f" Put spaces between names: {' '.join(name.replace(',', ' ').split())}."
+    near = [other for other in known if other.startswith(name)] or difflib.get_close_matches(name, known, 1, _SIMILAR)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def scale_named(name: str) -> Scale:
+    """The scale with this name, in letters of any case."""
+    return SCALES[_checks.one_of("scale", name.lower(), SCALES)]

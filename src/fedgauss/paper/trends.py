@@ -1,0 +1,208 @@
+r"""Whether a distance moves along an axis, and which way.
+
+On each curve, and for each draw of the clients, a line is fitted by least squares to the points (t_i, v_i), where
+t = log x, or t = rho for the second eigenvalue. With a_i the weights that give its slope times t_last - t_first,
+
+    change = sum_i a_i v_i,    its Monte-Carlo error^2 = sum_i a_i^2 e_i^2.
+
+Within one draw curves share their random numbers, so the change is averaged over curves and its error is too, as if
+they shared their noise. Draws are independent: over them the change is averaged, with the error of `error_of_mean`. A
+change of more than two errors is a trend; a smaller one is "not detected", which is not to say that there is none.
+What else a direction may be:
+
+    differs      some curves rise and others fall, each by more than two errors: their mean would say nothing
+    at floor     not detected, and no value is above 1.5 noise floors: these runs cannot tell
+    one draw     K changes along the axis, so each point has clients of its own, and they were drawn once: a movement
+                 may be the draw, and no direction is claimed
+
+"Falls, then rises" takes more than a line: on the mean curve, the first and the last value must lie above the lowest,
+which is neither, by more than two errors of the difference. It takes three abscissae to be examined at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedgauss._types import FloatArray
+from fedgauss.paper.judging import Estimate, Panel, Point, error_of_mean
+from fedgauss.paper.setting import READINGS
+
+Direction = Literal["falls", "rises", "falls, then rises", "differs", "not detected", "at floor", "one draw"]
+
+Trends = dict[str | None, "Trend"]  # by reading; None: of the printed numbers
+
+_FLOORS = 1.5  # noise floors, below which a distance is hardly told from zero
+
+
+@dataclass(frozen=True)
+class Trend:
+    """How a panel moves from left to right, on average over its curves and over draws of the clients.
+
+    first, last    the mean values at the two ends, x_first and x_last
+    lowest         the lowest mean value, at x_lowest
+    abscissae      how many there are
+    draws          of the clients
+    by_curve       where curves differ, the direction of each that moves by more than two errors
+    """
+
+    direction: Direction
+    change: float
+    error: float
+    first: float
+    last: float
+    lowest: float
+    x_first: float
+    x_last: float
+    x_lowest: float
+    abscissae: int
+    draws: int
+    by_curve: tuple[tuple[str, Direction], ...] = ()
+
+    def examines(self, panel: Panel) -> bool:
+        """Whether there are enough abscissae for what the panel claims."""
+        return panel.expected != "falls, then rises" or self.abscissae > 2
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """Values and Monte-Carlo errors by abscissa and draw."""
+
+    series: str
+    x: FloatArray
+    values: FloatArray
+    errors: FloatArray
+    floor: float | None
+
+    @property
+    def at_floor(self) -> bool:
+        """Whether no value is above 1.5 noise floors."""
+        return self.floor is not None and bool(np.all(self.values.mean(axis=1) <= _FLOORS * self.floor))
+
+
+def trends(panel: Panel, points: Sequence[Point]) -> Trends:
+    """The trend of the printed numbers (None) and under each reading, where there are enough points."""
+    found = {reading: trend(panel, points, reading) for reading in (None, *READINGS)}
+    return {reading: one for reading, one in found.items() if one is not None}
+
+
+def trend(panel: Panel, points: Sequence[Point], reading: str | None) -> Trend | None:
+    """The trend of our values under a reading, or of the printed numbers (None); None if there are too few points.
+
+    Printed numbers come without errors, so that only their change has a meaning.
+    """
+    curves = [curve for curve in _curves(points, reading) if len(curve.x) > 1]
+    if not curves:
+        return None
+    draws = min(curve.values.shape[1] for curve in curves)
+    fits = [_fitted_changes(panel, curve, draws) for curve in curves]
+    change, error = _over_draws(*np.mean(fits, axis=0))
+    x = sorted(set.intersection(*(set(curve.x) for curve in curves)))
+    if len(x) < 2:
+        return None
+    levels, noises = _mean_curve(curves, x, draws)
+    means = levels.mean(axis=1)
+    low = int(np.argmin(means))
+    by_curve = tuple((curve.series, _moved(*_over_draws(*fit))) for curve, fit in zip(curves, fits, strict=True))
+    clear = tuple((series, moved) for series, moved in by_curve if moved != "not detected")
+    direction: Direction = _moved(change, error)
+    if panel.new_clients and draws == 1:
+        direction = "one draw"
+    elif panel.expected == "falls, then rises" and _turns(levels, noises, low):
+        direction = "falls, then rises"
+    elif len({moved for _, moved in clear}) > 1:
+        direction = "differs"
+    elif direction == "not detected" and all(curve.at_floor for curve in curves):
+        direction = "at floor"
+    return Trend(
+        direction,
+        change,
+        error,
+        first=float(means[0]),
+        last=float(means[-1]),
+        lowest=float(means[low]),
+        x_first=float(x[0]),
+        x_last=float(x[-1]),
+        x_lowest=float(x[low]),
+        abscissae=len(x),
+        draws=draws,
+        by_curve=clear if direction == "differs" else (),
+    )
+
+
+def exponent(points: Sequence[Point], reading: str | None) -> tuple[float, float]:
+    """b in v ~ x^b, fitted on logarithmic scales and averaged over curves and draws, and its error."""
+    curves = _curves(points, reading)
+    draws = min(curve.values.shape[1] for curve in curves)
+    fits = []
+    for curve in curves:
+        weights = _slope_weights(np.log(curve.x))
+        values, errors = curve.values[:, :draws], curve.errors[:, :draws]
+        fits.append((weights @ np.log(values), np.linalg.norm(weights[:, None] * errors / values, axis=0)))
+    return _over_draws(*np.mean(fits, axis=0))
+
+
+def _curves(points: Sequence[Point], reading: str | None) -> list[_Curve]:
+    """Each curve, sorted by abscissa; a draw is known by its place among those of its curve."""
+    found: dict[str, list[tuple[float, Estimate]]] = {}
+    for point in points:
+        if reading is not None and reading in point.ours:
+            found.setdefault(point.series, []).append((point.x, point.ours[reading]))
+        elif reading is None and point.printed is not None:
+            found.setdefault(point.series, []).append((point.x, Estimate((point.printed,), (0.0,), runs=0)))
+    curves = []
+    for series, listed in found.items():
+        listed.sort(key=lambda pair: pair[0])
+        x, ours = zip(*listed, strict=True)
+        draws = min(estimate.draws for estimate in ours)
+        values = np.array([estimate.values[:draws] for estimate in ours])
+        errors = np.array([estimate.errors[:draws] for estimate in ours])
+        floors = [estimate.floor for estimate in ours if estimate.floor is not None]
+        curves.append(_Curve(series, np.array(x, dtype=float), values, errors, max(floors, default=None)))
+    return curves
+
+
+def _fitted_changes(panel: Panel, curve: _Curve, draws: int) -> FloatArray:
+    """The change in each draw, and its Monte-Carlo error, as two rows."""
+    t = curve.x if panel.across == "rho" else np.log(curve.x)
+    weights = _slope_weights(t) * (t[-1] - t[0])
+    noise = np.linalg.norm(weights[:, None] * curve.errors[:, :draws], axis=0)
+    return np.array([weights @ curve.values[:, :draws], noise])
+
+
+def _over_draws(values: FloatArray, errors: FloatArray) -> tuple[float, float]:
+    return float(np.mean(values)), error_of_mean(values, errors)
+
+
+def _moved(change: float, error: float) -> Direction:
+    if abs(change) <= 2.0 * error:
+        return "not detected"
+    return "rises" if change > 0 else "falls"
+
+
+def _turns(levels: FloatArray, noises: FloatArray, low: int) -> bool:
+    """Whether both ends of the mean curve lie clearly above its lowest point."""
+    if not 0 < low < len(levels) - 1:
+        return False
+    above = [(levels[end] - levels[low], np.hypot(noises[end], noises[low])) for end in (0, -1)]
+    return all(difference.mean() > 2.0 * error_of_mean(difference, noise) for difference, noise in above)
+
+
+def _mean_curve(curves: Sequence[_Curve], x: Sequence[float], draws: int) -> tuple[FloatArray, FloatArray]:
+    """Values and errors by abscissa and draw, averaged over the curves."""
+    tables = []
+    for curve in curves:
+        places = np.searchsorted(curve.x, x)
+        tables.append((curve.values[places, :draws], curve.errors[places, :draws]))
+    values, errors = np.mean(tables, axis=0)
+    return values, errors
+
+
+def _slope_weights(t: FloatArray) -> FloatArray:
+    """a with slope = a'v: a_i = (t_i - mean t) / sum (t - mean t)^2."""
+    centred = t - t.mean()
+    weights: FloatArray = centred / np.sum(centred**2)
+    return weights

@@ -1,1 +1,0 @@
-"""The paper's results beside ours: tables, figures, files and one page."""

@@ -1,0 +1,41 @@
+"""Monitors that version 0.1.0 saved: they load, and go on as they would have gone on there."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedgauss import Monitor
+
+FOLDER = Path(__file__).parent / "saved_0_1_0"
+NEXT = json.loads((FOLDER / "next.json").read_text())  # updates, and what 0.1.0 said to them
+
+
+@pytest.mark.parametrize("name", NEXT)
+def test_it_gives_the_verdicts_that_0_1_0_gave(name):
+    """Statistics to 1e-9, since another machine may round otherwise; everything else exactly."""
+    monitor = Monitor.load(FOLDER / f"{name}.npz")
+    for update, wanted in zip(NEXT[name]["updates"], NEXT[name]["verdicts"], strict=True):
+        verdict = monitor.update(**update)
+        for field in ("alarm", "channel", "round", "step", "onset", "rollback", "alpha", "travelling", "threshold"):
+            assert getattr(verdict, field) == wanted[field], field
+        assert verdict.statistic == pytest.approx(wanted["statistic"], rel=1e-9)
+    if NEXT[name]["suspects"] is not None:
+        for row, wanted in zip(monitor.suspects().table, NEXT[name]["suspects"], strict=True):
+            assert (row.client, row.malicious) == (wanted[0], wanted[4])
+            assert row[1:4] == pytest.approx(wanted[1:4], rel=1e-7)
+
+
+@pytest.mark.parametrize("name", NEXT)
+def test_saved_again_it_is_the_same(name, tmp_path):
+    monitor = Monitor.load(FOLDER / f"{name}.npz")
+    monitor.save(tmp_path / "again.npz")
+    again = Monitor.load(tmp_path / "again.npz")
+    for update in NEXT[name]["updates"]:
+        assert again.update(**update) == monitor.update(**update)  # every field, to the last bit
+
+
+def test_an_alarm_keeps_its_channel():
+    """0.1.0 restored any channel but "mean" as "spread"."""
+    assert Monitor.load(FOLDER / "alarm_of_spread.npz").alarm.channel == "spread"
+    assert Monitor.load(FOLDER / "alarm_with_clients.npz").alarm.channel == "mean"
