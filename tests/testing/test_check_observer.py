@@ -23,7 +23,7 @@ SHIPPED = {
     "sup_partial_sum": observers.sup_partial_sum([1.0, 0.0]),
     "sup_partial_sum max": observers.sup_partial_sum([1.0, 0.0], norm="max"),
     "Disagreement": observers.Disagreement(),
-    "Cusum": observers.Cusum(),
+    "CusumPath": observers.CusumPath(),
     "at": observers.at([3, 9], observers.Average()),
     "path": observers.path(every=2),
     "uploads": observers.uploads(every=2),

@@ -101,8 +101,10 @@ class Rows:
         self.rows = rows
 
     def row(self, round, verdict):
-        statistic = verdict.statistic if math.isfinite(verdict.statistic) else None
-        return asdict(verdict) | {"round": round, "statistic": statistic, "words": str(verdict)}
+        row = asdict(verdict) | {"round": round, "words": str(verdict)}
+        for name in ("statistic", "threshold"):
+            row[name] = row[name] if math.isfinite(row[name]) else None
+        return row
 
     def __call__(self, round, verdict):
         self.rows.append(self.row(round, verdict))
@@ -190,7 +192,7 @@ def test_the_sound_sink_conforms():
         ("no pickle", Pickling, "a call of pickle"),
         ("close", Unclosable, "ValueError the second time: closed already"),
         ("never stops a run", Ending, "SystemExit: alarm"),
-        ("every round arrives", Losing, r"rounds \[2, 3, 4\], not \[1, 2, 3, 4, 5, 6, 7\]"),
+        ("every round arrives", Losing, r"rounds \[2, 3, 4, 8\], not \[1, 2, 3, 4, 5, 6, 7, 8, 9\]"),
         ("numbers arrive", Raw, "statistic = inf in place of None in round 4"),
         ("numbers arrive", Textual, r"threshold = '4\.0' in place of 4\.0 in round 1"),
         ("words arrive", Unescaped, "note = 'a .* in place of"),
@@ -215,4 +217,4 @@ def test_what_does_not_apply_is_skipped():
 def test_verdicts_of_the_battery_are_of_every_kind():
     told = list(sink.VERDICTS.values())
     assert all(isinstance(verdict, Verdict) for verdict in told)
-    assert {verdict.channel for verdict in told} == {"mean", "spread", "invalid update"}
+    assert {verdict.channel for verdict in told} == {"mean", "spread", "invalid update", "my channel-2"}

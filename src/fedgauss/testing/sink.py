@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Any
 from unittest import mock
 
-from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.sinks.several import Sink, Sinks
+from fedgauss.detect.verdict import ChannelReading, Verdict
+from fedgauss.integrations.sinks.base import Sink, Sinks
 from fedgauss.testing.battery import Check, Report, checks, expect, not_applicable, run
 
 _SECONDS = 1.0  # what a run may wait for a sink after a round
@@ -27,7 +27,14 @@ VERDICTS: Mapping[str, Verdict] = {
     "a statistic that is not a number": Verdict(False, math.nan, 4.0, "mean", 5, 100, None, None, 0.05),
     "a run that is still travelling": Verdict(False, 5.0, 4.0, "mean", 6, 120, None, None, 0.05, travelling=True),
     "an awkward note": Verdict(False, 0.0, 4.0, "mean", 7, 140, None, None, 0.05, note=_AWKWARD),
-}
+    "a channel of a user's own": Verdict(
+        True, 3.0, 2.0, "my channel-2", 8, 160, 150, 7, 0.05, reason="newest round stands out",
+        readings=(ChannelReading("mean", 1.5, 4.0), ChannelReading("my channel-2", 3.0, 2.0)),
+    ),
+    "a channel that cannot alarm yet": Verdict(
+        False, 0.0, math.inf, "mean", 9, 180, None, None, 0.05, readings=(ChannelReading("mean", 0.0, math.inf),)
+    ),
+}  # fmt: skip
 
 
 def check_sink(make: Callable[[], Sink], read: Callable[[], Sequence[Mapping[str, Any]]] | None = None) -> Report:
@@ -199,7 +206,7 @@ def _never_stops_a_run(case: _Case) -> None:
         for verdict in VERDICTS.values():
             tell(verdict.round, verdict)
         tell.close()
-        tell(8, VERDICTS["no alarm"])
+        tell(10, VERDICTS["no alarm"])
         tell.close()
 
 
