@@ -90,7 +90,7 @@ class _Case:
     def watched(self, channel: Channel, x: FloatArray, after: int = 0) -> list[Peak]:
         """What a channel shows after each of these rounds, `after` rounds from the beginning."""
         seen = (RoundSeen(each, float(_TAU), (_FIRST + after + j) * _TAU) for j, each in enumerate(x))
-        return [Peak(*(np.array(part) for part in channel.update(each))) for each in seen]
+        return [copy.deepcopy(channel.update(each)) for each in seen]
 
     @cached_property
     def peaks(self) -> list[Peak]:
