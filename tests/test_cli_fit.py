@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fedgauss as fg
+from fedgauss._families import shipped_families
 from fedgauss.cli import app
 from fedgauss.report.coefficients import coefficient_figure, fit_numbers
 
@@ -47,6 +48,8 @@ def test_a_terminal_is_shown_that_work_goes_on(table, tmp_path, monkeypatch):
 
 def test_help_teaches():
     shown = fit("--help").output
+    assert all(name in shown for name in fg.problems.families.names())
+    assert {fg.problems.families.family(name).name for name in fg.problems.families.names()} == set(shipped_families())
     for word in ("--target", "--client", "one_versus_rest", "fedgauss fit data.csv --target y --client hospital"):
         assert word in shown
 
@@ -84,7 +87,7 @@ def test_parquet_and_a_formula_say_the_same(table, tmp_path):
     [
         (["--target", "dead", "--client", "hospital"], "got 'dead'. Did you mean 'died'?"),
         (["--target", "died", "--client", "hospital", "--features", "age,doze"], "Did you mean 'dose'?"),
-        (["--target", "died", "--client", "hospital", "--family", "binomial"], "--family must be one of"),
+        (["--target", "died", "--client", "hospital", "--family", "cauchy"], "--family must be one of"),
         (
             ["--target", "died", "--client", "hospital", "--features", ""],
             "columns must be names with commas between them; got ''",
@@ -142,3 +145,22 @@ def test_the_figure_shows_slopes_for_one_standard_deviation():
     alone = fg.fit(FRAME, "died", "hospital", "logistic", [])
     assert [label.get_text() for label in coefficient_figure(alone).axes[0].get_yticklabels()] == ["const"]
     json.dumps(fit_numbers(alone), allow_nan=False)
+
+
+@pytest.mark.parametrize("formula", [None, "died ~ const + Intercept + dose"])
+def test_a_covariate_may_have_the_name_of_an_intercept(formula):
+    """All of them are drawn, and the intercept, which goes by another name, is not."""
+    frame = FRAME.rename(columns={"age": "const"}).assign(Intercept=RNG.standard_normal(400))
+    features = ["const", "Intercept", "dose"] if formula is None else None
+    found = fg.fit(frame, "died", "hospital", "logistic", features, formula)
+    assert found.names == ("(const)" if formula is None else "(Intercept)", "const", "Intercept", "dose")
+    assert found.intercepts == (0,)
+    axes = coefficient_figure(found).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["const", "Intercept", "dose"]
+
+
+def test_intercepts_of_every_class_are_left_out_of_the_figure():
+    found = fg.fit(FRAME.assign(stage=np.arange(400) % 3), "stage", "hospital", "one_versus_rest", ["dose"])
+    assert found.intercepts == (0, 2, 4)
+    labels = [label.get_text() for label in coefficient_figure(found).axes[0].get_yticklabels()]
+    assert labels == ["0: dose", "1: dose", "2: dose"]

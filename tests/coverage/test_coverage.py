@@ -41,7 +41,10 @@ def test_a_power_of_a_network_is_mixing_as_often():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"family": "gamma"}, "family must be one of 'linear', 'logistic', 'poisson'; got 'gamma'"),
+        (
+            {"family": "gamma"},
+            r"family must be one of 'huber', 'linear', 'gaussian', .*'poisson'.*; got 'gamma'",
+        ),
         ({"network": "ring^x"}, r"network must be one of .*; got 'ring\^x'. Use ring\^4 or 0.9"),
         ({"network": "1.5"}, "network must be one of"),
         ({"beta": 0.5}, r"beta must lie in \(0.5, 1\)"),

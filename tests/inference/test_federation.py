@@ -8,8 +8,8 @@ import pytest
 import fedgauss as fg
 from fedgauss._random import Noise, stage_key
 from fedgauss.inference.bootstrap import SPREAD, Chains, bootstrap_deviations
+from fedgauss.inference.client_sums import THINNED
 from fedgauss.inference.plugin import average_covariance
-from fedgauss.inference.summaries import THINNED
 from fedgauss.inference.whitened import run_whitened, schedule
 from oracles.federation import Federation
 
@@ -55,10 +55,10 @@ def test_the_plugin_is_that_of_the_federation(both):
     np.testing.assert_allclose(found["second"], whole.second[0], rtol=1e-3, atol=1e-3)
     for k, told in enumerate(found["sums"]):
         hessian = told["h"] / told["count"]
-        np.testing.assert_allclose(hessian, whole.summaries.hessians[0, k], atol=1e-5)
+        np.testing.assert_allclose(hessian, whole.clients.hessians[0, k], atol=1e-5)
         centred = told["gg"] / told["count"] - np.outer(told["g"], told["g"]) / told["count"] ** 2
         noise = centred * told["count"] / (told["count"] - 1)
-        np.testing.assert_allclose(noise, whole.summaries.noise_cov[0, k], atol=1e-5)
+        np.testing.assert_allclose(noise, whole.clients.noise_cov[0, k], atol=1e-5)
     assert np.isfinite(average_covariance(whole)).all()
 
 

@@ -228,7 +228,7 @@ def test_the_population_of_clients_can_be_the_target():
             for c in ("these", "population")
         )
         assert others.std_errors[0] > 3 * these.std_errors[0]
-        assert others.freedom == pytest.approx(1.62, abs=0.01)  # by rows: like 2.6 clients of one size
+        assert others.dof == pytest.approx(1.62, abs=0.01)  # by rows: like 2.6 clients of one size
         assert "count like 2.6 equal ones" in others.notes[-1]
         assert these.heterogeneity.p_value < 1e-6
 
@@ -306,8 +306,8 @@ SMALL = FRAME.hospital.where(np.arange(N) >= 4, "tiny")
         (FRAME, {"client": "clinic"}, "client must name a column of the frame; got 'clinic'. The columns are 'year'"),
         (FRAME, {"features": "year"}, r"features must be a list of columns; got 'year'. Use \['year'\]"),
         (FRAME, {"features": ["year", "year"]}, "features must be different columns; 'year' occurs more than once"),
-        (FRAME, {"features": ["cost"]}, "'cost' is the target, and cannot be a covariate too"),
-        (FRAME, {"features": ["hospital"]}, "'hospital' is the client, and cannot be a covariate too"),
+        (FRAME, {"features": ["cost"]}, "'cost' is the target and cannot be a covariate too"),
+        (FRAME, {"features": ["hospital"]}, "'hospital' is the client and cannot be a covariate too"),
         (FRAME, {"features": [], "intercept": False}, "a model needs a covariate or an intercept; got neither"),
         (FRAME, {"client": "cost"}, "target and client must be two columns; both are 'cost'"),
         (FRAME, {"features": ["year"], "formula": "year"}, "give features or a formula, not both"),
@@ -317,20 +317,20 @@ SMALL = FRAME.hospital.where(np.arange(N) >= 4, "tiny")
         (FRAME, {"formula": "cost ~ year * income"}, "Make it a column of the frame first"),
         (FRAME, {"formula": "cost ~ . - year"}, "got '- year'. Leave the column out instead"),
         (FRAME, {"formula": "cost ~ year + "}, "where a column is missing"),
-        (FRAME, {"formula": "cost ~ year + year"}, "each column may stand in the formula once; 'year'"),
+        (FRAME, {"formula": "cost ~ year + year"}, "each column may occur in the formula once; 'year'"),
         (changed(year=MISSING), {}, r"values must not be missing; they are in 'year' \(3\). Drop those rows"),
         (changed(ward=FRAME.ward.where(FRAME.index > 1)), {}, r"they are in 'ward' \(2\)"),
         (changed(hospital=FRAME.hospital.where(FRAME.index > 1)), {}, r"they are in 'hospital' \(2\)"),
         (pl.from_pandas(changed(year=MISSING)), {}, r"they are in 'year' \(3\)"),
         (changed(year=MISSING.fillna(np.inf)), {}, r"values must be finite; they are not in 'year' \(3\)"),
-        (changed(year=5), {}, r"columns must vary; constant is 'year' \(5\). Leave it out"),
+        (changed(year=5), {}, r"columns must vary; column 'year' is constant \(5\). Leave it out"),
         (changed(ward="north"), {}, r"column 'ward' is constant \('north'\)"),
         (changed(cost=1), {}, r"the target 'cost' is constant \(1\): there is nothing to explain"),
         (SUM, {"features": ["year", "income", "both"]}, "collinear; '.*' is made up of '.*' and '.*' and a constant"),
         (COPY, {"features": ["year", "income", "copy"]}, "'(year|copy)' is made up of '(year|copy)' and"),
         (NAMED, {"features": ["id"]}, "column 'id' has 600 levels in 600 rows. Is it an identifier"),
         (changed(day=pd.Timestamp("2020-01-01")), {"features": ["day"]}, "column 'day' must hold numbers, text"),
-        (changed(hospital=SMALL), {}, r"at least 10 rows; fewer has 'tiny' \(4\). Join small clients"),
+        (changed(hospital=SMALL), {}, r"at least 10 rows; these have fewer: 'tiny' \(4 rows\). Merge small clients"),
         (FRAME[:12].assign(hospital="a"), {"features": ["year", "income", "stage"]}, "4 parameters need at least 40"),
         (FRAME, {"target": "ward", "features": ["year"]}, "must be numbers for family 'linear'; it has 'east'"),
         (FRAME, {"family": "logistic"}, "logistic responses must be 0 or 1; row 0 is"),

@@ -7,16 +7,15 @@ import pytest
 from scipy import stats
 
 import fedgauss as fg
+from fedgauss.inference.between_clients import population
 from fedgauss.inference.bias import estimated_bias, predicted_coverage
 from fedgauss.inference.bootstrap import bootstrap_deviations
-from fedgauss.inference.conclude import population
+from fedgauss.inference.client_sums import ClientStatistics, unaligned
 from fedgauss.inference.estimate import Estimate
-from fedgauss.inference.passes import Pass, Schedule
+from fedgauss.inference.passes import Pass, StepPlan, run_given_steps
 from fedgauss.inference.path_methods import random_scaling_critical
-from fedgauss.inference.plain import run_plain
 from fedgauss.inference.plugin import average_covariance, last_covariance
 from fedgauss.inference.readout import as_it_is
-from fedgauss.inference.summaries import Summaries, unaligned
 from fedgauss.inference.whitened import run_whitened, schedule
 
 K, D = 6, 3
@@ -28,11 +27,11 @@ STEPS = fg.step_sizes.polynomial(0.3, 0.75)
 
 def exact_pass(lin, eta, burn_in=0, matrix=None):
     """A pass whose clients know their Hessians and noise exactly."""
-    known = Summaries(
+    known = ClientStatistics(
         lin.client_hessians[None], lin.client_noise_cov[None], np.zeros((1, K, D)), np.zeros((1, K, D)), 1
     )
     p = (np.eye(D) if matrix is None else matrix)[None]
-    return Pass(None, known, p, p, lin.hessian[None], Schedule(eta, burn_in), lin.weights, np.zeros(D))
+    return Pass(None, known, p, p, lin.hessian[None], StepPlan(eta, burn_in), lin.weights, np.zeros(D))
 
 
 def test_without_preconditioner_and_burn_in_the_covariances_are_those_of_the_theorems():
@@ -166,7 +165,7 @@ def test_results_follow_from_estimate_and_covariance():
     assert np.all(np.diff(wide, axis=1) > np.diff(found.conf_int(), axis=1))
     text = str(found)
     assert "plugin" in text
-    assert "Clients alike: chi2(15)" in text
+    assert "Heterogeneity test: chi2(15)" in text
     assert text.count("\n") > 10
 
 
@@ -198,7 +197,7 @@ def test_the_last_iterate_is_wider_than_the_average():
         ({"method": "batch_means", "iterate": "last"}, "needs method='plugin' or 'bootstrap'"),
         ({"burn_in": 0.5}, "whitened steps have a fifth"),
         ({"steps": STEPS, "burn_in": 1.0}, r"share of the run in \[0, 1\); got 1"),
-        ({"names": ["a"]}, "names must be 3, one a parameter; got 1"),
+        ({"names": ["a"]}, "names must be 3, one for each parameter; got 1"),
         ({"method": "bootstrap", "bootstraps": 5}, "bootstraps must be at least 20; got 5"),
         ({"steps": fg.step_sizes.per_client([STEPS] * K)}, "the same for all clients"),
         ({"start": [1.0]}, "start must have shape"),
@@ -218,7 +217,7 @@ def test_collinear_columns_are_refused():
 
 
 def test_a_plain_pass_is_simulate():
-    whole = run_plain(LINEAR, RING, STEPS, 100, 10, burn_in=20, seed=1)
+    whole = run_given_steps(LINEAR, RING, STEPS, 100, 10, burn_in=20, seed=1)
     path = fg.simulate(LINEAR, RING, STEPS, 100, sync_every=10, seed=1, keep="path").path
     np.testing.assert_allclose(whole.runs.average[0], path[0, 20:].mean(axis=0), rtol=1e-5)
 
@@ -285,18 +284,18 @@ def test_a_population_has_an_unbiased_covariance_whatever_the_weights(weights):
     truth = np.sum(weights**2)
     found = []
     for pulls in places:
-        known = Summaries(np.ones((1, 8, 1, 1)), np.ones((1, 8, 1, 1)), np.zeros((1, 8, 1)), pulls[None], 100)
+        known = ClientStatistics(np.ones((1, 8, 1, 1)), np.ones((1, 8, 1, 1)), np.zeros((1, 8, 1)), pulls[None], 100)
         runs = SimpleNamespace(average=np.zeros((1, 1)))
         one = np.ones((1, 1, 1))
-        whole = Pass(runs, known, one, one, one, Schedule(np.ones(10), 0), weights, np.zeros(1))
+        whole = Pass(runs, known, one, one, one, StepPlan(np.ones(10), 0), weights, np.zeros(1))
         estimate = Estimate(np.zeros(1), np.ones((1, 1)), 0.95, "plugin", ("a",))
         found.append(population(estimate, whole, as_it_is(1)))
     cov = np.array([each.cov[0, 0] for each in found])
     assert abs(cov.mean() - truth) < 5 * cov.std() / np.sqrt(len(cov))
     # The second moment fits Student's t: Var(cov) / E(cov)^2 = 2 / f.
-    assert found[0].freedom == pytest.approx(2 * cov.mean() ** 2 / cov.var(), rel=0.2)
+    assert found[0].dof == pytest.approx(2 * cov.mean() ** 2 / cov.var(), rel=0.2)
     if weights[0] == weights[1]:
-        assert found[0].freedom == pytest.approx(7.0)
+        assert found[0].dof == pytest.approx(7.0)
 
 
 def test_joint_sets_of_the_bootstrap_know_how_many_chains_there_were():
@@ -310,11 +309,11 @@ def test_joint_sets_of_the_bootstrap_know_how_many_chains_there_were():
         found = Estimate(rng.standard_normal(12), cov, 0.95, "bootstrap", names, deviations=draws)
         covered += np.zeros(12) in found.ellipsoid()
     assert abs(covered / 2000 - 0.95) < 0.02
-    assert found.wald().freedom_below == 29
+    assert found.wald().dof_below == 29
     low, high = found.conf_int().T
     np.testing.assert_array_equal(found.p_values < 0.05, (low > 0) | (high < 0))
     few = Estimate(np.zeros(12), np.eye(12), 0.95, "bootstrap", names, deviations=draws[:10])
-    with pytest.raises(ValueError, match=r"10 chains say something about at most 10 .* or more bootstraps"):
+    with pytest.raises(ValueError, match=r"10 chains allow joint .* at most 10 parameters; 12 .* or more bootstraps"):
         few.ellipsoid()
 
 
@@ -326,12 +325,21 @@ def test_sums_see_every_place_in_a_round(every, sync_every, expected):
 
 
 def test_a_run_sums_up_at_steps_that_are_not_aligned_with_its_rounds():
-    assert run_plain(LINEAR, RING, STEPS, 80, 7, every=7).summaries.count == 80 // 8
+    assert run_given_steps(LINEAR, RING, STEPS, 80, 7, every=7).clients.count == 80 // 8
 
 
 def test_a_covariance_of_few_gradients_is_noted():
     short = fg.infer(LINEAR, RING, n_steps=105, sync_every=10)
     assert any("comes from 72 gradients" in note for note in short.notes)
+
+
+def test_degrees_of_freedom_go_by_their_old_name_with_a_warning():
+    found = fg.infer(LINEAR, RING, n_steps=600, sync_every=10, target="population")
+    for result in (found, found.heterogeneity, found.wald()):
+        with pytest.warns(DeprecationWarning, match=rf"{type(result).__name__}.freedom is deprecated; use dof instead"):
+            assert result.freedom == result.dof
+    with pytest.warns(DeprecationWarning, match=r"FisherF.freedom_below is deprecated; use dof_below instead"):
+        assert found.wald().freedom_below == found.wald().dof_below
 
 
 def test_joint_statements_that_cannot_be_made_are_refused():
@@ -346,5 +354,5 @@ def test_joint_statements_that_cannot_be_made_are_refused():
     with pytest.raises(ValueError, match="value must be a number, or 3"):
         found.wald(value=[1.0, 2.0])
     few = fg.infer(fg.problems.linear(BETA[:3]), fg.networks.ring(3), n_steps=600, target="population")
-    with pytest.raises(ValueError, match="3 clients say something about at most 2 parameters at once; 3 were asked"):
+    with pytest.raises(ValueError, match="3 clients allow joint statements about at most 2 parameters; 3 were asked"):
         few.wald()

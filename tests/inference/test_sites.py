@@ -203,7 +203,7 @@ def test_control_characters_of_a_site_reach_no_terminal(fitted):
     [
         ({}, {"target": "dead"}, "site 'a': target must name a column of the frame; got 'dead'"),
         ({"age": None}, {}, r"site 'a': values must not be missing; they are in 'age' \(60\)"),
-        ({"age": 3.0}, {}, r"columns must vary; constant is 'age' \(3\)"),
+        ({"age": 3.0}, {}, r"columns must vary; column 'age' is constant \(3\)"),
         ({"dose": FRAME.age * 2 + 1}, {}, "columns must not be collinear"),
         ({"died": 1}, {}, "is constant"),
         ({}, {"sync_every": 1000}, "sync_every must be at most the 90 steps of a pass; got 1000"),
@@ -300,7 +300,7 @@ def test_a_begin_that_fails_is_not_tried_again(site, monkeypatch):
     def fails(*inputs):
         raise RuntimeError("row 0 is 53")
 
-    monkeypatch.setattr("fedgauss.inference.federated.own_steps.warm_hessians", fails)
+    monkeypatch.setattr("fedgauss.inference.federated.site_run.warm_hessians", fails)
     for order, content in PREPARED:
         site.answer(order, content)
     assert site.answer("begin", PLAN) == {"error": "the order 'begin' failed at this site (RuntimeError)."}
@@ -317,11 +317,17 @@ def test_small_sites_are_told_how_many_rows_would_be_enough():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"target": "age", "features": ["dose"]}, "the target 'age' must suit the family 'logistic'"),
-        ({"target": "dose", "family": "poisson"}, "the target 'dose' must suit the family 'poisson'"),
+        (
+            {"target": "age", "features": ["dose"]},
+            "the target 'age' must suit the family 'logistic', which needs 0 and 1; it does not",
+        ),
+        (
+            {"target": "dose", "family": "poisson"},
+            "the target 'dose' must suit the family 'poisson', which needs counts; it does not",
+        ),
         (
             {"target": "cost", "family": "huber"},
-            "the threshold of family 'huber', 1.345, must not be far below",
+            "'huber', which needs numbers whose median absolute deviation is at most 6.725, for its threshold 1.345",
         ),
     ],
     ids=["logistic", "poisson", "huber"],

@@ -71,7 +71,7 @@ def test_a_node_that_refuses_or_fails_is_named():
     with pytest.raises(ValueError, match="site 'a': this site takes part with at least 100 rows; it has 60"):
         fit_nodes(InProcessGrid(few, 3), "cost", n_sites=3)
     lost = site_app(lambda context: FRAME["nowhere"])
-    with pytest.raises(ValueError, match="node 1000 must answer the order 'describe'; it failed"):
+    with pytest.raises(ValueError, match="node 1000 failed on the order 'describe'"):
         fit_nodes(InProcessGrid(lost, 3), "cost", n_sites=3)
-    with pytest.raises(ValueError, match="4 sites must take part; 3 came in 0 s"):
+    with pytest.raises(ValueError, match="4 sites must take part; 3 joined within 0 s"):
         fit_nodes(InProcessGrid(few, 3), "cost", n_sites=4, timeout=0.0)

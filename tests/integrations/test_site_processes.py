@@ -66,7 +66,7 @@ def test_a_process_that_is_no_site_is_named():
     with SiteProcesses({"a": talks}) as sites, pytest.raises(ValueError, match="site 'a' sent something else"):
         sites.ask("describe", [{}])
     silent = [sys.executable, "-c", "pass"]
-    with SiteProcesses({"a": silent}) as sites, pytest.raises(ValueError, match=r"site 'a' (ended without|has gone)"):
+    with SiteProcesses({"a": silent}) as sites, pytest.raises(ValueError, match=r"site 'a' (ended without|is gone)"):
         sites.ask("describe", [{"much": "x" * 200_000}])
     latin = [sys.executable, "-c", r"import sys; sys.stdout.buffer.write(b'{\"error\": \"Z\xfcrich\"}\n')"]
     with SiteProcesses({"a": latin}) as sites, pytest.raises(ValueError, match="site 'a' sent something else"):
@@ -84,7 +84,7 @@ def test_a_silent_site_is_not_waited_for():
     began = time.monotonic()
     with (
         SiteProcesses({"a": silent, "b": silent}, timeout=0.5) as sites,
-        pytest.raises(ValueError, match=r"site 'a' must answer the order 'describe' in 0.5 s; it did not"),
+        pytest.raises(ValueError, match=r"site 'a' did not answer the order 'describe' within 0.5 s"),
     ):
         sites.ask("describe", [{"much": "x" * 200_000}] * 2)
     assert time.monotonic() - began < 30

@@ -60,7 +60,9 @@ addEventListener("load", () => {
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
     names = ("figure2_phase", "figure3_qq", "synchronisation", "ablation_tau", "attack_shift", "attack_mnist")
-    rows = {name: attack_rows(result=catalogue()[name]) if name.startswith("attack") else rows_of(name) for name in names}
+    rows = {
+        name: attack_rows(result=catalogue()[name]) if name.startswith("attack") else rows_of(name) for name in names
+    }
     whole = Reproduction(
         tuple(catalogue()[name] for name in names), SCALES["paper"], rows, "fedgauss reproduce", Summary(1, 1, 0, 0.0)
     )

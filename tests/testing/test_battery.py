@@ -102,7 +102,7 @@ def test_importing_the_package_does_not_load_jax():
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
-@pytest.mark.parametrize("kind", ["attack", "channel", "network", "observer", "problem", "sink"])
+@pytest.mark.parametrize("kind", ["attack", "channel", "family", "network", "observer", "problem", "sink"])
 def test_what_is_not_of_the_kind_is_refused(kind):
     with pytest.raises(ValueError, match="must be"):
         getattr(testing, f"check_{kind}")(3)

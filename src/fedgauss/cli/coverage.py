@@ -18,6 +18,7 @@ from fedgauss.cli.app import app
 from fedgauss.cli.endings import plain_endings, sweep_endings
 from fedgauss.cli.engines import ROOM
 from fedgauss.cli.engines import executor as executor_of
+from fedgauss.cli.fit import FAMILIES
 
 _COVERAGE_HELP = """\
 Check interval coverage by simulation: how often intervals cover, and how wide they are, over many runs of a federation.
@@ -43,7 +44,7 @@ T = TypeVar("T")
 
 @app.command(help=_COVERAGE_HELP)
 def coverage(
-    family: Annotated[str, typer.Option(help="linear, logistic, poisson.")] = "linear,logistic,poisson",
+    family: Annotated[str, typer.Option(help=f"{FAMILIES}.")] = "linear,logistic,poisson",
     offsets: Annotated[str, typer.Option(help="Standard deviation of the clients' coefficients.")] = "0.5",
     condition: Annotated[str, typer.Option(help="Condition number of the covariates' covariance.")] = "1",
     clients: Annotated[str, typer.Option(help="Number of clients K.")] = "10",

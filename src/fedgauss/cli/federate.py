@@ -13,23 +13,23 @@ import typer
 from fedgauss._progress import bar
 from fedgauss.cli.app import app
 from fedgauss.cli.endings import plain_endings
-from fedgauss.cli.fit import listed_names, show_fit
+from fedgauss.cli.fit import FAMILIES, listed_names, show_fit
 
 _SITE_HELP = """\
 Take part in a federated fit with rows that stay here.
 
-Answers, line by line, what `fedgauss federate` asks: names of columns and levels, sums, a Hessian, parameters at each \
-synchronisation. No row leaves. Every order, and every line that left, is in the log. It is started by \
-`fedgauss federate`, on this machine or through ssh, and ends with it.
+Answers what `fedgauss federate` asks, line by line: names of columns and levels, sums, a Hessian, parameters at each \
+synchronisation. No row leaves. The log has every order and every line that left. `fedgauss federate` starts it, on \
+this machine or through ssh, and ends it.
 
 [bold]Example[/bold]
   fedgauss site data.csv --least-rows 50 --log sent.jsonl
 """
 _FEDERATE_HELP = """\
-Fit a regression to files that stay where they are, and print what `fedgauss fit` would print of all rows together.
+Fit a regression to files that stay where they are, and print what `fedgauss fit` would print for all rows together.
 
 Each --site has a name and the command that starts it; that command must run `fedgauss site`. Orders and replies go \
-through its pipes: nothing is bound to a port, and ssh brings its own secrecy. Sites average on a ring.
+through its pipes: no port is opened, and ssh encrypts them. Sites average on a ring.
 
 [bold]Example[/bold]
   fedgauss federate --target died --family logistic \
@@ -40,13 +40,11 @@ through its pipes: nothing is bound to a port, and ssh brings its own secrecy. S
 @app.command(help=_SITE_HELP)
 def site(
     data: Annotated[Path, typer.Argument(help="A .csv or .parquet file, a row for each observation.")],
-    least_rows: Annotated[int, typer.Option(help="Take part only with at least so many rows.")] = 10,
+    least_rows: Annotated[int, typer.Option(help="Fewest rows with which to take part.")] = 10,
     columns: Annotated[
         str | None, typer.Option(help="Columns that may be asked about, separated by commas; all if not given.")
     ] = None,
-    log: Annotated[
-        Path | None, typer.Option(help="Where to write down every order, and every line that leaves.")
-    ] = None,
+    log: Annotated[Path | None, typer.Option(help="File for every order, and every line that leaves.")] = None,
 ) -> None:
     """`fedgauss.inference.federated.lines` on standard input and output."""
     with plain_endings():
@@ -65,14 +63,12 @@ def site(
 def federate(
     target: Annotated[str, typer.Option(help="The column to explain.")],
     sites: Annotated[list[str], typer.Option("--site", help="NAME=COMMAND, once for each site.")],
-    family: Annotated[str, typer.Option(help="linear, logistic, poisson, huber or one_versus_rest.")] = "linear",
-    features: Annotated[
-        str | None, typer.Option(help="Covariates, separated by commas; all other columns if not given.")
-    ] = None,
+    family: Annotated[str, typer.Option(help=f"{FAMILIES}.")] = "linear",
+    features: Annotated[str | None, typer.Option(help="Covariates, comma-separated; all columns if not given.")] = None,
     formula: Annotated[str | None, typer.Option(help='In place of --features: "y ~ a + C(b)".')] = None,
     intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
-    sync_every: Annotated[int, typer.Option(help="Steps between two mixings, tau.")] = 10,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    sync_every: Annotated[int, typer.Option(help="Steps between two synchronisations, tau.")] = 10,
+    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Fixes the order in which rows are read.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds that a site has to answer an order.")] = 600.0,
     out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("fit"),
@@ -89,11 +85,11 @@ def federate(
             raise ValueError("sites must have different names; one occurs more than once.")
         folder = writable_folder(out)
         with SiteProcesses(commands, timeout) as reached, bar() as tick:
-            found = fit_sites(
+            fitted = fit_sites(
                 reached.ask, reached.names, target, family, listed_names(features), formula, intercept=intercept,
                 sync_every=sync_every, level=level, seed=seed, tick=tick,
             )  # fmt: skip
-        show_fit(found, write_fit(found, folder))
+        show_fit(fitted, write_fit(fitted, folder))
 
 
 def _named(text: str) -> tuple[str, str]:

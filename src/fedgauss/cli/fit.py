@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from fedgauss._families import shipped_families
 from fedgauss._progress import progress, waiting
 from fedgauss.cli.app import app
 from fedgauss.cli.endings import plain_endings
@@ -16,7 +17,8 @@ from fedgauss.cli.endings import plain_endings
 if TYPE_CHECKING:
     from fedgauss.inference.fit import Fit
 
-_FIT_HELP = """\
+FAMILIES = ", ".join(shipped_families())
+_FIT_HELP = f"""\
 Fit a regression to a table whose rows belong to clients, without bringing the rows together.
 
 Clients take gradient steps on their own rows and average with their neighbours on a ring. Prints estimates, standard \
@@ -24,7 +26,7 @@ errors and intervals like those of a pooled fit. Writes fit.json, and coefficien
 folder. Text columns are taken as categories; missing values, collinear columns and separable classes are refused.
 
 [bold]Families[/bold]
-  linear, logistic (target 0 or 1), poisson (counts), huber, one_versus_rest (classes)
+  {FAMILIES}; gaussian and binomial are other names for linear and logistic
 
 [bold]Examples[/bold]
   fedgauss fit data.csv --target y --client hospital
@@ -37,17 +39,15 @@ folder. Text columns are taken as categories; missing values, collinear columns 
 def fit(
     data: Annotated[Path, typer.Argument(help="A .csv or .parquet file, a row for each observation.")],
     target: Annotated[str, typer.Option(help="The column to explain.")],
-    client: Annotated[str, typer.Option(help="The column that says to whom a row belongs.")],
-    family: Annotated[str, typer.Option(help="linear, logistic, poisson, huber or one_versus_rest.")] = "linear",
-    features: Annotated[
-        str | None, typer.Option(help="Covariates, separated by commas; all other columns if not given.")
-    ] = None,
+    client: Annotated[str, typer.Option(help="The column that names the client of each row.")],
+    family: Annotated[str, typer.Option(help=f"{FAMILIES}.")] = "linear",
+    features: Annotated[str | None, typer.Option(help="Covariates, comma-separated; all columns if not given.")] = None,
     formula: Annotated[str | None, typer.Option(help='In place of --features: "y ~ a + C(b)".')] = None,
     intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
     passes: Annotated[int, typer.Option(help="How often rows are read; more than once for small data.")] = 1,
-    sync_every: Annotated[int, typer.Option(help="Steps between two mixings, tau.")] = 10,
+    sync_every: Annotated[int, typer.Option(help="Steps between two synchronisations, tau.")] = 10,
     method: Annotated[str, typer.Option(help="plugin, bootstrap, random_scaling or batch_means.")] = "plugin",
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Fixes the order in which rows are read.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("fit"),
 ) -> None:
@@ -67,13 +67,13 @@ def fit(
 
             tick("starting JAX", 1, 1)
         with waiting("fitting"):  # in place of the engine's bars, which come and go with each part of a fit
-            found = fit_frame(
+            fitted = fit_frame(
                 frame, target, client, family, names, formula, intercept=intercept, passes=passes,
                 sync_every=sync_every,
                 method=method,  # type: ignore[arg-type]
                 level=level, seed=seed, progress=False,
             )  # fmt: skip
-        show_fit(found, write_fit(found, folder))
+        show_fit(fitted, write_fit(fitted, folder))
 
 
 def listed_names(features: str | None) -> list[str] | None:
@@ -86,9 +86,9 @@ def listed_names(features: str | None) -> list[str] | None:
     return names
 
 
-def show_fit(found: Fit, written: list[Path]) -> None:
-    """The summary, and where its files are."""
+def show_fit(fitted: Fit, written: list[Path]) -> None:
+    """Print the summary, and where its files are."""
     console = Console()
-    console.print(Text(found.summary()), soft_wrap=True)
+    console.print(Text(fitted.summary()), soft_wrap=True)
     console.print()
     console.print(Text(f"The numbers are {written[0]}, the figure {written[1]}, and as SVG."), soft_wrap=True)

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedgauss import _checks, networks
+from fedgauss._families import check_family
 
 if TYPE_CHECKING:
     from fedgauss.problems.regression import Regression
 
-FAMILIES = ("linear", "logistic", "poisson")
 _CENTRE = (1.0, -0.5, 0.5, 0.0, 0.25)  # repeated to d coefficients
-_POISSON = 0.3  # the factor for Poisson: counts grow exponentially
 _NETWORKS: dict[str, Callable[[int], networks.Network]] = {
     "ring": networks.ring,
     "path": networks.path,
@@ -63,7 +62,7 @@ class Federation:
     draw: int = 11
 
     def __post_init__(self) -> None:
-        _checks.one_of("family", self.family, FAMILIES)
+        check_family(self.family)
         _at_least("offsets", self.offsets, 0.0)
         _at_least("condition", self.condition, 1.0)
         _at_least("n_steps", self.n_steps, 50)
@@ -97,17 +96,14 @@ class Federation:
         """The clients: x ~ N(0, H), coefficients about a common centre."""
         from fedgauss import problems
 
-        generator = np.random.default_rng(self.draw)
-        noise = generator.standard_normal((self.n_clients, self.dim))
-        beta = np.resize(_CENTRE, self.dim) + self.offsets * noise
+        family = problems.families.family(self.family)
+        generator, n_params = np.random.default_rng(self.draw), self.dim * family.n_outputs
+        noise = generator.standard_normal((self.n_clients, n_params))
+        beta = np.resize(_CENTRE, n_params) + self.offsets * noise
         axes, _ = np.linalg.qr(generator.standard_normal((self.dim, self.dim)))
         lengths = np.geomspace(1.0, 1.0 / self.condition, self.dim)
         design = None if self.condition == 1.0 else (axes * (self.dim * lengths / lengths.sum())) @ axes.T
-        if self.family == "linear":
-            return problems.linear(beta, design_cov=design)
-        if self.family == "logistic":
-            return problems.logistic(beta, design)
-        return problems.poisson(_POISSON * beta, design)
+        return problems.from_family(family, family.signal * beta, design_cov=design)
 
 
 def federations(**options: Sequence[Any]) -> list[Federation]:

@@ -1,4 +1,4 @@
-"""What intervals cannot see: a start that is not forgotten, clients that drift apart, a gradient that is not zero."""
+"""Bias that intervals do not include: a start not yet forgotten, client drift, a gradient that is not zero."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedgauss.inference.readout import Readout
 
 WARN = 0.5  # standard errors of bias
 FALSE_WARNINGS = 0.05  # in so many runs, where clients do not drift
-_HARDLY = 0.95  # of the start still there on average: the run has not begun to forget it
+_REMEMBERED = 0.95  # share of the start still there on average: the run has not begun to forget it
 
 
 class Noisy(NamedTuple):
@@ -65,39 +65,39 @@ class Bias(NamedTuple):
         return Bias(self.start @ readout.matrix.T, self.drift.shown(readout), self.rest.shown(readout))
 
 
-def estimated_bias(whole: Pass) -> Bias:
-    """Of the window's average, from what was summed up anyway.
+def estimated_bias(one_pass: Pass) -> Bias:
+    """Bias of the window's average, from sums that clients keep anyway.
 
     Start: with M = [N^-1 sum_{t > m} prod_{m < j <= t} (I - eta_j P_2 A)] prod_{j <= m} (I - eta_j P_1 A_1),
     E Ybar - theta* = M (theta_0 - theta*), so D_1 = M (I - M)^-1 (theta_0 - Ybar). Where M has an eigenvalue of .95 or
-    more the run has not begun to forget its start, and D_1 is what that value gives.
+    more the run has not begun to forget its start, and D_1 uses that value.
     Drift: clients average their Hessians at places theta_k of their own, u_k = theta_k - Ybar away from the mean:
     D_3 = -A^-1 sum_k w_k H_k u_k. Each H_k is a mean over m steps; for normal covariates m Var(H_k u_k) is about
     H_k u_k u_k' H_k + (u_k' H_k u_k) H_k, which gives the noise of D_3.
     Rest: where clients summed up every step of the window, a Newton step from the average to where their mean gradient
     vanishes says how far off it is, A^-1 sum_k w_k (g_k + H_k (Ybar - theta_k)), whatever the reason; less D_1 and D_3.
     """
-    average = np.asarray(whole.runs.average, dtype=float)
-    start = _left_of_the_start(whole, average, last=False)
-    known, w = whole.summaries, whole.weights
-    apart = known.places - average[:, None]
-    pulls = np.einsum("rkij,rkj->rki", known.hessians, apart)
+    average = np.asarray(one_pass.runs.average, dtype=float)
+    start = _left_of_the_start(one_pass, average, last=False)
+    clients, w = one_pass.clients, one_pass.weights
+    apart = clients.places - average[:, None]
+    pulls = np.einsum("rkij,rkj->rki", clients.hessians, apart)
     noise = np.einsum("k,rki,rkj->rij", w**2, pulls, pulls)
-    noise += np.einsum("k,rkl,rkl,rkij->rij", w**2, apart, pulls, known.hessians)
-    bread = np.linalg.inv(whole.hessian)
-    drift = Noisy(-np.einsum("rij,k,rkj->ri", bread, w, pulls), bread @ noise @ bread / known.count)
-    if known.count < whole.schedule.window:
+    noise += np.einsum("k,rkl,rkl,rkij->rij", w**2, apart, pulls, clients.hessians)
+    bread = np.linalg.inv(one_pass.hessian)
+    drift = Noisy(-np.einsum("rij,k,rkj->ri", bread, w, pulls), bread @ noise @ bread / clients.count)
+    if clients.count < one_pass.schedule.window:
         return Bias(start, drift, _nothing(start))
-    gap = np.einsum("rij,k,rkj->ri", bread, w, known.gradients - pulls)
-    return Bias(start, drift, Noisy(gap - start - drift.value, gap_covariance(whole)))
+    gap = np.einsum("rij,k,rkj->ri", bread, w, clients.gradients - pulls)
+    return Bias(start, drift, Noisy(gap - start - drift.value, gap_covariance(one_pass)))
 
 
-def estimated_bias_of_last(whole: Pass) -> Bias:
-    """Of the last iterate: D_1 alone, with M = prod_{m < j <= n} (I - eta_j P_2 A) prod_{j <= m} (I - eta_j P_1 A_1).
+def estimated_bias_of_last(one_pass: Pass) -> Bias:
+    """Bias of the last iterate: D_1 alone. The effect of drift on it is not estimated.
 
-    What drift does to it is not seen.
+    M = prod_{m < j <= n} (I - eta_j P_2 A) prod_{j <= m} (I - eta_j P_1 A_1).
     """
-    start = _left_of_the_start(whole, np.asarray(whole.runs.last, dtype=float), last=True)
+    start = _left_of_the_start(one_pass, np.asarray(one_pass.runs.last, dtype=float), last=True)
     return Bias(start, _nothing(start), _nothing(start))
 
 
@@ -107,17 +107,17 @@ def predicted_coverage(bias_over_error: FloatArray, level: float) -> FloatArray:
     return ndtr(z - bias_over_error) - ndtr(-z - bias_over_error)
 
 
-def _left_of_the_start(whole: Pass, estimate: FloatArray, last: bool) -> FloatArray:
+def _left_of_the_start(one_pass: Pass, estimate: FloatArray, last: bool) -> FloatArray:
     """M (I - M)^-1 (theta_0 - estimate), (R, d)."""
-    eta, m = whole.schedule.eta, whole.schedule.burn_in
-    values, burn_vectors = _similar(whole.first, whole.first_hessian)
-    forgotten = np.stack([np.prod(1.0 - eta[:m, None] * own, axis=0) for own in values])
-    values, window_vectors = _similar(whole.second, whole.hessian)
-    paths = (np.cumprod(1.0 - eta[m:, None] * own, axis=0) for own in values)
-    share = np.clip(np.stack([path[-1] if last else path.mean(axis=0) for path in paths]), -_HARDLY, _HARDLY)
+    eta, m = one_pass.schedule.eta, one_pass.schedule.burn_in
+    values, burn_vectors = _similar(one_pass.first, one_pass.first_hessian)
+    forgotten = np.stack([np.prod(1.0 - eta[:m, None] * eigenvalues, axis=0) for eigenvalues in values])
+    values, window_vectors = _similar(one_pass.second, one_pass.hessian)
+    paths = (np.cumprod(1.0 - eta[m:, None] * eigenvalues, axis=0) for eigenvalues in values)
+    share = np.clip(np.stack([path[-1] if last else path.mean(axis=0) for path in paths]), -_REMEMBERED, _REMEMBERED)
     left = _from_eigen(share, window_vectors) @ _from_eigen(forgotten, burn_vectors)
     rest = np.linalg.inv(np.eye(left.shape[1]) - left)
-    return np.einsum("rij,rj->ri", left @ rest, whole.start - estimate)
+    return np.einsum("rij,rj->ri", left @ rest, one_pass.start - estimate)
 
 
 def _nothing(like: FloatArray) -> Noisy:

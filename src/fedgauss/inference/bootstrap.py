@@ -1,4 +1,4 @@
-"""The multiplier bootstrap: B chains beside the run, on the same data, each with random multipliers of its own."""
+"""The multiplier bootstrap: B chains beside the run, on the same data, each with its own random multipliers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.simulate import simulate
 from fedgauss.inference.passes import LastClients, Pass
 from fedgauss.networks import Network
-from fedgauss.problems.base import Problem, pytree
+from fedgauss.problems.base import Problem, WrappedProblem, pytree
 from fedgauss.problems.preconditioned import Preconditioned
 
 SPREAD = 0.5  # multipliers are 1 - SPREAD or 1 + SPREAD: bounded, of mean 1 and variance SPREAD^2
 
 
 @pytree
-class Chains(Problem):
+class Chains(WrappedProblem):
     """Replicate 0 is the run; the others are chains theta^b <- theta^b - eta_t u_b g(theta^b, xi_t) on its data.
 
     Each chain has its own iterate in its gradient, so that it forgets its past as the run does. (With the gradient at
@@ -29,19 +29,8 @@ class Chains(Problem):
     once for all chains.
     """
 
-    problem: Problem
     run: np.uint32  # which replicate of `problem` this is
     at_the_run: bool = field(default=False, metadata={"static": True})
-
-    @property
-    def weights(self) -> FloatArray:  # type: ignore[override]
-        """w_k."""
-        return self.problem.weights
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return self.problem.dim
 
     @property
     def plain_steps(self) -> bool:  # type: ignore[override]
@@ -62,25 +51,17 @@ class Chains(Problem):
         place = theta[..., :1] if self.at_the_run else theta
         return multiplier * self.problem.gradient(place, self.problem.shared(xi, place.shape[-1]))
 
-    def reference(self) -> Problem:
-        """The problem itself."""
-        return self.problem.reference()
-
-    def max_steps(self) -> int | None:
-        """That of the problem."""
-        return self.problem.max_steps()
-
 
 def _of_replicate(noise: Noise, run: JaxArray) -> Noise:
     """The noise that one replicate would see, as if it were alone."""
-    whole = None if noise.of_run is None else _of_replicate(noise.of_run, run)
-    return replace(noise, first=run, n_replicates=1, of_run=whole)
+    of_run = None if noise.of_run is None else _of_replicate(noise.of_run, run)
+    return replace(noise, first=run, n_replicates=1, of_run=of_run)
 
 
 def bootstrap_deviations(
     problem: Problem,
     network: Network | ArrayLike | None,
-    whole: Pass,
+    one_pass: Pass,
     sync_every: int,
     chains: int,
     seed: int = 0,
@@ -91,23 +72,23 @@ def bootstrap_deviations(
 ) -> FloatArray:
     """theta^b - theta of B chains, over the multipliers' spread: draws from the error's law; (B, d).
 
-    The run is replicate `run` of `whole`, with its matrices P; of the averages, or of the last iterates.
+    The run is replicate `run` of `one_pass`, with its matrices P; of the averages, or of the last iterates.
     """
-    plan, m = whole.schedule, whole.schedule.burn_in
+    plan, m = one_pass.schedule, one_pass.schedule.burn_in
 
     def stepping(matrix: FloatArray, guard: Any) -> Chains:
         shaped = problem
-        if whole.preconditioned:
+        if one_pass.preconditioned:
             shaped = Preconditioned(problem, matrix, plan.eta, guard)
         return Chains(shaped, np.uint32(run), at_the_run)
 
     options: Any = {"sync_every": sync_every, "replicates": chains + 1, "seed": seed, "progress": progress}
-    begun: Any = whole.start
+    begun: Any = one_pass.start
     if m:
         watch = [LastClients()]
-        first = stepping(whole.first[run], "damped")
+        first = stepping(one_pass.first[run], "damped")
         begun = simulate(first, network, plan.eta[:m], m, start=begun, observe=watch, **options).last_clients
-    later = stepping(whole.second[run], "capped")
+    later = stepping(one_pass.second[run], "capped")
     runs = simulate(later, network, plan.eta, len(plan.eta), after=m, start=begun, **options)
     values = np.asarray(runs.last if last else runs.average, dtype=float)
     return (values[1:] - values[0]) / SPREAD

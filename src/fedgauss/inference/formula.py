@@ -34,14 +34,14 @@ class Formula(NamedTuple):
 
 
 def parse(formula: str, frame: Frame, target: str, others: Sequence[str]) -> Formula:
-    """Read a formula. Nothing in it is evaluated: what is no column and not one of the few forms is refused.
+    """Read a formula. Nothing in it is evaluated: anything but a column or one of the few forms is refused.
 
     others   the columns that '.' stands for
     """
     if not isinstance(formula, str):
         raise ValueError(f"formula must be text such as 'y ~ a + b'; got {formula!r}.")
     if formula.count("(") != formula.count(")") or formula.count("'") % 2 or formula.count('"') % 2:
-        raise ValueError(f"brackets and quotes in a formula must close; got {formula!r}.")
+        raise ValueError(f"brackets and quotes in a formula must be closed; got {formula!r}.")
     left, tilde, right = formula.partition("~")
     if not tilde:
         left, right = target, formula
@@ -58,9 +58,9 @@ def parse(formula: str, frame: Frame, target: str, others: Sequence[str]) -> For
             terms += [Term(name) for name in others if name not in [term.column for term in terms]]
         else:
             terms.append(_term(text, frame))
-    twice = sorted({term.name for term in terms if [other.name for other in terms].count(term.name) > 1})
-    if twice:
-        raise ValueError(f"each column may stand in the formula once; {twice[0]!r} does more often.")
+    repeated = sorted({term.name for term in terms if [other.name for other in terms].count(term.name) > 1})
+    if repeated:
+        raise ValueError(f"each column may occur in the formula once; {repeated[0]!r} occurs more often.")
     return Formula(tuple(terms), intercept)
 
 

@@ -1,4 +1,4 @@
-"""Columns of a frame, pandas' or polars' or a plain dictionary's, as numbers or as levels."""
+"""Columns of a frame (pandas, polars or a plain dictionary) as numbers or as levels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_LIST = 60  # characters of a list of names, beyond which it is cut
 
 
 @dataclass(frozen=True)
-class Column:
+class FrameColumn:
     """Numbers, or the numbers of levels: values[i] is then an index into `levels`."""
 
     name: str
@@ -30,12 +30,12 @@ class Column:
             return [int(v) if v == np.floor(v) else v for v in self.values.tolist()]
         return [self.levels[int(i)] for i in self.values]
 
-    def as_levels(self) -> Column:
+    def as_levels(self) -> FrameColumn:
         """Distinct values as levels, in their order."""
         if self.levels is not None:
             return self
         levels, codes = np.unique(self.values, return_inverse=True)
-        return Column(self.name, codes.astype(float), tuple(_whole_where_all_are(levels)))
+        return FrameColumn(self.name, codes.astype(float), tuple(_whole_where_all_are(levels)))
 
 
 class Frame:
@@ -54,8 +54,8 @@ class Frame:
         self._frame = frame
         self._keys = {str(key): key for key in keys}
         if len(self._keys) < len(list(keys)):
-            twice = sorted({str(key) for key in keys if [str(other) for other in keys].count(str(key)) > 1})
-            raise ValueError(f"columns must have different names; {listed(twice)} occurs more than once. Rename them.")
+            repeated = sorted({str(key) for key in keys if [str(other) for other in keys].count(str(key)) > 1})
+            raise ValueError(f"columns must have different names; {listed(repeated)} occurs more than once. Rename it.")
 
     @property
     def names(self) -> list[str]:
@@ -63,18 +63,18 @@ class Frame:
         return list(self._keys)
 
     def check_name(self, name: Any, role: str) -> str:
-        """`name` if there is such a column; otherwise an error with the nearest."""
+        """`name` if there is such a column; otherwise an error that suggests the nearest."""
         if isinstance(name, str) and name in self._keys:
             return name
         shown = repr(name) if isinstance(name, str | int | None) else f"a {type(name).__name__}"
         called = str(getattr(name, "name", name))  # of a column that was given in place of its name
         lower = {other.lower(): other for other in self.names}
-        near = [lower[found] for found in difflib.get_close_matches(called.lower(), lower, n=1)]
+        near = [lower[match] for match in difflib.get_close_matches(called.lower(), lower, n=1)]
         fix = f"Did you mean {near[0]!r}?" if near else f"The columns are {listed(self.names)}."
         raise ValueError(f"{role} must name a column of the frame; got {shown}. {fix}")
 
-    def read(self, names: Sequence[str]) -> dict[str, Column]:
-        """Columns by name. Missing and infinite values are refused, all of them in one sentence."""
+    def read(self, names: Sequence[str]) -> dict[str, FrameColumn]:
+        """Columns by name. Missing and infinite values are refused, with all columns that have them."""
         raw = {name: self._raw(name) for name in names}
         lengths = {name: len(values) for name, (values, _) in raw.items()}
         if len(set(lengths.values())) > 1:
@@ -124,16 +124,16 @@ def _missing(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _is_missing(value: Any) -> bool:
-    """None, NaN, or pandas' NA, which is not even equal to itself in a way that can be asked."""
+    """None, NaN, or pandas' NA, whose comparison with itself is neither true nor false."""
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
     )
 
 
-def _column(name: str, values: np.ndarray[Any, Any], declared: list[Any] | None) -> Column:
+def _column(name: str, values: np.ndarray[Any, Any], declared: list[Any] | None) -> FrameColumn:
     kind = values.dtype.kind
     if kind in "iuf" and declared is None:
-        return Column(name, values.astype(np.float64))
+        return FrameColumn(name, values.astype(np.float64))
     some = values.tolist()
     if declared is not None:
         present = set(some)
@@ -141,7 +141,7 @@ def _column(name: str, values: np.ndarray[Any, Any], declared: list[Any] | None)
     if kind == "b" or (kind == "O" and all(isinstance(value, bool | np.bool_) for value in some)):
         return _coded(name, [bool(value) for value in some], sorted({bool(value) for value in some}))
     if kind == "O" and all(isinstance(value, numbers.Real) for value in some):
-        return Column(name, np.asarray(some, dtype=np.float64))
+        return FrameColumn(name, np.asarray(some, dtype=np.float64))
     if kind in "UT" or (kind == "O" and all(isinstance(value, str) for value in some)):
         return _coded(name, [str(value) for value in some], sorted({str(value) for value in some}))
     kinds = sorted({type(value).__name__ for value in some[:1000]})
@@ -151,9 +151,9 @@ def _column(name: str, values: np.ndarray[Any, Any], declared: list[Any] | None)
     )
 
 
-def _coded(name: str, values: list[Any], levels: list[Any]) -> Column:
+def _coded(name: str, values: list[Any], levels: list[Any]) -> FrameColumn:
     place = {level: i for i, level in enumerate(levels)}
-    return Column(name, np.array([place[value] for value in values], dtype=float), tuple(levels))
+    return FrameColumn(name, np.array([place[value] for value in values], dtype=float), tuple(levels))
 
 
 def _whole_where_all_are(levels: FloatArray) -> list[Any]:

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike
-from fedgauss.engine.folds import Observer
 from fedgauss.inference.bootstrap import bootstrap_deviations
-from fedgauss.inference.conclude import Question, check_hessian, conclude
+from fedgauss.inference.client_sums import THINNED
 from fedgauss.inference.estimate import Estimate, checked_names
-from fedgauss.inference.path_methods import BatchMeans, RandomScaling
-from fedgauss.inference.plain import run_plain
+from fedgauss.inference.from_pass import Request, check_hessian, estimate_from_pass
+from fedgauss.inference.passes import run_given_steps
+from fedgauss.inference.path_methods import PATH_METHODS
 from fedgauss.inference.readout import Readout, as_it_is
 from fedgauss.inference.row_batches import RowBatches
-from fedgauss.inference.summaries import THINNED
 from fedgauss.inference.whitened import run_whitened
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.step_sizes import StepSizes
 
 Method = Literal["plugin", "bootstrap", "random_scaling", "batch_means"]
-_METHODS = ("plugin", "bootstrap", "random_scaling", "batch_means")
+METHODS: tuple[str, ...] = get_args(Method)
 
 
 def infer(
@@ -51,25 +50,64 @@ def infer(
 ) -> Estimate:
     """Estimate theta*_K by one pass of local SGD, with its covariance.
 
-    steps          None for whitened steps, which suit any scale (`inference.whitened`); or your own eta_t
-    method         "plugin": client Hessians and gradient covariances, d x d numbers a client, shared once;
-                   "bootstrap": chains with random multipliers beside the run, nothing but parameters is shared;
-                   "random_scaling", "batch_means": from the path of the mean, which must be known after every step
-    iterate        "average" over the window (Theorem 2.1), or "last" (Theorem 2.2), wider, where nobody keeps averages
-    target         "optimum": theta*_K of these clients; "population": the mean over all clients like these
-    burn_in        share of the run before the window; a fifth with whitened steps, else none
-    correct_drift  subtract the estimated bias of clients that drift apart between mixings
-    readout        report this of theta, on another scale say, in place of theta itself
-    every          clients sum up every so many steps, or the next number that has no factor in common with sync_every:
-                   every place in a round must be seen, since clients are furthest apart at its end
+    Parameters
+    ----------
+    problem : Problem
+        What clients minimise; see `fedgauss.problems`.
+    network : Network or (K, K) array_like or None
+        Who averages with whom.
+    steps : StepSizes or array_like, optional
+        None for whitened steps, which suit any scale (`inference.whitened`); or your own eta_t.
+    n_steps, sync_every : int
+        Steps of each client, and between two synchronisations.
+    method : {"plugin", "bootstrap", "random_scaling", "batch_means"}
+        "plugin" uses client Hessians and gradient covariances, d x d numbers for each client, shared once.
+        "bootstrap" runs chains with random multipliers beside the run; only parameters are shared.
+        "random_scaling" and "batch_means" use the path of the mean, which must be known after every step.
+    level : float
+        Level of the intervals.
+    seed : int
+        Fixes every random number.
+    iterate : {"average", "last"}
+        The average over the window (Theorem 2.1), or the last iterate (Theorem 2.2): wider, for clients that keep no
+        averages.
+    target : {"optimum", "population"}
+        theta*_K of these clients, or the mean over all clients like these.
+    burn_in : float, optional
+        Share of the run before the window, with steps of your own; whitened steps always use a fifth.
+    correct_drift : bool
+        Subtract the estimated bias of clients that drift apart between mixings.
+    bootstraps : int
+        Number of chains of the bootstrap.
+    start : (d,) array_like, optional
+        Where clients start; zero by default.
+    names : sequence of str, optional
+        Names of the parameters.
+    readout : Readout, optional
+        Report this affine map of theta in place of theta itself.
+    every : int
+        Clients add to their sums at every so many steps, or at the next number that has no factor in common with
+        `sync_every`: every place in a round must be seen, since clients are furthest apart at its end.
+    progress : bool, optional
+        Whether to show a progress bar; by default in a terminal and for long runs.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> problem = fg.problems.random_effects(n_clients=10, seed=1907)
+    >>> estimate = fg.infer(problem, fg.networks.ring(10), n_steps=5000, sync_every=20)
+    >>> estimate.conf_int()
     """
     checked_problem(problem)
-    _checks.one_of("method", method, _METHODS)
+    _checks.one_of("method", method, METHODS)
     _checks.one_of("iterate", iterate, ["average", "last"])
     _checks.one_of("target", target, ["optimum", "population"])
     level = _checks.probability("level", level, fix="Use 0.95?")
     n_steps, tau = _checks.step_number("n_steps", n_steps), _checks.whole("sync_every", sync_every)
-    if iterate == "last" and method in ("random_scaling", "batch_means"):
+    if iterate == "last" and method in PATH_METHODS:
         raise ValueError(f"iterate='last' needs method='plugin' or 'bootstrap'; got {method!r}, which is of averages.")
     if target == "population" and (method != "plugin" or iterate == "last"):
         raise ValueError(
@@ -77,51 +115,46 @@ def infer(
             f"method={method!r} and iterate={iterate!r}."
         )
     every = _checks.whole("every", every)
-    _check_length(n_steps, every, problem.dim, problem.n_clients, own_steps=steps is not None)
+    _check_length(n_steps, every, problem.dim, problem.n_clients, whitened=steps is None)
     graph = as_network(network, problem.n_clients)
     labels = checked_names(names, problem.dim)
-    shown = as_it_is(problem.dim) if readout is None else readout
-    place = None if start is None else _checks.real_array("start", start, shape=(problem.dim,))
-    path_methods: dict[str, Observer] = {"random_scaling": RandomScaling(), "batch_means": BatchMeans()}
-    watch = [path_methods[method]] if method in path_methods else []
+    theta = None if start is None else _checks.real_array("start", start, shape=(problem.dim,))
+    watch = [PATH_METHODS[method]] if method in PATH_METHODS else []
     if steps is None:
         if burn_in is not None:
             raise ValueError(
                 "burn_in belongs to steps of your own; whitened steps have a fifth of the run. Leave it out."
             )
-        whole = run_whitened(
-            problem, graph, n_steps, tau, seed=seed, start=place, observe=watch, every=every, progress=progress
+        one_pass = run_whitened(
+            problem, graph, n_steps, tau, seed=seed, start=theta, observe=watch, every=every, progress=progress
         )
     else:
-        before = 0 if burn_in is None else int(_share(burn_in) * n_steps)
-        _check_length(n_steps - before, every, problem.dim, problem.n_clients, own_steps=True)
-        whole = run_plain(
-            problem, graph, steps, n_steps, tau, burn_in=before, seed=seed, start=place, observe=watch, every=every,
+        share = 0.0 if burn_in is None else _checks.real("burn_in", burn_in)
+        if not 0.0 <= share < 1.0:
+            raise ValueError(f"burn_in must be a share of the run in [0, 1); got {share:g}. Use 0.2?")
+        before = int(share * n_steps)
+        _check_length(n_steps - before, every, problem.dim, problem.n_clients, whitened=False)
+        one_pass = run_given_steps(
+            problem, graph, steps, n_steps, tau, burn_in=before, seed=seed, start=theta, observe=watch, every=every,
             progress=progress,
         )  # fmt: skip
-    check_hessian(whole)  # before chains take long
+    check_hessian(one_pass)  # before chains take long
     draws = None
     if method == "bootstrap":
         chains = _checks.whole("bootstraps", bootstraps, at_least=20, fix="Fewer chains show no tail.")
         draws = bootstrap_deviations(
-            problem, graph, whole, tau, chains, seed, last=iterate == "last", progress=progress
-        )  # fmt: skip
-    asked = Question(method, level, labels, shown, iterate, target, correct_drift)
-    count = whole.summaries.count
+            problem, graph, one_pass, tau, chains, seed, last=iterate == "last", progress=progress
+        )
+    shown = as_it_is(problem.dim) if readout is None else readout
+    request = Request(method, level, labels, shown, iterate, target, correct_drift)
+    count = one_pass.clients.count
     busy = problem.busy(count) if isinstance(problem, RowBatches) else np.full(problem.n_clients, count)
-    return conclude(whole, asked, graph, tau, busy, draws)
+    return estimate_from_pass(one_pass, request, graph, tau, busy, draws)
 
 
-def _share(burn_in: float) -> float:
-    share = _checks.real("burn_in", burn_in)
-    if not 0.0 <= share < 1.0:
-        raise ValueError(f"burn_in must be a share of the run in [0, 1); got {share:g}. Use 0.2?")
-    return share
-
-
-def _check_length(n_steps: int, every: int, dim: int, n_clients: int, own_steps: bool) -> None:
-    """Enough steps that are summed up: two rows a parameter in a burn-in of a fifth, or in a window."""
-    needed = max(2, math.ceil(2 * dim / n_clients)) * every * (1 if own_steps else 5)
+def _check_length(n_steps: int, every: int, dim: int, n_clients: int, whitened: bool) -> None:
+    """Require two rows for each parameter among the steps summed up, in a burn-in of a fifth or in a window."""
+    needed = max(2, math.ceil(2 * dim / n_clients)) * every * (5 if whitened else 1)
     if n_steps < needed:
         raise ValueError(
             f"n_steps must be at least {needed} to infer {dim} parameters with {n_clients} clients and every={every}; "

@@ -1,9 +1,9 @@
-"""Several passes over the same rows, for data too small for one: run on until the order of the rows hardly matters.
+"""Several passes over the same rows, for data too small for one: until the order of the rows hardly matters.
 
-After each pass steps are whitened afresh with that pass's mean Hessian; the index t of eta_t runs on, so steps shrink.
-The estimate is the mean of the averages of the last half of the passes. No more rows are seen than there are: errors
-are those of the sandwich A^-1 V A^-1 with the true number of rows, and what is left of the order in which rows were
-read, the optimisation error, is added.
+After each pass steps are whitened again with that pass's mean Hessian; the index t of eta_t runs on, so steps shrink.
+The estimate is the mean of the averages of the last half of the passes. Reading rows again adds no information: errors
+are those of the sandwich A^-1 V A^-1 with the true number of rows, plus the optimisation error, which is what the order
+of the rows still contributes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.engine.simulate import simulate
-from fedgauss.inference.passes import LastClients, Pass, Schedule, inverse
-from fedgauss.inference.summaries import ClientSums, summaries
+from fedgauss.inference.client_sums import ClientSums, client_statistics
+from fedgauss.inference.passes import LastClients, Pass, StepPlan, inverse
 from fedgauss.inference.whitened import run_whitened, window_eta
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
@@ -49,7 +49,7 @@ class Passes(NamedTuple):
     def optimisation(self) -> FloatArray:
         """The covariance of the mean of the kept averages about where they go, (d, d).
 
-        By how they vary; of two passes one is kept, and how far it went from the other stands for it.
+        From their variation; with two passes their squared difference is used.
         """
         if len(self.kept) > 1:
             return np.atleast_2d(np.cov(self.kept.T)) / len(self.kept)
@@ -58,14 +58,12 @@ class Passes(NamedTuple):
 
     @property
     def gap(self) -> FloatArray:
-        """How far the estimate still is from where the mean gradient of the last pass vanishes, (d,): a Newton step.
+        """The Newton step from the zero of the last pass's mean gradient to the estimate, (d,).
 
-        Clients gave their mean gradients at places of their own, theta_k: with their Hessians these are moved to the
-        estimate. It holds the start that is not forgotten and the drift between mixings alike.
+        It contains whatever is left of the start and the drift between mixings alike.
         """
-        known, weights = self.last.summaries, self.last.weights
-        moved = known.gradients[0] + np.einsum("kij,kj->ki", known.hessians[0], self.params - known.places[0])
-        return np.linalg.solve(self.last.hessian[0], weights @ moved)
+        pulls = self.last.clients.gradients_at(self.params)
+        return np.linalg.solve(self.last.hessian[0], self.last.weights @ pulls)
 
 
 def run_passes(
@@ -82,15 +80,15 @@ def run_passes(
     """`passes` passes of n steps each; rows_of(i) is the problem of pass i, with its rows in an order of their own."""
     options: Any = {"sync_every": sync_every, "seed": seed, "progress": progress}
     first = rows_of(0)
-    whole = run_whitened(first, network, n_steps, start=start, observe=[LastClients()], every=1, **options)
-    averages = [whole.runs.average[0]]
+    last = run_whitened(first, network, n_steps, start=start, observe=[LastClients()], every=1, **options)
+    averages = [last.runs.average[0]]
     for i in range(1, passes):
         eta = window_eta(np.arange(i * n_steps + 1.0, (i + 1) * n_steps + 1.0), first.dim)
-        matrix = inverse(whole.hessian)
+        matrix = inverse(last.hessian)
         problem = Preconditioned(rows_of(i), matrix[0], eta, "capped")
         watch = [ClientSums(1), LastClients()]
-        runs = simulate(problem, network, eta, n_steps, start=whole.runs.last_clients, observe=watch, **options)
-        plan = Schedule(eta, 0)
-        whole = Pass(runs, summaries(runs.observed), matrix, matrix, whole.hessian, plan, whole.weights, whole.start)
+        runs = simulate(problem, network, eta, n_steps, start=last.runs.last_clients, observe=watch, **options)
+        clients, plan = client_statistics(runs.observed), StepPlan(eta, 0)
+        last = Pass(runs, clients, matrix, matrix, last.hessian, plan, last.weights, last.start)
         averages.append(runs.average[0])
-    return Passes(np.asarray(averages, dtype=float), whole)
+    return Passes(np.asarray(averages, dtype=float), last)

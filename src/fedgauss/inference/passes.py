@@ -1,24 +1,28 @@
-"""One pass over the data: a burn-in, then a window over which iterates are averaged and clients add up."""
+"""One pass over the data: a burn-in, then a window over which iterates are averaged and clients keep sums."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from fedgauss._types import FloatArray, JaxArray
+from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.folds import Observer, Step
 from fedgauss.engine.runs import Runs
-from fedgauss.inference.summaries import Summaries
-from fedgauss.problems.base import pytree
+from fedgauss.engine.simulate import simulate
+from fedgauss.inference.client_sums import THINNED, ClientStatistics, ClientSums, client_statistics, unaligned
+from fedgauss.networks import Network
+from fedgauss.problems.base import Problem, pytree
+from fedgauss.step_sizes import StepSizes, as_step_sizes
 
 _FLOOR = 1e-8  # of the largest eigenvalue of a Hessian that is inverted: rounding, not regularisation
 
 
 @dataclass(frozen=True)
-class Schedule:
+class StepPlan:
     """eta_t for t = 1..n, and the number m of steps before the window."""
 
     eta: FloatArray  # (n,)
@@ -32,18 +36,18 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Pass:
-    """R runs: the window's average, what clients added up in it, and the matrices P that shaped the steps.
+    """R runs: the window's average, each client's statistics over it, and the matrices P that shaped the steps.
 
     In the burn-in steps went along P_1 g and met the mean Hessian A_1, in the window along P_2 g. Without
     preconditioning both are the identity.
     """
 
     runs: Runs
-    summaries: Summaries
+    clients: ClientStatistics
     first: FloatArray  # P_1, (R, d, d)
     second: FloatArray  # P_2, (R, d, d)
     first_hessian: FloatArray  # A_1, (R, d, d)
-    schedule: Schedule
+    schedule: StepPlan
     weights: FloatArray  # w_k, (K,)
     start: FloatArray  # theta_0, (d,)
     preconditioned: bool = True
@@ -51,12 +55,12 @@ class Pass:
     @property
     def hessian(self) -> FloatArray:
         """A = sum_k w_k H_k over the window, (R, d, d)."""
-        return self.summaries.hessian(self.weights)
+        return self.clients.hessian(self.weights)
 
     @property
     def noise_cov(self) -> FloatArray:
         """V_K = sum_k w_k^2 Var(W^k) over the window, (R, d, d)."""
-        return self.summaries.noise(self.weights)
+        return self.clients.noise(self.weights)
 
 
 @pytree
@@ -76,6 +80,36 @@ class LastClients(Observer):
     def value(self, state: Any) -> dict[str, JaxArray]:
         """`last_clients`."""
         return {"last_clients": jnp.swapaxes(state, 0, 1)}
+
+
+def run_given_steps(
+    problem: Problem,
+    network: Network | ArrayLike | None,
+    steps: StepSizes | ArrayLike,
+    n_steps: int,
+    sync_every: int,
+    *,
+    burn_in: int = 0,
+    seed: int = 0,
+    start: FloatArray | None = None,
+    observe: Sequence[Observer] = (),
+    every: int = THINNED,
+    progress: bool | None = None,
+) -> Pass:
+    """One pass with the caller's step sizes and no preconditioner; the window begins after `burn_in` steps."""
+    eta = np.asarray(as_step_sizes(steps).eta(n_steps), dtype=float)
+    if eta.ndim > 1:
+        raise ValueError("steps must be the same for all clients to infer from their average; got one for each.")
+    theta, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
+    options: Any = {"sync_every": sync_every, "seed": seed, "progress": progress}
+    begun: Any = theta
+    if burn_in:
+        watch = [LastClients()]
+        begun = simulate(problem, network, eta[:burn_in], burn_in, start=theta, observe=watch, **options).last_clients
+    observers = [ClientSums(unaligned(every, sync_every)), *observe]
+    runs = simulate(problem, network, eta, n_steps, after=burn_in, start=begun, observe=observers, **options)
+    clients, identity, plan = client_statistics(runs.observed), np.eye(problem.dim)[None], StepPlan(eta, burn_in)
+    return Pass(runs, clients, identity, identity, clients.hessian(weights), plan, weights, theta, preconditioned=False)
 
 
 def inverse(matrices: FloatArray) -> FloatArray:

@@ -73,6 +73,10 @@ class BatchMeans(Observer):
         return {"batch_means": _about(squares + v[:, None] * v[None], total) / total[-1]}
 
 
+# By the name of the method, which is also that of what the observer keeps.
+PATH_METHODS: dict[str, Observer] = {"random_scaling": RandomScaling(), "batch_means": BatchMeans()}
+
+
 def _nothing(mean: JaxArray) -> tuple[JaxArray, JaxArray]:
     """Zeros for v (d + 1, R) and for sums of v v'."""
     dim, *rest = mean.shape

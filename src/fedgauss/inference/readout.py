@@ -1,4 +1,4 @@
-"""What is reported of a parameter: another scale, an intercept at the true origin, any affine map of it."""
+"""How a parameter is reported: on another scale, with an intercept at the true origin, by any affine map."""
 
 from __future__ import annotations
 

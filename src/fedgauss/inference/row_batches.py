@@ -1,4 +1,4 @@
-"""Clients with unequal numbers of rows that finish a pass together: each reads rows in proportion to what it has."""
+"""Clients with unequal numbers of rows that finish a pass together: each reads in proportion to its rows."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def row_batches(rows: ArrayProblem, seed: int = 0, number: int = 0) -> RowBatche
 
 
 def shuffled(count: int, client: int, seed: int, number: int) -> npt.NDArray[np.int64]:
-    """The order in which a client reads its rows, which it can find out by itself."""
+    """The order in which a client reads its rows, which it can work out by itself."""
     return np.random.default_rng([seed, number, client]).permutation(count)
 
 

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
-from scipy.special import logit
 
 from fedgauss._types import FloatArray
-from fedgauss.inference.design import Design
+from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.readout import Readout
-from fedgauss.problems.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson
+from fedgauss.problems.families import Family
 
 
 class Location(NamedTuple):
-    """Where columns lie and how far they spread, (p,) each."""
+    """Means and scales of columns, (p,) each."""
 
     mean: FloatArray
     scale: FloatArray
-
-
-@dataclass(frozen=True)
-class Standardised:
-    """A design in units in which steps are safe in single precision, and the way back."""
-
-    rows: FloatArray  # (N, p), with the column of ones first if there is an intercept
-    response: FloatArray
-    family: Family
-    start: FloatArray  # the model with an intercept alone, or zero
-    readout: Readout  # from the parameters of these rows to those of the user's
-    columns: Location  # of the covariates
 
 
 @dataclass(frozen=True)
@@ -54,11 +41,9 @@ class Units:
 
     def family(self, family: Family) -> Family:
         """The family in these units."""
-        if self.response is None or not isinstance(family, Huber):
-            return family
-        return replace(family, threshold=family.threshold / float(self.response.scale[0]))
+        return family if self.response is None else family.rescaled(float(self.response.scale[0]))
 
-    def readout(self, classes: int) -> Readout:
+    def readout(self, n_outputs: int) -> Readout:
         """From the parameters of a run in these units to those of the user's."""
         mean, scale = self.columns
         matrix = np.diag(np.concatenate([np.ones(int(self.intercept)), 1.0 / scale]))
@@ -68,38 +53,25 @@ class Units:
         if self.response is not None:
             matrix = matrix * self.response.scale[0]
             offset[0] = self.response.mean[0] if self.intercept else 0.0
-        return Readout(block_diag(*[matrix] * classes), np.tile(offset, classes))
+        return Readout(block_diag(*[matrix] * n_outputs), np.tile(offset, n_outputs))
 
 
-def locate(rows: FloatArray, design: Design, centred: bool) -> Location:
+def locate(rows: FloatArray, data: ModelData) -> Location:
     """Means and standard deviations in two rounds of client sums: of x, then of (x - mean)^2.
 
     One round, of x and x^2, would lose all digits of a column such as a year. Without an intercept nothing can be
     centred, and the scale is the root mean square.
     """
-    total = int(design.counts.sum())
-    mean = _client_sums(rows, design).sum(axis=0) / total if centred else np.zeros(rows.shape[1])
-    scale = np.sqrt(_client_sums((rows - mean) ** 2, design).sum(axis=0) / total)
+    total = int(data.counts.sum())
+    mean = _total(rows, data) / total if data.constant is not None else np.zeros(rows.shape[1])
+    scale = np.sqrt(_total((rows - mean) ** 2, data) / total)
     return Location(mean, scale)
 
 
-def standardise(design: Design, columns: Location, scaled: bool) -> Standardised:
+def units_of(data: ModelData, columns: Location) -> Units:
     """Covariates of mean 0 and scale 1, and such a response where the family allows it."""
-    intercept = design.constant is not None
-    about = locate(design.response[:, None], design, intercept) if scalable(design.family) else None
-    units = Units(columns, about, intercept) if scaled else unscaled(columns, intercept)
-    classes = max(1, len(design.classes))
-    sums = _client_sums(marks(design.response, design.family), design).sum(axis=0)
-    start = starting_point(design.family, sums, int(design.counts.sum()), len(design.names), intercept)
-    return Standardised(
-        units.rows(design.covariates), units.target(design.response), units.family(design.family), start,
-        units.readout(classes), columns,
-    )  # fmt: skip
-
-
-def scalable(family: Family) -> bool:
-    """Whether the response may be scaled: for the squared loss, and for Huber's with a threshold in the same units."""
-    return isinstance(family, Linear | Huber)
+    about = locate(data.response[:, None], data) if data.family.additive else None
+    return Units(columns, about, data.constant is not None)
 
 
 def unscaled(columns: Location, intercept: bool) -> Units:
@@ -107,26 +79,19 @@ def unscaled(columns: Location, intercept: bool) -> Units:
     return Units(Location(np.zeros_like(columns.mean), np.ones_like(columns.scale)), None, intercept)
 
 
-def marks(response: FloatArray, family: Family) -> FloatArray:
-    """What of the response is summed up to begin with, (N, 1): itself, or for classes a mark in each one's column."""
-    if isinstance(family, OneVersusRest):
-        return (response[:, None] == np.arange(family.n_outputs)).astype(float)
-    return response[:, None]
+def starting_point(data: ModelData, totals: FloatArray | None = None) -> FloatArray:
+    """The model with an intercept alone, or zero where there is none; class by class.
 
-
-def starting_point(family: Family, sums: FloatArray, total: int, n_covariates: int, intercept: bool) -> FloatArray:
-    """The model with an intercept alone, from the sums of `marks` over all rows; without an intercept, zero.
-
-    Squared losses begin at zero, which is the mean of a centred response.
+    `totals` are those of the family's `start_terms` over all rows; by default those of the rows at hand.
     """
-    start = np.zeros((len(sums), n_covariates + int(intercept)))
-    if intercept and isinstance(family, Logistic | OneVersusRest):
-        start[:, 0] = logit(sums / total)
-    elif intercept and isinstance(family, Poisson):
-        start[:, 0] = np.log(sums / total)
+    intercept = data.constant is not None
+    sums = _total(data.family.start_terms(data.response), data) if totals is None else totals
+    start = np.zeros((len(sums), len(data.names) + int(intercept)))
+    if intercept:
+        start[:, 0] = data.family.start(sums, int(data.counts.sum()))
     return start.ravel()
 
 
-def _client_sums(rows: FloatArray, design: Design) -> FloatArray:
-    """Sums over each client's rows, (K, p): all that leaves a client here."""
-    return np.add.reduceat(rows, design.firsts, axis=0)
+def _total(rows: FloatArray, data: ModelData) -> FloatArray:
+    """The sum over all rows, from those of each client: all that leaves a client here."""
+    return np.add.reduceat(rows, data.firsts, axis=0).sum(axis=0)

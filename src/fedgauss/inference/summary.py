@@ -27,7 +27,7 @@ def summary_text(estimate: Estimate) -> str:
         lines.append(name.ljust(name_width) + "".join(cells + ends))
     lines.append("=" * width)
     if estimate.heterogeneity is not None:
-        lines.append(f"Clients alike: {estimate.heterogeneity}")
+        lines.append(f"Heterogeneity test: {estimate.heterogeneity}")
     if estimate.bias is not None and estimate.predicted_coverage is not None:
         worst = int(abs(estimate.bias).argmax())
         lines.append(

@@ -35,9 +35,9 @@ def _check_header(file: Path) -> None:
     """Pandas would rename columns that have one name, and name those that have none."""
     with file.open(encoding="utf-8-sig", errors="replace", newline="") as text:
         header = next(csv.reader(text), [])
-    twice = sorted({name for name in header if name and header.count(name) > 1})
-    if twice:
-        raise ValueError(f"columns must have different names; {twice[0]!r} occurs more than once in {file}. Rename one")
+    repeated = sorted({name for name in header if name and header.count(name) > 1})
+    if repeated:
+        raise ValueError(f"columns must have different names; {repeated[0]!r} is repeated in {file}. Rename one")
     if len(header) > 1 and "" in header:
         raise ValueError(
             f"columns must have names; column {header.index('') + 1} of {file} has none. If it holds row numbers, "

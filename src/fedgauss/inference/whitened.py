@@ -27,8 +27,8 @@ from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.folds import Observer
 from fedgauss.engine.simulate import simulate
-from fedgauss.inference.passes import LastClients, Pass, Schedule, inverse
-from fedgauss.inference.summaries import THINNED, ClientSums, second_derivative, summaries, unaligned
+from fedgauss.inference.client_sums import THINNED, ClientSums, client_statistics, second_derivative, unaligned
+from fedgauss.inference.passes import LastClients, Pass, StepPlan, inverse
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
 from fedgauss.problems.preconditioned import Preconditioned
@@ -38,11 +38,11 @@ BURN_IN = 0.2
 _FIRST, _LATER = 1.0, 0.75  # c in the burn-in and in the window
 
 
-def schedule(n_steps: int, dim: int, beta: float = BETA) -> Schedule:
+def schedule(n_steps: int, dim: int, beta: float = BETA) -> StepPlan:
     """The default eta_t for n steps in d dimensions."""
     burn_in = max(1, round(BURN_IN * n_steps))
     t = np.arange(1.0, n_steps + 1)
-    return Schedule(np.where(t <= burn_in, _eta(t, _FIRST, dim, beta), window_eta(t, dim, beta)), burn_in)
+    return StepPlan(np.where(t <= burn_in, _eta(t, _FIRST, dim, beta), window_eta(t, dim, beta)), burn_in)
 
 
 def window_eta(t: FloatArray, dim: int, beta: float = BETA) -> FloatArray:
@@ -76,13 +76,13 @@ def run_whitened(
 ) -> Pass:
     """Warm-up, burn-in and window, `replicates` times; `observe` watches the window.
 
-    Clients sum up every so many steps, `every`, or a few more: see `unaligned`.
+    Clients add to their sums every `every` steps, or a few more: see `unaligned`.
     """
     plan = schedule(n_steps, problem.dim, beta)
-    place, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
+    theta, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
     rows = warm_rows(problem.dim, problem.n_clients)
     warm = np.asarray(
-        warm_hessians(problem, stage_key(seed, "data"), jnp.float32(place), replicates, np.int32(rows)), dtype=float
+        warm_hessians(problem, stage_key(seed, "data"), jnp.float32(theta), replicates, np.int32(rows)), dtype=float
     )
     first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
     sums = ClientSums(unaligned(every, sync_every))
@@ -91,19 +91,19 @@ def run_whitened(
         progress=progress,
     )  # fmt: skip
     begun = go(
-        _along(problem, first, plan, "damped"), n_steps=plan.burn_in, steps=plan.eta[: plan.burn_in], start=place,
+        _along(problem, first, plan, "damped"), n_steps=plan.burn_in, steps=plan.eta[: plan.burn_in], start=theta,
         observe=[sums, LastClients()],
     )  # fmt: skip
-    known = summaries(begun.observed)
-    second = inverse(known.hessian(weights))
+    hessian = client_statistics(begun.observed).hessian(weights)
+    second = inverse(hessian)
     runs = go(
         _along(problem, second, plan, "capped"), n_steps=n_steps, after=plan.burn_in, start=begun.last_clients,
         observe=[sums, *observe],
     )  # fmt: skip
-    return Pass(runs, summaries(runs.observed), first, second, known.hessian(weights), plan, weights, place)
+    return Pass(runs, client_statistics(runs.observed), first, second, hessian, plan, weights, theta)
 
 
-def _along(problem: Problem, matrix: FloatArray, plan: Schedule, guard: Any) -> Preconditioned:
+def _along(problem: Problem, matrix: FloatArray, plan: StepPlan, guard: Any) -> Preconditioned:
     return Preconditioned(problem, np.moveaxis(matrix, 0, -1)[:, :, None], plan.eta, guard)
 
 

@@ -1,4 +1,4 @@
-"""Sites as processes behind pipes: each is started by a command of its own, on this machine or, by ssh, on another."""
+"""Sites as processes behind pipes: each is started by its own command, on this machine or by ssh on another."""
 
 from __future__ import annotations
 
@@ -20,11 +20,19 @@ _PATIENCE = 10.0  # seconds that a process has to end by itself once its orders 
 class SiteProcesses:
     """Sites by name, sorted; each command must run `fedgauss site`, whose pipes carry orders and replies.
 
-    with SiteProcesses({"a": "fedgauss site a.csv", "b": "ssh b fedgauss site b.csv"}) as sites:
-        fit_sites(sites.ask, sites.names, "y")
+    No port is opened, and no shell reads the commands.
 
-    timeout   seconds that a site has for its reply to an order
-    Nothing is bound to a port, and no shell reads the commands.
+    Parameters
+    ----------
+    commands : mapping of str to str or sequence of str
+        The command that starts each site.
+    timeout : float
+        Seconds that a site has to reply to an order.
+
+    Examples
+    --------
+    >>> with SiteProcesses({"a": "fedgauss site a.csv", "b": "ssh b fedgauss site b.csv"}) as sites:
+    ...     fit = fit_sites(sites.ask, sites.names, "y")
     """
 
     def __init__(self, commands: Mapping[str, str | Sequence[str]], timeout: float = 600.0) -> None:
@@ -50,7 +58,7 @@ class SiteProcesses:
         self.close()
 
     def ask(self, order: str, contents: Sequence[Message]) -> list[Message]:
-        """Tell every site, then hear every site: they work at the same time."""
+        """Send an order to every site and wait for all replies; sites work at the same time."""
         lines = [order_line(order, content).encode() for content in contents]
         end = time.monotonic() + self._timeout
         told = zip(self._started, lines, strict=True)
@@ -58,7 +66,7 @@ class SiteProcesses:
         return [self._heard(name, reply, order, end) for name, reply in zip(self.names, self._replies, strict=True)]
 
     def close(self) -> None:
-        """No more orders; whoever does not end by itself is ended."""
+        """Close the pipes, and end processes that do not end by themselves."""
         for process, reply in zip(self._started, self._replies, strict=False):
             if not reply.done():
                 process.kill()  # its thread waits for it, and its pipes cannot be closed before
@@ -82,17 +90,17 @@ class SiteProcesses:
             line = reply.result(max(0.0, end - time.monotonic()))
         except TimeoutError:
             raise ValueError(
-                f"site {name!r} must answer the order {order!r} in {self._timeout:g} s; it did not. Is it still "
-                "there? For long runs use a longer timeout."
+                f"site {name!r} did not answer the order {order!r} within {self._timeout:g} s. Is it still running? "
+                "For long runs use a longer timeout."
             ) from None
         except OSError as error:
-            raise ValueError(f"site {name!r} has gone ({error}); see what it wrote before.") from error
+            raise ValueError(f"site {name!r} is gone ({error}); see its output above.") from error
         if not line.endswith(b"\n"):
-            raise ValueError(f"site {name!r} ended without a reply; see what it wrote before.")
+            raise ValueError(f"site {name!r} ended without a reply; see its output above.")
         try:
             return decoded(line)
         except ValueError as error:
-            raise ValueError(f"site {name!r} sent something else than a reply: {error}") from error
+            raise ValueError(f"site {name!r} sent something other than a reply: {error}") from error
 
 
 def _exchanged(process: subprocess.Popen[bytes], line: bytes) -> bytes:

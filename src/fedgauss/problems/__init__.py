@@ -1,5 +1,6 @@
 """What clients minimise: simulated regressions, data sets, any loss, and problems made of problems."""
 
+from fedgauss.problems import families
 from fedgauss.problems.arrays import from_arrays
 from fedgauss.problems.attack_schedules import Schedule, from_step, on_off, slow_drift
 from fedgauss.problems.attacked import AttackedProblem
@@ -18,6 +19,7 @@ from fedgauss.problems.loss import from_loss
 from fedgauss.problems.mnist import MNIST_FLIP, mnist
 from fedgauss.problems.regression import (
     Regression,
+    from_family,
     huber,
     linear,
     logistic,
@@ -37,7 +39,9 @@ __all__ = [
     "Schedule",
     "change_at",
     "coupled",
+    "families",
     "from_arrays",
+    "from_family",
     "from_loss",
     "from_step",
     "gaussian_surrogate",

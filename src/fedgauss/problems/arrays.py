@@ -15,16 +15,15 @@ from scipy.linalg import block_diag
 from fedgauss import _checks
 from fedgauss._random import Noise, threefry
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
-from fedgauss.problems.base import Moments, Problem, pytree
-from fedgauss.problems.families import Family, Huber, Linear
-from fedgauss.problems.families import family as family_named
-from fedgauss.problems.regression import regression_gradient, regression_steepness
+from fedgauss.problems.base import Moments, pytree
+from fedgauss.problems.families import Family, as_family
+from fedgauss.problems.regression import FamilyProblem
 
 Order = Literal["once", "replacement"]
 
 
 @pytree
-class ArrayProblem(Problem):
+class ArrayProblem(FamilyProblem):
     """Rows sorted by client: client k holds the `counts[k]` rows from `firsts[k]` on."""
 
     features: FloatArray  # (N, p)
@@ -52,14 +51,6 @@ class ArrayProblem(Problem):
         place = jnp.asarray(self.firsts, jnp.uint32)[:, None] + row
         return jnp.moveaxis(jnp.asarray(self.features)[place], -1, 0), jnp.asarray(self.response)[place]
 
-    def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
-        """X times residual(x'theta, y)."""
-        return regression_gradient(self.family, theta, data)
-
-    def steepness(self, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray) -> JaxArray:
-        """sum_c h_c (x'v_c)^2."""
-        return regression_steepness(self.family, theta, data, direction)
-
     def max_steps(self) -> int | None:
         """One pass ends with the smallest client."""
         return int(np.min(self.counts)) if self.order == "once" else None
@@ -74,7 +65,7 @@ class ArrayProblem(Problem):
 
     def guess(self) -> FloatArray:
         """Least squares on all rows, for the families whose responses follow the predictor itself."""
-        if not isinstance(self.family, Linear | Huber):
+        if not self.family.additive:
             return np.zeros(self.dim)
         owner = np.repeat(np.arange(self.n_clients), self.counts)
         scale = np.sqrt(np.asarray(self.weights)[owner] / self.counts[owner])
@@ -92,12 +83,31 @@ def from_arrays(
     weights: ArrayLike | Literal["rows"] | None = None,
     n_classes: int | None = None,
 ) -> ArrayProblem:
-    """A regression on rows you have: features (N, p), response (N,), and the client of each row (N,).
+    """A regression on rows of your own, each of which belongs to a client.
 
-    order    "once": each replicate reads every client's rows once, in its own random order;
-             "replacement": each step draws a row at random
-    weights  equal by default; "rows" for w_k = n_k / N, whose optimum is that of the pooled rows
-    Clients are numbered in the sorted order of their labels.
+    Parameters
+    ----------
+    features : (N, p) array_like
+        Add a column of ones for an intercept.
+    response : (N,) array_like
+    clients : (N,) array_like
+        The client of each row. Clients are numbered in the sorted order of their labels.
+    family : str or Family
+        A registered name ("linear", "logistic", "poisson", "huber", "one_versus_rest", ...), or an instance.
+    order : {"once", "replacement"}
+        Whether each replicate reads every client's rows once, in a random order of its own, or each step draws a row.
+    weights : (K,) array_like or "rows", optional
+        Equal by default; "rows" for w_k = n_k / N, whose optimum is that of the pooled rows.
+    n_classes : int, optional
+        For families with an output for each class; one more than the largest response by default.
+
+    Returns
+    -------
+    ArrayProblem
+
+    Examples
+    --------
+    >>> problem = fg.problems.from_arrays(x, died, hospital, "logistic", weights="rows")
     """
     x = _checks.real_array("features", features, shape=(None, None))
     y = _checks.real_array("response", response, shape=(len(x),), fix="Give one response a row.")
@@ -107,9 +117,10 @@ def from_arrays(
     if not x.size:
         raise ValueError(f"features must have at least one row and one column; got shape {x.shape}.")
     _checks.one_of("order", order, ["once", "replacement"])
-    if isinstance(family, str) and family == "one_versus_rest" and n_classes is None:
-        n_classes = int(y.max()) + 1
-    chosen = family_named(family, n_classes) if isinstance(family, str) else family
+    chosen = as_family(family)
+    if chosen.by_class and isinstance(family, str):
+        n_classes = int(y.max()) + 1 if n_classes is None else n_classes
+        chosen = chosen.with_classes(_checks.whole("n_classes", n_classes, at_least=2))
     chosen.check_response(y)
     names, owner = np.unique(labels, return_inverse=True)
     counts = np.bincount(owner)

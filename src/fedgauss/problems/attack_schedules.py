@@ -36,7 +36,13 @@ class Schedule:
 
 
 def from_step(start: int, until: int | None = None) -> Schedule:
-    """Full strength at steps start, ..., until - 1; without `until`, for ever."""
+    """Full strength at steps start, ..., until - 1; without `until`, for ever.
+
+    Parameters
+    ----------
+    start, until : int
+        The first affected step, and the first honest one after it.
+    """
     start = _checks.step_number("start", start)
     if until is None:
         return Schedule(np.int32(start))
@@ -47,7 +53,15 @@ def from_step(start: int, until: int | None = None) -> Schedule:
 
 
 def slow_drift(start: int, over: float) -> Schedule:
-    """From nothing to full strength in `over` equal steps, the first of them at step `start`."""
+    """From nothing to full strength in `over` equal steps, the first of them at step `start`.
+
+    Parameters
+    ----------
+    start : int
+        The first affected step.
+    over : float
+        Over how many steps it grows.
+    """
     start = _checks.step_number("start", start)
     length = _checks.real("over", over, fix="It is the number of steps that the drift takes.")
     if length < 1:
@@ -56,7 +70,15 @@ def slow_drift(start: int, over: float) -> Schedule:
 
 
 def on_off(start: int, on: int, off: int) -> Schedule:
-    """Full strength for `on` steps from `start`, then `off` honest steps, and so on: an attacker that hides."""
+    """Full strength for `on` steps from `start`, then `off` honest steps, and so on: an attacker that hides.
+
+    Parameters
+    ----------
+    start : int
+        The first affected step.
+    on, off : int
+        Lengths of the spells.
+    """
     start = _checks.step_number("start", start)
     largest = 2**30 - 1  # on + off is a 32-bit number too
     on = _checks.whole("on", on, at_most=largest)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,7 +33,7 @@ from fedgauss._random import Noise
 from fedgauss._types import BoolArray, FloatArray, JaxArray
 from fedgauss.problems.arrays import ArrayProblem
 from fedgauss.problems.attack_schedules import Schedule
-from fedgauss.problems.base import Moments, Problem, pytree
+from fedgauss.problems.base import Moments, WrappedProblem, pytree
 
 
 class MeanLaw(NamedTuple):
@@ -43,24 +43,17 @@ class MeanLaw(NamedTuple):
     noise_cov: FloatArray
 
 
-class AttackedProblem(Problem):
-    """The contract of an attack on `problem`: forged gradients, and their exact law where it is known."""
+@pytree
+class AttackedProblem(WrappedProblem):
+    """The contract of an attack on `problem`: forged gradients, and their exact law where it is known.
 
-    problem: Problem
+    `reference()` is the honest problem: what the theory describes.
+    """
+
     chosen: FloatArray  # 1 for clients under attack, else 0  (K,)
     schedule: Schedule
 
-    preserves_mean: bool = False
-
-    @property
-    def weights(self) -> FloatArray:  # type: ignore[override]
-        """w_k."""
-        return self.problem.weights
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return self.problem.dim
+    preserves_mean: ClassVar[bool] = False
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -93,14 +86,6 @@ class AttackedProblem(Problem):
         before, after = _mean_law(self.problem.moments(theta), self.weights), self.attacked_mean(theta)
         return None if before is None or after is None else after.gradient - before.gradient
 
-    def reference(self) -> Problem:
-        """The honest problem: what the theory describes."""
-        return self.problem.reference()
-
-    def max_steps(self) -> int | None:
-        """That of the honest problem."""
-        return self.problem.max_steps()
-
     def pick(self, honest: Moments, forged: Moments) -> Moments:
         """The forged moments of the chosen clients, the honest ones of the others."""
         return Moments(*(_where(np.asarray(self.chosen) > 0, f, h) for h, f in zip(honest, forged, strict=True)))
@@ -110,9 +95,6 @@ class AttackedProblem(Problem):
 class MeanShift(AttackedProblem):
     """Chosen clients have the loss f_k(theta - mu, xi): they pull towards an optimum that lies mu away."""
 
-    problem: Problem
-    chosen: FloatArray
-    schedule: Schedule
     shift: FloatArray  # mu_k, (K, d)
 
     def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
@@ -137,9 +119,6 @@ class MeanShift(AttackedProblem):
 class LabelFlip(AttackedProblem):
     """Chosen clients report class partner[y] in place of class y."""
 
-    problem: Problem
-    chosen: FloatArray
-    schedule: Schedule
     partner: FloatArray  # (C,)
 
     def draw(self, noise: Noise) -> JaxArray:
@@ -166,9 +145,6 @@ class LabelFlip(AttackedProblem):
 class ScaledGradient(AttackedProblem):
     """Chosen clients multiply their gradient by a factor."""
 
-    problem: Problem
-    chosen: FloatArray
-    schedule: Schedule
     factor: float
 
     def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
@@ -190,9 +166,6 @@ class NoisyGradient(AttackedProblem):
 
     preserves_mean = True
 
-    problem: Problem
-    chosen: FloatArray
-    schedule: Schedule
     sd: FloatArray  # (d,)
 
     def draw(self, noise: Noise) -> JaxArray:

@@ -1,4 +1,4 @@
-"""Attacks on chosen clients from a step t_0 on: every one a problem, to be simulated like any other."""
+"""Attacks on chosen clients from a step t_0 on: each is a problem, to be simulated like any other."""
 
 from __future__ import annotations
 
@@ -8,24 +8,39 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.problems.arrays import ArrayProblem
 from fedgauss.problems.attack_schedules import Schedule, as_schedule
 from fedgauss.problems.attacked import LabelFlip, MeanShift, NoisyGradient, ScaledGradient
 from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.problems.collusion import Collusion
-from fedgauss.problems.families import Logistic, OneVersusRest
 from fedgauss.problems.linearize import linearize
-from fedgauss.problems.regression import Regression
+from fedgauss.problems.regression import FamilyProblem
 
 
 def mean_shift(problem: Problem, clients: Iterable[int], shift: float | ArrayLike, start: int | Schedule) -> MeanShift:
     """Chosen clients' data come from parameters that lie `shift` away: f_k(theta - mu, xi) from step `start` on.
 
-    shift  mu: a number for every coordinate, one for each (d,), or a row for each chosen client as listed (clients, d)
-    start  t_0, or a schedule: `slow_drift`, `on_off`, or `from_step` with an end
     In linear and Huber regression this is the paper's attack, beta_k + mu in place of beta_k, row for row. Elsewhere
     it moves the clients' optimum by mu and leaves the shape of their risk; for responses drawn under other
     coefficients use `change_at` with a second problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        The honest problem.
+    clients : iterable of int
+        The numbers of the clients under attack.
+    shift : float, (d,) or (clients, d) array_like
+        mu: for every coordinate, for each, or a row for each chosen client in the order listed.
+    start : int or Schedule
+        The first affected step, or a schedule: `from_step`, `slow_drift` or `on_off`.
+
+    Returns
+    -------
+    AttackedProblem
+
+    Examples
+    --------
+    >>> attacked = fg.problems.mean_shift(problem, clients=[0, 1], shift=0.5, start=251)
     """
     listed = _listed(clients)
     chosen = _chosen(problem, listed)
@@ -43,18 +58,32 @@ def label_flip(
     start: int | Schedule,
     pairs: Sequence[tuple[int, int]] | None = None,
 ) -> LabelFlip:
-    """Chosen clients swap the labels of each pair of classes, both ways; 0 and 1 by default when there are no others.
+    """Chosen clients swap the labels of pairs of classes, both ways.
 
-    For logistic and one-versus-rest problems, simulated or on rows.
+    For families whose responses are classes, such as logistic and one-versus-rest, simulated or on rows.
+
+    Parameters
+    ----------
+    problem : Problem
+        The honest problem.
+    clients : iterable of int
+        The numbers of the clients under attack.
+    start : int or Schedule
+        The first affected step, or a schedule: `from_step`, `slow_drift` or `on_off`.
+    pairs : sequence of (int, int), optional
+        Classes to swap; 0 and 1 by default where there are no others.
+
+    Returns
+    -------
+    AttackedProblem
     """
-    family = problem.family if isinstance(problem, Regression | ArrayProblem) else None
-    if not isinstance(family, Logistic | OneVersusRest):
+    n_classes = problem.family.n_classes if isinstance(problem, FamilyProblem) else None
+    if n_classes is None:
         raise ValueError(
             f"label_flip needs responses that are classes; got {problem!r}. "
             "Use a logistic or one-versus-rest problem, or mean_shift for responses that are numbers."
         )
     chosen = _chosen(problem, clients)
-    n_classes = max(family.n_outputs, 2)
     if pairs is None:
         if n_classes > 2:
             raise ValueError(f"pairs must say which of {n_classes} classes are swapped, such as [(1, 7), (2, 5)].")
@@ -69,12 +98,42 @@ def label_flip(
 
 
 def sign_flip(problem: Problem, clients: Iterable[int], start: int | Schedule) -> ScaledGradient:
-    """Chosen clients climb: -g_k in place of g_k."""
+    """Chosen clients send -g_k in place of g_k: they climb.
+
+    Parameters
+    ----------
+    problem : Problem
+        The honest problem.
+    clients : iterable of int
+        The numbers of the clients under attack.
+    start : int or Schedule
+        The first affected step, or a schedule: `from_step`, `slow_drift` or `on_off`.
+
+    Returns
+    -------
+    AttackedProblem
+    """
     return gradient_scaling(problem, clients, -1.0, start)
 
 
 def gradient_scaling(problem: Problem, clients: Iterable[int], factor: float, start: int | Schedule) -> ScaledGradient:
-    """Chosen clients send factor times their gradient; a factor of 0 is a client that sends nothing new."""
+    """Chosen clients send a multiple of their gradient.
+
+    Parameters
+    ----------
+    problem : Problem
+        The honest problem.
+    clients : iterable of int
+        The numbers of the clients under attack.
+    factor : float
+        0 for clients that stop moving.
+    start : int or Schedule
+        The first affected step, or a schedule: `from_step`, `slow_drift` or `on_off`.
+
+    Returns
+    -------
+    AttackedProblem
+    """
     chosen = _chosen(problem, clients)
     return ScaledGradient(problem, chosen, as_schedule(start), _checks.real("factor", factor))
 
@@ -82,7 +141,23 @@ def gradient_scaling(problem: Problem, clients: Iterable[int], factor: float, st
 def gradient_noise(
     problem: Problem, clients: Iterable[int], sd: float | ArrayLike, start: int | Schedule
 ) -> NoisyGradient:
-    """Chosen clients add N(0, sd^2) to each coordinate of their gradient; sd is a number or (d,). Keeps the mean."""
+    """Chosen clients add N(0, sd^2) to each coordinate of their gradient, which keeps its mean.
+
+    Parameters
+    ----------
+    problem : Problem
+        The honest problem.
+    clients : iterable of int
+        The numbers of the clients under attack.
+    sd : float or (d,) array_like
+        Standard deviation, for all coordinates or for each.
+    start : int or Schedule
+        The first affected step, or a schedule: `from_step`, `slow_drift` or `on_off`.
+
+    Returns
+    -------
+    AttackedProblem
+    """
     chosen = _chosen(problem, clients)
     spread = _by_coordinate("sd", sd, problem.dim)
     if np.any(spread < 0):
@@ -100,9 +175,25 @@ def little_is_enough(
 ) -> Collusion:
     """LIE (Baruch, Baruch and Goldberg 2019): the honest clients' mean gradient less z standard deviations.
 
-    The mean is that of the honest clients' gradients at the step. `spread` (d,) is the standard deviation of one
-    honest gradient in each coordinate. By default the attacker knows it: the root of the diagonal of the mean
-    Var(W^k) of the honest clients at theta*_K, from `linearize`. About z = 1 hides among single gradients.
+    The mean is that of the honest clients' gradients at the step.
+
+    Parameters
+    ----------
+    problem : Problem
+        The honest problem.
+    clients : iterable of int
+        The numbers of the clients under attack.
+    z : float
+        About 1 hides among single gradients.
+    start : int or Schedule
+        The first affected step, or a schedule: `from_step`, `slow_drift` or `on_off`.
+    spread : (d,) array_like, optional
+        The standard deviation of one honest gradient in each coordinate. By default the attacker knows it: the root of
+        the diagonal of the mean Var(W^k) of the honest clients at theta*_K, from `linearize`.
+
+    Returns
+    -------
+    AttackedProblem
     """
     chosen = _chosen(problem, clients)
     _require_honest(chosen)
@@ -118,7 +209,23 @@ def little_is_enough(
 def inner_product_manipulation(
     problem: Problem, clients: Iterable[int], epsilon: float, start: int | Schedule
 ) -> Collusion:
-    """IPM (Xie, Koyejo and Gupta 2020): chosen clients send -epsilon times the honest clients' mean gradient."""
+    """IPM (Xie, Koyejo and Gupta 2020): chosen clients send -epsilon times the honest clients' mean gradient.
+
+    Parameters
+    ----------
+    problem : Problem
+        The honest problem.
+    clients : iterable of int
+        The numbers of the clients under attack.
+    epsilon : float
+        How strongly they pull back.
+    start : int or Schedule
+        The first affected step, or a schedule: `from_step`, `slow_drift` or `on_off`.
+
+    Returns
+    -------
+    AttackedProblem
+    """
     chosen = _chosen(problem, clients)
     _require_honest(chosen)
     return Collusion(problem, chosen, as_schedule(start), -_checks.real("epsilon", epsilon), np.zeros(problem.dim))

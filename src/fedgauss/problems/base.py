@@ -128,6 +128,31 @@ class Problem(abc.ABC):
         return None
 
 
+@pytree
+class WrappedProblem(Problem):
+    """The contract of a problem made from another: clients, steps and theory are those of `problem` by default."""
+
+    problem: Problem
+
+    @property
+    def weights(self) -> FloatArray:  # type: ignore[override]
+        """w_k."""
+        return self.problem.weights
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.problem.dim
+
+    def reference(self) -> Problem:
+        """That of the wrapped problem."""
+        return self.problem.reference()
+
+    def max_steps(self) -> int | None:
+        """That of the wrapped problem."""
+        return self.problem.max_steps()
+
+
 def checked_problem(problem: Any) -> Problem:
     """`problem`, if it is one."""
     if not isinstance(problem, Problem):

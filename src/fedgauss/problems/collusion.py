@@ -9,9 +9,8 @@ import numpy as np
 
 from fedgauss._lanes import add_up
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.attack_schedules import Schedule
 from fedgauss.problems.attacked import AttackedProblem, MeanLaw
-from fedgauss.problems.base import Moments, Problem, pytree
+from fedgauss.problems.base import Moments, pytree
 
 
 @pytree
@@ -21,9 +20,6 @@ class Collusion(AttackedProblem):
     They know every honest gradient of the step, each taken at that client's own iterate.
     """
 
-    problem: Problem
-    chosen: FloatArray
-    schedule: Schedule
     factor: float
     offset: FloatArray  # (d,)
 

@@ -13,7 +13,7 @@ from jax import lax
 from fedgauss import _checks
 from fedgauss._random import Noise
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.base import Problem, pytree
+from fedgauss.problems.base import Problem, WrappedProblem, pytree
 
 
 @pytree
@@ -55,7 +55,21 @@ class ChangedProblem(Problem):
 def change_at(before: Problem, after: Problem, start: int) -> ChangedProblem:
     """A problem that turns into another from step `start` on: an attack, a drift, and with a second call a repair.
 
-    Both must have the same clients, weights and dimension, and draw data of the same shapes.
+    Parameters
+    ----------
+    before, after : Problem
+        With the same clients, weights and dimension, and data of the same shapes.
+    start : int
+        The first step of `after`.
+
+    Returns
+    -------
+    ChangedProblem
+
+    Examples
+    --------
+    >>> attacked = fg.problems.change_at(honest, other, start=251)
+    >>> repaired = fg.problems.change_at(attacked, honest, start=400)
     """
     start = _checks.step_number("start", start)
     phases: tuple[Problem, ...] = before.phases if isinstance(before, ChangedProblem) else (before,)
@@ -80,25 +94,23 @@ def change_at(before: Problem, after: Problem, start: int) -> ChangedProblem:
 
 
 @pytree
-class CoupledProblem(Problem):
+class CoupledProblem(WrappedProblem):
     """The problem and its Lindeberg copy, stacked in 2d dimensions: same data but for one step (Section B.1.2).
 
     The first d coordinates follow xi_t; the last d follow xi_t too, except at step `resampled`, where an
     independent xi' takes its place.
     """
 
-    problem: Problem
     resampled: JaxArray
-
-    @property
-    def weights(self) -> FloatArray:  # type: ignore[override]
-        """w_k."""
-        return self.problem.weights
 
     @property
     def dim(self) -> int:
         """2d."""
         return 2 * self.problem.dim
+
+    def reference(self) -> Problem:
+        """Both halves."""
+        return self
 
     def sample(self, noise: Noise, t: JaxArray) -> tuple[Any, Any]:
         """The data of the original and of the copy."""
@@ -111,13 +123,21 @@ class CoupledProblem(Problem):
         halves = jnp.split(theta, 2)
         return jnp.concatenate([self.problem.gradient(half, xi) for half, xi in zip(halves, data, strict=True)])
 
-    def max_steps(self) -> int | None:
-        """That of the problem."""
-        return self.problem.max_steps()
-
 
 def coupled(problem: Problem, resampled: int) -> CoupledProblem:
-    """The problem beside its Lindeberg copy, in which the data of step `resampled` alone are drawn afresh."""
+    """The problem beside its Lindeberg copy, in which only the data of one step are drawn again.
+
+    Parameters
+    ----------
+    problem : Problem
+    resampled : int
+        That step.
+
+    Returns
+    -------
+    CoupledProblem
+        In 2d dimensions: the problem, then its copy.
+    """
     return CoupledProblem(problem, _checks.step_number("resampled", resampled))
 
 

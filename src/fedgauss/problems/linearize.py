@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -20,7 +21,7 @@ from fedgauss.problems.base import Moments, Problem, checked_problem
 _ESTIMATED = ("optimum", "client_hessians", "client_noise_cov", "hessian", "noise_cov", "client_gradients")
 
 # Linearisations already computed, by problem and by how: None for closed forms, else (samples, batches, seed).
-_known: weakref.WeakKeyDictionary[Problem, dict[tuple[int, ...] | None, Linearization]] = weakref.WeakKeyDictionary()
+_computed: weakref.WeakKeyDictionary[Problem, dict[tuple[int, ...] | None, Linearization]] = weakref.WeakKeyDictionary()
 
 _optima: weakref.WeakKeyDictionary[Problem, tuple[FloatArray, FloatArray]] = weakref.WeakKeyDictionary()
 
@@ -31,18 +32,35 @@ Risk: TypeAlias = Callable[[FloatArray], tuple[FloatArray, FloatArray] | None]
 def linearize(problem: Problem, *, samples: int = 8192, batches: int = 32, seed: int = 0) -> Linearization:
     """theta*_K, the client Hessians there, and the client gradient covariances Var(W^k).
 
-    Without closed forms they are averages over `batches` independent batches of `samples` draws a client, each
-    with its own optimum by Newton's method; their spread gives `standard_errors`, which therefore include
-    the error that the estimated optimum passes on to the others. They do not include the bias of order 1/samples
-    that each batch has. A problem that changes on the way is linearised as it was before the change.
+    Without closed forms they are averages over independent batches, each with its own optimum by Newton's method;
+    their spread gives `standard_errors`, which therefore include the error that the estimated optimum passes on to the
+    others. They do not include the bias of order 1/samples of each batch. A problem that changes during a run is
+    linearised as it was before the change.
+
+    Parameters
+    ----------
+    problem : Problem
+    samples, batches : int
+        Draws of each client in a batch, and the number of batches, where there are no closed forms.
+    seed : int
+        Fixes these draws.
+
+    Returns
+    -------
+    Linearization
+
+    Examples
+    --------
+    >>> lin = fg.linearize(fg.problems.random_effects(n_clients=10, seed=1907))
+    >>> lin.optimum, lin.hessian, lin.noise_cov
     """
-    known = exact_linearization(checked_problem(problem))
-    if known is not None:
-        return known
+    exact = exact_linearization(checked_problem(problem))
+    if exact is not None:
+        return exact
     samples = _checks.whole("samples", samples, at_least=2)
     batches = _checks.whole("batches", batches, at_least=2, fix="One batch shows no spread.")
     problem = problem.reference()
-    kept = _known.setdefault(problem, {})
+    kept = _computed.setdefault(problem, {})
     how = (samples, batches, seed)
     if how not in kept:
         kept[how] = _linearize_by_sampling(problem, samples, batches, seed)
@@ -52,16 +70,13 @@ def linearize(problem: Problem, *, samples: int = 8192, batches: int = 32, seed:
 def exact_linearization(problem: Problem) -> Linearization | None:
     """The linearisation by closed forms (computed once a problem), or None where there are none."""
     problem = problem.reference()
-    kept = _known.setdefault(problem, {})
+    kept = _computed.setdefault(problem, {})
     if None not in kept:
-        found = exact_optimum(problem)
-        moments = None if found is None else problem.moments(found[0])
-        if found is None or moments is None:
+        at_optimum = exact_optimum(problem)
+        moments = None if at_optimum is None else problem.moments(at_optimum[0])
+        if at_optimum is None or moments is None:
             return None
-        weights = np.asarray(problem.weights, dtype=float)
-        kept[None] = Linearization(
-            found[0], moments.hessian, moments.noise_cov, weights, client_gradients=moments.gradient
-        )
+        kept[None] = _linearization(at_optimum[0], moments, problem)
     return kept[None]
 
 
@@ -85,8 +100,13 @@ def exact_optimum(problem: Problem) -> tuple[FloatArray, FloatArray] | None:
 
 def optimum(problem: Problem) -> FloatArray:
     """theta*_K, as cheaply as it can be had."""
-    found = exact_optimum(problem)
-    return linearize(problem).optimum if found is None else found[0]
+    exact = exact_optimum(problem)
+    return linearize(problem).optimum if exact is None else exact[0]
+
+
+def _linearization(theta: FloatArray, moments: Moments, problem: Problem) -> Linearization:
+    weights = np.asarray(problem.weights, dtype=float)
+    return Linearization(theta, moments.hessian, moments.noise_cov, weights, client_gradients=moments.gradient)
 
 
 def _newton(risk: Risk, weights: FloatArray, start: FloatArray, tolerance: float) -> FloatArray:
@@ -140,21 +160,12 @@ def _linearize_by_sampling(problem: Problem, samples: int, batches: int, seed: i
 
         # Float32 averages resolve the optimum to about 1e-6; sampling error is far larger.
         theta = _newton(lambda at, moments=moments_at: moments(at)[:2], weights, theta, tolerance=1e-5)  # type: ignore[misc]
-        moments = moments_at(theta)
-        estimates.append(
-            Linearization(theta, moments.hessian, moments.noise_cov, weights, client_gradients=moments.gradient)
-        )
+        estimates.append(_linearization(theta, moments_at(theta), problem))
     values = {name: np.stack([getattr(e, name) for e in estimates]) for name in _ESTIMATED}
     mean = {name: value.mean(axis=0) for name, value in values.items()}
     errors = {name: value.std(axis=0, ddof=1) / np.sqrt(batches) for name, value in values.items()}
-    return Linearization(
-        mean["optimum"],
-        mean["client_hessians"],
-        mean["client_noise_cov"],
-        weights,
-        errors,
-        client_gradients=mean["client_gradients"],
-    )
+    moments = Moments(mean["client_gradients"], mean["client_hessians"], mean["client_noise_cov"])
+    return replace(_linearization(mean["optimum"], moments, problem), standard_errors=errors)
 
 
 @partial(jax.jit, static_argnames="samples")

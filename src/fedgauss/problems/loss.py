@@ -56,10 +56,31 @@ def from_loss(
 ) -> LossProblem:
     """A problem from two functions written for one client and one observation.
 
-    loss(theta, xi)      the scalar loss at theta (d,), written with jax.numpy
-    sample(key, client)  one observation xi (any arrays), drawn with `jax.random` from `key`
-    clients              the number of clients (`client` is then 0, 1, ...), or arrays whose first axis is the
-                         client (`client` is then that client's slice). Arrays can change without recompiling.
+    Parameters
+    ----------
+    loss : callable
+        loss(theta, xi) is the scalar loss at theta (d,), written with jax.numpy.
+    sample : callable
+        sample(key, client) draws one observation xi (any arrays) with `jax.random` from `key`.
+    dim : int
+        d.
+    clients : int or arrays
+        The number of clients (`client` is then 0, 1, ...), or arrays whose first axis is the client (`client` is then
+        that client's slice). Arrays can change without recompiling.
+    weights : (K,) array_like, optional
+        w_k, equal by default.
+
+    Returns
+    -------
+    LossProblem
+
+    Examples
+    --------
+    >>> def loss(theta, xi):
+    ...     return jnp.sum((theta - xi) ** 2) / 2
+    >>> def sample(key, centre):
+    ...     return centre + jax.random.normal(key, (2,))
+    >>> problem = fg.problems.from_loss(loss, sample, dim=2, clients=np.zeros((5, 2)))
     """
     dim = _checks.whole("dim", dim)
     if isinstance(clients, int | np.integer):

@@ -30,13 +30,28 @@ def mnist(
         f(theta, (x, y)) = sum_c log(1 + exp(x'theta_c)) - x'theta_y
 
     No ridge is needed: with an elementwise sigmoid the Hessian is positive definite (a softmax would leave a constant
-    added to every theta_c undetermined). `seed` fixes the split; clients' numbers of rows differ by one at most.
+    added to every theta_c undetermined).
 
-    scores  (N, p), with one label each, in place of the training set that comes with the package: for example
-            data.principal_scores(data.read_images(path), 3) and data.read_labels(path)
+    Parameters
+    ----------
+    n_clients : int
+        K; their numbers of rows differ by one at most.
+    seed : int
+        Fixes the split.
+    scores : (N, p) array_like, optional
+        In place of the training set that comes with the package: for example
+        data.principal_scores(data.read_images(path), 3), with labels data.read_labels(path).
+    labels : (N,) array_like, optional
+        One for each row of `scores`.
+    order, weights
+        As for `from_arrays`.
+
+    Returns
+    -------
+    ArrayProblem
     """
     if (scores is None) != (labels is None):
-        raise ValueError("scores and labels belong together: give both, or neither for those that are shipped.")
+        raise ValueError("scores and labels belong together: give both, or neither for those of the package.")
     if scores is None or labels is None:
         scores, labels = mnist_scores()
     x = _checks.real_array("scores", scores, shape=(None, None))

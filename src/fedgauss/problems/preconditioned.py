@@ -11,14 +11,14 @@ import numpy as np
 from fedgauss._lanes import add_up, times
 from fedgauss._random import Noise
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.base import Problem, pytree
+from fedgauss.problems.base import WrappedProblem, pytree
 
 # How a step of relative size q is shortened: "damped" divides it by 1 + q, "capped" by q when q > 1.
 Guard = Literal["damped", "capped"]
 
 
 @pytree
-class Preconditioned(Problem):
+class Preconditioned(WrappedProblem):
     """The clients of `problem`, stepping along P g in place of g: theta <- theta - eta_t K w_k P g / (guard).
 
     With P near the inverse Hessian all directions converge alike, whatever the scales and correlations of covariates;
@@ -32,20 +32,9 @@ class Preconditioned(Problem):
 
     plain_steps = False
 
-    problem: Problem
     matrix: FloatArray  # P, (d, d), or (d, d, 1, R) where each replicate has its own
     eta: FloatArray  # eta_t, (N,)
     guard: Guard = field(metadata={"static": True})
-
-    @property
-    def weights(self) -> FloatArray:  # type: ignore[override]
-        """w_k."""
-        return self.problem.weights
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return self.problem.dim
 
     def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, Any]:
         """The step's eta_t beside its data."""
@@ -65,14 +54,6 @@ class Preconditioned(Problem):
         steep = self.problem.steepness(theta, xi, v)
         q = eta * share * jnp.where(slope > 0.0, steep / jnp.where(slope > 0.0, slope, 1.0), 0.0)
         return v / (1.0 + q if self.guard == "damped" else jnp.maximum(q, 1.0))
-
-    def reference(self) -> Problem:
-        """The problem itself: its optimum, Hessians and noise are what they were."""
-        return self.problem.reference()
-
-    def max_steps(self) -> int | None:
-        """That of the problem."""
-        return self.problem.max_steps()
 
     def replicates(self, first: int, count: int) -> Preconditioned:
         """With each replicate's own P; the last chunk may reach past the end, and repeats the last one there."""

@@ -13,16 +13,34 @@ from fedgauss._lanes import add_up, times
 from fedgauss._random import Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.problems.base import Moments, Problem, pytree
-from fedgauss.problems.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, check_df
-from fedgauss.problems.gaussian_design import has_closed_form, regression_moments
+from fedgauss.problems.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, as_family
+from fedgauss.problems.gaussian_design import has_closed_form
+
+
+class FamilyProblem(Problem):
+    """The contract of a regression: data are rows x (p, K, R) with responses y (K, R), and a family has the loss.
+
+    With C outputs the parameter stacks C vectors of length p, and d = C p.
+    """
+
+    family: Family
+
+    def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
+        """X times residual(x'theta, y), for each output."""
+        x, response = data
+        residual = self.family.residual(predictors(theta, x, self.family.n_outputs), response)
+        return (residual[:, None] * x).reshape(theta.shape)
+
+    def steepness(self, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray) -> JaxArray:
+        """sum_c h_c (x'v_c)^2 for a direction v, with the family's h, (K, R)."""
+        x, response = data
+        h = self.family.steepness(predictors(theta, x, self.family.n_outputs), response)
+        return add_up(h * predictors(direction, x, self.family.n_outputs) ** 2)
 
 
 @pytree
-class Regression(Problem):
-    """Client k draws x ~ N(0, H_k) and a response y from x'beta_k; the gradient of f_k is x times residual.
-
-    With C outputs (one-versus-rest) the parameter stacks C vectors of length p, and d = C p.
-    """
+class Regression(FamilyProblem):
+    """Client k draws x ~ N(0, H_k) and a response y from x'beta_k; the gradient of f_k is x times residual."""
 
     coefficients: FloatArray  # beta_k                                      (K, d)
     noise_var: FloatArray  # sigma_k^2, for families with additive noise    (K,)
@@ -44,14 +62,6 @@ class Regression(Problem):
         truth = predictors(self.coefficients.T[:, :, None], x, self.family.n_outputs)
         return x, self.family.respond(truth, noise.stream("response"), jnp.sqrt(self.noise_var))
 
-    def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
-        """X times residual(x'theta, y)."""
-        return regression_gradient(self.family, theta, data)
-
-    def steepness(self, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray) -> JaxArray:
-        """sum_c h_c (x'v_c)^2."""
-        return regression_steepness(self.family, theta, data, direction)
-
     def mean_gradient(self, theta: JaxArray) -> JaxArray:
         """H_k (a theta - b beta_k), with the family's slopes a and b (Stein's identity)."""
         beta = self.coefficients.T[:, :, None]
@@ -68,12 +78,12 @@ class Regression(Problem):
         return times_design(a * theta - b * beta)
 
     def moments(self, theta: FloatArray) -> Moments | None:
-        """In closed form for linear and Huber, by quadrature in two dimensions for logistic and Poisson."""
-        return regression_moments(self.family, theta, self.coefficients, self.noise_var, self.design_cov)
+        """As the family has them: in closed form, by quadrature, or not at all."""
+        return self.family.moments(theta, self.coefficients, self.noise_var, self.design_cov)
 
     def risk(self, theta: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """The mean gradient and its derivative, in float64."""
-        if isinstance(self.family, Linear | Huber):
+        if self.family.additive:  # the moments are algebra, and cheap
             return super().risk(theta)
         if not has_closed_form(self.family, theta, self.coefficients, self.design_cov):
             return None
@@ -104,22 +114,6 @@ def predictors(theta: JaxArray, x: JaxArray, n_outputs: int) -> JaxArray:
     return add_up(blocks * x, axis=1)
 
 
-def regression_gradient(family: Family, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
-    """The gradient of any regression loss in theta: x times residual for each output, (C p, K, R)."""
-    x, response = data
-    residual = family.residual(predictors(theta, x, family.n_outputs), response)
-    return (residual[:, None] * x).reshape(theta.shape)
-
-
-def regression_steepness(
-    family: Family, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray
-) -> JaxArray:
-    """sum_c h_c (x'v_c)^2 for a direction v, with the family's h, (K, R)."""
-    x, response = data
-    h = family.steepness(predictors(theta, x, family.n_outputs), response)
-    return add_up(h * predictors(direction, x, family.n_outputs) ** 2)
-
-
 def random_effects(
     n_clients: int,
     dim: int = 2,
@@ -132,13 +126,32 @@ def random_effects(
     weights: ArrayLike | None = None,
     df: float | None = None,
 ) -> Regression:
-    """FRand-eff (Appendix F.1.1): y = x'beta_k + noise with client coefficients beta_k ~ N(beta_0, Gamma).
+    """Linear regression with random client coefficients, FRand-eff of the paper (Appendix F.1.1).
 
-    heterogeneity  gamma, giving Gamma = gamma I, or Gamma itself (d, d)
-    center         beta_0; (2, -3) repeated to `dim` by default
-    noise_var      sigma_k^2, one number or one a client; drawn uniformly from {1, ..., 5} by default
-    df             Student-t noise with this many degrees of freedom and the same variance
-    `seed` fixes beta_k and sigma_k^2: they belong to the problem, not to a run.
+    Client k draws y = x'beta_k + noise, with beta_k ~ N(beta_0, Gamma).
+
+    Parameters
+    ----------
+    n_clients, dim : int
+        K and d.
+    heterogeneity : float or (d, d) array_like
+        gamma, giving Gamma = gamma I, or Gamma itself.
+    seed : int
+        Fixes beta_k and sigma_k^2: they belong to the problem, not to a run.
+    center : (d,) array_like, optional
+        beta_0; (2, -3) repeated to `dim` by default.
+    noise_var : float or (K,) array_like, optional
+        sigma_k^2; drawn uniformly from {1, ..., 5} by default.
+    design_cov, weights, df
+        As for `linear`.
+
+    Returns
+    -------
+    Regression
+
+    Examples
+    --------
+    >>> problem = fg.problems.random_effects(n_clients=10, heterogeneity=1.0, seed=1907)
     """
     n_clients, dim = _checks.whole("n_clients", n_clients), _checks.whole("dim", dim)
     middle = np.resize([2.0, -3.0], dim) if center is None else _checks.real_array("center", center, shape=(dim,))
@@ -162,22 +175,40 @@ def linear(
     *,
     df: float | None = None,
 ) -> Regression:
-    """Linear regression: coefficients (K, d), noise variances (K,), design covariance (d, d) or (K, d, d)."""
-    return _regression(Linear(check_df(df)), coefficients, noise_var, design_cov, weights)
+    """Linear regression on simulated rows: y = x'beta_k + noise with x ~ N(0, H_k).
+
+    Parameters
+    ----------
+    coefficients : (K, d) array_like
+        beta_k, a row for each client.
+    noise_var : float or (K,) array_like
+        The variance of the noise, for all clients or for each.
+    design_cov : (d, d) or (K, d, d) array_like, optional
+        H_k; the identity by default.
+    weights : (K,) array_like, optional
+        w_k, equal by default.
+    df : float, optional
+        Student-t noise with this many degrees of freedom and the same variance; Gaussian by default.
+
+    Returns
+    -------
+    Regression
+    """
+    return from_family(Linear(_degrees(df)), coefficients, noise_var, design_cov, weights)
 
 
 def logistic(
     coefficients: ArrayLike, design_cov: ArrayLike | None = None, weights: ArrayLike | None = None
 ) -> Regression:
-    """Logistic regression: P(y = 1 | x) = sigmoid(x'beta_k)."""
-    return _regression(Logistic(), coefficients, 0.0, design_cov, weights)
+    """Logistic regression on simulated rows: P(y = 1 | x) = sigmoid(x'beta_k). Parameters are those of `linear`."""
+    return from_family(Logistic(), coefficients, 0.0, design_cov, weights)
 
 
 def poisson(
     coefficients: ArrayLike, design_cov: ArrayLike | None = None, weights: ArrayLike | None = None
 ) -> Regression:
-    """Poisson regression: E[y | x] = exp(x'beta_k)."""
-    return _regression(Poisson(), coefficients, 0.0, design_cov, weights)
+    """Poisson regression on simulated rows: E[y | x] = exp(x'beta_k). Parameters are those of `linear`."""
+    return from_family(Poisson(), coefficients, 0.0, design_cov, weights)
 
 
 def huber(
@@ -189,32 +220,80 @@ def huber(
     threshold: float = 1.345,
     df: float | None = None,
 ) -> Regression:
-    """Huber regression: the linear model under Huber's loss, whose gradient is bounded in y."""
-    family = Huber(_checks.real("threshold", threshold, above=0.0), check_df(df))
-    return _regression(family, coefficients, noise_var, design_cov, weights)
+    """The linear model under Huber's loss, whose gradient is bounded in y.
+
+    Parameters
+    ----------
+    coefficients, noise_var, design_cov, weights, df
+        As for `linear`.
+    threshold : float
+        The residual beyond which the loss is linear.
+
+    Returns
+    -------
+    Regression
+    """
+    family = Huber(_checks.real("threshold", threshold, above=0.0), _degrees(df))
+    return from_family(family, coefficients, noise_var, design_cov, weights)
 
 
 def one_versus_rest(
     coefficients: ArrayLike, design_cov: ArrayLike | None = None, weights: ArrayLike | None = None
 ) -> Regression:
-    """One logistic loss for each class: coefficients (K, C, p); the parameter is their rows, d = C p."""
+    """One logistic loss for each class, on simulated rows.
+
+    Parameters
+    ----------
+    coefficients : (K, C, p) array_like
+        A row of p coefficients for each client and class. The parameter stacks the classes, d = C p.
+    design_cov, weights
+        As for `linear`, with p columns.
+
+    Returns
+    -------
+    Regression
+    """
     table = _checks.real_array("coefficients", coefficients, shape=(None, None, None))
     n_clients, n_classes, _ = table.shape
     family = OneVersusRest(_checks.whole("the number of classes", n_classes, at_least=2))
-    return _regression(family, table.reshape(n_clients, -1), 0.0, design_cov, weights)
+    return from_family(family, table.reshape(n_clients, -1), 0.0, design_cov, weights)
 
 
-def _regression(
-    family: Family,
+def from_family(
+    family: str | Family,
     coefficients: ArrayLike,
-    noise_var: float | ArrayLike,
-    design_cov: ArrayLike | None,
-    weights: ArrayLike | None,
+    noise_var: float | ArrayLike = 1.0,
+    design_cov: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
 ) -> Regression:
-    beta = _checks.real_array("coefficients", coefficients, shape=(None, None), fix="Give one row a client.")
-    n_clients, n_features = beta.shape[0], beta.shape[1] // family.n_outputs
+    """A regression of any family on simulated rows x ~ N(0, H_k).
+
+    Parameters
+    ----------
+    family : str or Family
+        A registered name, or a family of your own that defines `respond`.
+    coefficients : (K, d) array_like
+        beta_k; with C outputs the coefficients of each, one after another.
+    noise_var : float or (K,) array_like
+        The variance of additive noise; other families do not use it.
+    design_cov, weights
+        As for `linear`.
+
+    Returns
+    -------
+    Regression
+
+    Examples
+    --------
+    >>> problem = fg.problems.from_family("poisson", 0.3 * np.ones((4, 2)))
+    """
+    chosen = as_family(family)
+    beta = _checks.real_array("coefficients", coefficients, shape=(None, None), fix="Give one row for each client.")
+    n_clients, n_features = beta.shape[0], beta.shape[1] // chosen.n_outputs
     if not beta.size:
         raise ValueError(f"coefficients must have at least one client and one column; got shape {beta.shape}.")
+    if beta.shape[1] % chosen.n_outputs:
+        raise ValueError(f"coefficients must have columns for {chosen.n_outputs} outputs; got shape {beta.shape}.")
     variances = _checks.real_array("noise_var", noise_var)
     if variances.shape not in ((), (n_clients,)):
         raise ValueError(f"noise_var must be a number or have shape ({n_clients},); got {variances.shape}.")
@@ -231,8 +310,15 @@ def _regression(
         design_cov=cov,
         design_root=None if design_cov is None else _root(cov),
         weights=_checks.client_weights(weights, n_clients),
-        family=family,
+        family=chosen,
     )
+
+
+def _degrees(df: float | None) -> float | None:
+    """Degrees of freedom for which a variance exists."""
+    if df is None:
+        return None
+    return _checks.real("df", df, above=2.0, fix="Student-t noise needs df > 2 to have a variance.")
 
 
 def _root(matrix: FloatArray) -> FloatArray:

@@ -50,9 +50,17 @@ class GaussianSurrogate(Problem):
 
 
 def gaussian_surrogate(lin: Linearization, stream: str = "surrogate") -> GaussianSurrogate:
-    """The surrogate of a linearised problem; its optimum is zero.
+    """The Gaussian surrogate of a linearised problem; its optimum is zero.
 
-    At one seed, surrogates with other names for their `stream` of noise are independent.
+    Parameters
+    ----------
+    lin : Linearization
+    stream : str
+        Name of its noise. At one seed, surrogates with different names are independent.
+
+    Returns
+    -------
+    GaussianSurrogate
     """
     values, vectors = np.linalg.eigh(lin.client_noise_cov)
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]

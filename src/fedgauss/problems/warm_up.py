@@ -1,4 +1,4 @@
-"""What clients would report after a warm-up: Hessians and gradient covariances from a few hundred own draws."""
+"""What clients would report after a warm-up: Hessians and gradient covariances from a few hundred draws each."""
 
 from __future__ import annotations
 
@@ -20,6 +20,20 @@ def warm_up(problem: Problem, n_warmup: int, at: ArrayLike, seed: int = 0) -> Li
     Each client takes the gradient and the Hessian of its loss at `at` for each of its draws, and reports the mean
     Hessian with the covariance and the kurtosis of its gradients: what `linearization` asks for. For a problem on real
     rows this is a simulation of it; clients of your own call `gradient_moments`.
+
+    Parameters
+    ----------
+    problem : Problem
+    n_warmup : int
+        Draws of each client.
+    at : (d,) array_like
+        Where gradients are taken.
+    seed : int
+        Fixes the draws.
+
+    Returns
+    -------
+    Linearization
     """
     n_warmup = _checks.whole("n_warmup", n_warmup, at_least=2, fix="One gradient shows no spread.")
     point = _checks.real_array("at", at, shape=(checked_problem(problem).dim,))

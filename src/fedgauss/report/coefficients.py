@@ -17,51 +17,50 @@ from fedgauss.report.palette import LIGHT
 
 _WIDTH, _ROW = 6.4, 0.27  # inches
 _LONGEST_NAME = 34
-_CONSTANTS = ("const", "Intercept")
 
 
-def write_fit(found: Fit, folder: Path) -> list[Path]:
+def write_fit(fit: Fit, folder: Path) -> list[Path]:
     """fit.json, coefficients.png and coefficients.svg."""
-    figure = coefficient_figure(found)
-    numbers = json.dumps(fit_numbers(found), indent=1, ensure_ascii=False, allow_nan=False)
+    figure = coefficient_figure(fit)
+    numbers = json.dumps(fit_numbers(fit), indent=1, ensure_ascii=False, allow_nan=False)
     files = {"fit.json": (numbers + "\n").encode(), "coefficients.png": png(figure), "coefficients.svg": svg(figure)}
     for name, content in files.items():
         write_whole(folder / name, content)
     return [folder / name for name in files]
 
 
-def fit_numbers(found: Fit) -> dict[str, Any]:
-    """All that a fit says, as plain numbers and text."""
-    test = found.heterogeneity
+def fit_numbers(fit: Fit) -> dict[str, Any]:
+    """A fit as plain numbers and text."""
+    test = fit.heterogeneity
     return {
-        "names": list(found.names),
-        "params": _plain(found.params),
-        "std_errors": _plain(found.std_errors),
-        "z": _plain(found.z_values),
-        "p": _plain(found.p_values),
-        "level": found.level,
-        "intervals": _plain(found.conf_int()),
-        "cov": _plain(found.cov),
-        "scales": _plain(found.scales),
-        "method": found.method,
-        "facts": found.facts,
-        "notes": list(found.notes),
-        "bias_in_std_errors": None if found.bias is None else _plain(found.bias),
-        "predicted_coverage": None if found.predicted_coverage is None else _plain(found.predicted_coverage),
+        "names": list(fit.names),
+        "params": _plain(fit.params),
+        "std_errors": _plain(fit.std_errors),
+        "z": _plain(fit.z_values),
+        "p": _plain(fit.p_values),
+        "level": fit.level,
+        "intervals": _plain(fit.conf_int()),
+        "cov": _plain(fit.cov),
+        "scales": _plain(fit.scales),
+        "method": fit.method,
+        "facts": fit.facts,
+        "notes": list(fit.notes),
+        "bias_in_std_errors": None if fit.bias is None else _plain(fit.bias),
+        "predicted_coverage": None if fit.predicted_coverage is None else _plain(fit.predicted_coverage),
         "clients_alike": None if test is None else test._asdict(),
     }
 
 
 @styled
-def coefficient_figure(found: Fit) -> Figure:
-    """Each coefficient with its interval, for one standard deviation of its covariate: then they can be compared.
+def coefficient_figure(fit: Fit) -> Figure:
+    """Each coefficient with its interval, for one standard deviation of its covariate: these can be compared.
 
-    Intercepts are left out, unless there is nothing else. Those whose interval holds zero are pale.
+    Intercepts are left out, unless there is nothing else. Coefficients whose interval contains zero are pale.
     """
-    slopes = [i for i, name in enumerate(found.names) if name.rpartition(": ")[2] not in _CONSTANTS]
-    shown = np.array(slopes or range(len(found.names)))
-    scale = found.scales[shown]
-    values, (low, high) = found.params[shown] * scale, found.conf_int()[shown].T * scale
+    slopes = [i for i in range(len(fit.names)) if i not in fit.intercepts]
+    shown = np.array(slopes or range(len(fit.names)))
+    scale = fit.scales[shown]
+    values, (low, high) = fit.params[shown] * scale, fit.conf_int()[shown].T * scale
     clear = (low > 0.0) | (high < 0.0)
     figure = Figure(figsize=(_WIDTH, 1.3 + _ROW * len(shown)), layout="constrained")
     axes = figure.subplots()
@@ -70,17 +69,17 @@ def coefficient_figure(found: Fit) -> Figure:
         colour = LIGHT["exact" if is_clear else "simulated"]
         axes.plot([low[row], high[row]], [row, row], color=colour, linewidth=1.6, solid_capstyle="butt")
         axes.plot(values[row], row, "o", color=colour, markersize=4.5)
-    axes.set_yticks(np.arange(len(shown)), [_short(found.names[i]) for i in shown])
+    axes.set_yticks(np.arange(len(shown)), [_short(fit.names[i]) for i in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     unit = "change for one standard deviation of the covariate" if slopes else "estimate"
-    axes.set_xlabel(f"{unit}, with {100 * found.level:g} % intervals")
-    figure.suptitle(_title(found, int(clear.sum()), len(shown)), x=0.01, ha="left", fontsize=11.5)
+    axes.set_xlabel(f"{unit}, with {100 * fit.level:g} % intervals")
+    figure.suptitle(_title(fit, int(clear.sum()), len(shown)), x=0.01, ha="left", fontsize=11.5)
     return figure
 
 
-def _title(found: Fit, clear: int, total: int) -> str:
-    target = _short(found.facts.get("Target", "the target"))
+def _title(fit: Fit, clear: int, total: int) -> str:
+    target = _short(fit.facts.get("Target", "the target"))
     return f"{target}: {clear} of {total} intervals exclude zero"
 
 

@@ -18,6 +18,7 @@ from fedgauss.testing.battery import Check, ConformanceError, Outcome, Report
 if TYPE_CHECKING:
     from fedgauss.testing.attack import check_attack, checks_for_attack
     from fedgauss.testing.channel import check_channel, checks_for_channel
+    from fedgauss.testing.family import check_family, checks_for_family
     from fedgauss.testing.network import check_network, checks_for_network
     from fedgauss.testing.observer import check_observer, checks_for_observer
     from fedgauss.testing.problem import check_problem, checks_for_problem
@@ -30,19 +31,21 @@ __all__ = [
     "Report",
     "check_attack",
     "check_channel",
+    "check_family",
     "check_network",
     "check_observer",
     "check_problem",
     "check_sink",
     "checks_for_attack",
     "checks_for_channel",
+    "checks_for_family",
     "checks_for_network",
     "checks_for_observer",
     "checks_for_problem",
     "checks_for_sink",
 ]
 
-_KINDS = ("attack", "channel", "network", "observer", "problem", "sink")
+_KINDS = ("attack", "channel", "family", "network", "observer", "problem", "sink")
 _MODULES = {f"{verb}_{kind}": kind for kind in _KINDS for verb in ("check", "checks_for")}
 if not TYPE_CHECKING:  # for which all names are above
     __getattr__, __dir__ = lazy(__name__, _MODULES, __all__)

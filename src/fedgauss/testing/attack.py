@@ -94,7 +94,7 @@ class _Case:
 
     def gradients(self, schedule: Schedule | None, t: int) -> FloatArray:
         """Gradients of step t under a schedule, or honest ones, (d, K, R)."""
-        problem = self.honest if schedule is None else replace(self.attacked, schedule=schedule)  # type: ignore[type-var]
+        problem = self.honest if schedule is None else replace(self.attacked, schedule=schedule)
         count = max(512, min(_MANY, 2**22 // (problem.dim * problem.n_clients) // 32 * 32))
         return np.asarray(evaluate(problem, everywhere(self.at, problem.n_clients, count), t)[1], float)
 

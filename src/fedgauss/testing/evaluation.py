@@ -52,7 +52,7 @@ def on_device(part: T) -> T:
 
 
 # A battery runs many small programs once each, so that compiling them is nearly all of its time.
-_quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 def _draw(problem: Problem, key: Key, first: JaxArray, t: JaxArray, theta: JaxArray) -> tuple[Any, JaxArray]:
@@ -60,7 +60,7 @@ def _draw(problem: Problem, key: Key, first: JaxArray, t: JaxArray, theta: JaxAr
     return data, problem.gradient(theta, data)
 
 
-_evaluate = _quickly(_draw)
+_evaluate = quickly(_draw)
 
 
 def evaluate(problem: Problem, theta: FloatArray, t: int = 1, first: int = 0, seed: int = SEED) -> tuple[Any, JaxArray]:
@@ -81,7 +81,7 @@ def program(problem: Problem, theta: FloatArray) -> Program:
     return traced(_draw, on_device(problem), stage_key(SEED, "data"), *counters)
 
 
-@_quickly
+@quickly
 def curvatures(problem: Problem, theta: JaxArray, data: Any, along: JaxArray) -> tuple[JaxArray, ...]:
     """At one step's data and theta (d, K, R): curvature and steepness along (d,), and a difference of gradients."""
     towards, width = jnp.broadcast_to(along[:, None, None], theta.shape), 1e-2
@@ -90,7 +90,7 @@ def curvatures(problem: Problem, theta: JaxArray, data: Any, along: JaxArray) ->
     return problem.curvature(theta, data, towards), problem.steepness(theta, data, towards), slope
 
 
-@_quickly
+@quickly
 def mean_gradient(problem: Problem, theta: JaxArray) -> JaxArray:
     """The closed form at theta (d, K, R)."""
     return problem.mean_gradient(theta)
@@ -120,7 +120,7 @@ def algorithm(problem: Problem, observers: tuple[Observer, ...] = ()) -> Algorit
 
 
 # The engine's loop itself, compiled like the rest of a battery.
-quick_advance = _quickly(advance.__wrapped__)  # type: ignore[attr-defined]
+quick_advance = quickly(advance.__wrapped__)  # type: ignore[attr-defined]
 
 
 def start(dim: int, settings: int) -> ResolvedStart:

@@ -1,5 +1,4 @@
-"""What sites must agree on before a run: columns and their order, levels and their order, and so a name for each
-parameter."""
+"""What sites must agree on before a run: columns, levels and their order, and so a name for each parameter."""
 
 from __future__ import annotations
 
@@ -9,14 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from fedgauss.inference.design import asked_terms, covariates_of, intercept_name, response_of
-from fedgauss.inference.federated.messages import Message, printable
-from fedgauss.inference.formula import Formula
-from fedgauss.inference.frames import Column, Frame, listed
-from fedgauss.problems.families import Family
+from fedgauss.inference.federated.messages import printable
+from fedgauss.inference.frames import Frame, FrameColumn, listed
+from fedgauss.inference.model_data import ModelData, ModelSpec, Response, covariates_of, intercept_name, right_hand_side
 
-Levels = Mapping[str, list[Any] | None]  # None for a column of numbers
+Levels = Mapping[str, Sequence[Any] | None]  # None for a column of numbers
 
 
 def agreed_levels(told: Sequence[Levels], sites: Sequence[str]) -> dict[str, list[Any] | None]:
@@ -29,57 +27,60 @@ def agreed_levels(told: Sequence[Levels], sites: Sequence[str]) -> dict[str, lis
     return {name: _joined(name, [levels[name] for levels in told], sites) for name in first}
 
 
-def terms_in_order(model: Message, levels: Levels) -> Formula:
-    """What is on the right-hand side; columns that nobody named come in the order of the levels."""
-    features, formula = model["features"], model["formula"]
-    return asked_terms(Frame(levels), model["target"], None, features, formula, model["intercept"])
+def agreed_model(
+    spec: ModelSpec,
+    columns: dict[str, FrameColumn],
+    response: Response,
+    clients: Sequence[str],
+    counts: npt.ArrayLike,
+    total: int,
+) -> ModelData:
+    """The model on the rows of these columns, of which there may be none; names are the same at every site.
+
+    Columns that nobody named come in the order of `columns`.
+    """
+    terms = right_hand_side(Frame(columns), spec)
+    covariates, names = covariates_of(terms, columns, total)
+    constant, (values, classes, family) = intercept_name(terms, spec, names), response
+    return ModelData(
+        covariates, names, constant, values, spec.target, classes, family, tuple(clients), np.asarray(counts)
+    )
 
 
-def parameters(
-    model: Message, levels: Levels, total: int
-) -> tuple[tuple[str, ...], str | None, Family, tuple[Any, ...]]:
-    """Names of the covariates, that of the intercept, the family and its classes: a design without rows."""
-    terms = terms_in_order(model, levels)
-    columns = {name: Column(name, np.empty(0), None if own is None else tuple(own)) for name, own in levels.items()}
-    _, names = covariates_of(terms, columns, total)
-    _, classes, family = response_of(columns[model["target"]], model["family"])
-    return names, intercept_name(terms, model["formula"], names), family, classes
-
-
-def _joined(name: str, told: Sequence[list[Any] | None], sites: Sequence[str]) -> list[Any] | None:
+def _joined(name: str, told: Sequence[Sequence[Any] | None], sites: Sequence[str]) -> list[Any] | None:
     """The levels of all sites: in the one order that keeps that of every site, if there is one; else sorted."""
     where: dict[str, list[str]] = {}
-    for site, own in zip(sites, told, strict=True):
-        where.setdefault(_kind(own), []).append(site)
+    for site, levels in zip(sites, told, strict=True):
+        where.setdefault(_kind(levels), []).append(site)
     if len(where) > 1:
-        found = ", ".join(f"{kind} at {listed(at)}" for kind, at in where.items())
-        raise ValueError(f"column {name!r} must be of one kind; it holds {found}. Make it the same everywhere.")
-    every = [own for own in told if own is not None]
-    if not every:
+        kinds = ", ".join(f"{kind} at {listed(at)}" for kind, at in where.items())
+        raise ValueError(f"column {name!r} must be of one kind; it holds {kinds}. Make it the same everywhere.")
+    lists = [levels for levels in told if levels is not None]
+    if not lists:
         return None
-    levels = _only_order(every) or sorted({level for own in every for level in own})
-    if _kind(levels) != "categories of numbers":
-        return levels
-    whole = all(level == int(level) for level in levels)
-    return [int(level) if whole else float(level) for level in levels]
+    joined = _only_order(lists) or sorted({level for levels in lists for level in levels})
+    if _kind(joined) != "categories of numbers":
+        return joined
+    integers = all(level == int(level) for level in joined)
+    return [int(level) if integers else float(level) for level in joined]
 
 
-def _kind(levels: list[Any] | None) -> str:
+def _kind(levels: Sequence[Any] | None) -> str:
     if levels is None:
         return "numbers"
     kinds = {str: "text", bool: "true and false", int: "categories of numbers", float: "categories of numbers"}
     return kinds[type(levels[0])]
 
 
-def _only_order(lists: Sequence[list[Any]]) -> list[Any]:
-    """All levels such that those of each list come in its order; none if lists contradict, or leave it open."""
+def _only_order(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    """The only order of all levels that keeps the order of each list; empty if there is none, or more than one."""
     order: TopologicalSorter[Any] = TopologicalSorter()
     for levels in lists:
         for level in levels:
             order.add(level)
         for before, after in pairwise(levels):
             order.add(after, before)
-    found: list[Any] = []
+    in_order: list[Any] = []
     try:
         order.prepare()
     except CycleError:
@@ -88,9 +89,9 @@ def _only_order(lists: Sequence[list[Any]]) -> list[Any]:
         ready = order.get_ready()
         if len(ready) > 1:
             return []
-        found += ready
+        in_order += ready
         order.done(*ready)
-    return found
+    return in_order
 
 
 def shown(label: Any) -> Any:

@@ -1,35 +1,38 @@
-"""Who asks the sites: `fit` with rows that stay where they are."""
+"""The coordinator of a federated fit: `fit` with rows that stay where they are."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.engine.runs import Runs
-from fedgauss.inference.conclude import IntArray, Question, check_hessian, conclude
-from fedgauss.inference.design import Design, checked_weights
-from fedgauss.inference.federated.agreement import agreed_levels, parameters, shown
-from fedgauss.inference.federated.fields import REPLIES
-from fedgauss.inference.federated.messages import Message
+from fedgauss.inference.between_clients import IntArray
+from fedgauss.inference.client_sums import client_statistics
+from fedgauss.inference.data_checks import check_collinear, check_constant, check_rows
+from fedgauss.inference.federated.agreement import agreed_levels, agreed_model, shown
+from fedgauss.inference.federated.fields import REPLIES, Fields, check_fields
+from fedgauss.inference.federated.messages import Message, printable
 from fedgauss.inference.federated.stops import stops_of, warm_steps
-from fedgauss.inference.federated.talk import Ask, Talk
-from fedgauss.inference.fit import Fit, finished
-from fedgauss.inference.frames import listed
-from fedgauss.inference.obstacles import check_collinear, check_constant, check_rows, sides_of
+from fedgauss.inference.fit import Fit, as_fit
+from fedgauss.inference.frames import FrameColumn, listed
+from fedgauss.inference.from_pass import Request, check_hessian, estimate_from_pass
+from fedgauss.inference.model_data import ModelData, ModelSpec, checked_weights, response_of
 from fedgauss.inference.passes import Pass, inverse
 from fedgauss.inference.row_batches import busy_steps, steps_of_a_pass
-from fedgauss.inference.standardise import Location, Units, scalable, starting_point, unscaled
-from fedgauss.inference.summaries import summaries
+from fedgauss.inference.standardise import Location, Units, starting_point, unscaled
 from fedgauss.inference.whitened import schedule
 from fedgauss.networks import Network, as_network, ring
-from fedgauss.problems.families import family as family_named
+from fedgauss.problems import families
 
+# An order and what goes with it for each site; their replies in the same order.
+Ask = Callable[[str, Sequence[Message]], Sequence[Message]]
+_LONGEST = 1000  # characters of an error
 Tick = Callable[[str, int, int], None]
 
 
@@ -51,49 +54,89 @@ def fit_sites(
     correct_drift: bool = False,
     tick: Tick = lambda what, done, total: None,
 ) -> Fit:
-    """`fit` in one pass by the plug-in, between sites that are reached through `ask`; arguments are as `fit` has them.
+    """`fit` in one pass by the plug-in, between sites that keep their rows.
 
     With the sites in the order of their names it gives the estimates and standard errors that `fit` gives on the pooled
-    frame, to the precision of float32, but where the warm-up must be another (`stops`); bias and the test of clients
-    are nearly the same. Separable classes are noticed where one site's rows overlap; where none do by themselves,
-    a note says so. There is one pass: in a second one the same rows would be in other sums, and whoever knows the order
-    in which they are read could solve for single ones.
+    frame, to the precision of float32, except where the warm-up must be another (`stops`); bias and heterogeneity test
+    are nearly the same. Separable classes are noticed where one site's rows overlap; where none do by themselves, a
+    note says so. There is only one pass: in a second one the same rows would enter other sums, and whoever knows the
+    order in which they are read could solve for single ones.
+
+    Parameters
+    ----------
+    ask : callable
+        ask(order, contents) sends an order to every site, with a content for each, and returns their replies.
+    sites : sequence of str
+        Names of the sites, in the order in which `ask` reaches them.
+    target, family, features, formula, intercept, sync_every, network, level, seed, weights, standardise, correct_drift
+        As for `fit`. The family is given by name, and each site finds it in the registry of its own process.
+    tick : callable, optional
+        tick(what, done, total) is called as the run advances.
+
+    Returns
+    -------
+    Fit
+
+    Examples
+    --------
+    >>> with SiteProcesses({"a": "fedgauss site a.csv", "b": "ssh b fedgauss site b.csv"}) as sites:
+    ...     fit = fit_sites(sites.ask, sites.names, "died", "logistic")
     """
     level = _checks.probability("level", level, fix="Use 0.95?")
     tau, seed = _checks.whole("sync_every", sync_every), _checks.whole("seed", seed, at_least=0)
-    if family != "one_versus_rest":
-        family_named(family)
+    if isinstance(family, families.Family):
+        raise ValueError(
+            f"family must be a name here: sites are other processes. Register {type(family).__name__} at every site "
+            "(problems.families.register), and give its name."
+        )
+    families.family(family)
     n_sites = len(sites)
     graph = ring(n_sites) if network is None else as_network(network, n_sites)
-    talk = Talk(ask, sites)
+    talk = Conversation(ask, sites)
     named = features if features is None or isinstance(features, str) else list(features)
-    model = {"target": target, "family": family, "features": named, "formula": formula, "intercept": intercept}
-    design, totals = _agreed(talk, model, sites)
-    counts, total = design.counts, int(design.counts.sum())
-    columns, about = _located(talk, design, totals)
-    notes = _checked(talk, design, columns)
-    units = Units(columns, about, design.constant is not None)
+    data, totals = _agreed(talk, ModelSpec(target, family, named, formula, intercept), sites)
+    counts, total = data.counts, int(data.counts.sum())
+    columns, about = _located(talk, data, totals)
+    notes = _checked(talk, data, columns)
+    units = Units(columns, about, data.constant is not None)
     if not standardise:
-        units = unscaled(columns, design.constant is not None)
+        units = unscaled(columns, data.constant is not None)
     share = checked_weights(weights, n_sites)
     w = counts / counts.sum() if isinstance(share, str) else _checks.client_weights(share, n_sites)
     n_steps = steps_of_a_pass(total, n_sites)
     if tau > n_steps:
         raise ValueError(f"sync_every must be at most the {n_steps} steps of a pass; got {tau}. Use 10?")
-    start = starting_point(design.family, totals.marks, total, len(design.names), units.intercept)
-    whole = _run(talk, units, graph, tau, counts, w, start, seed, tick)
-    check_hessian(whole)
-    question = Question(
-        "plugin", level, design.all_names, units.readout(max(1, len(design.classes))), correct_drift=correct_drift
-    )
-    found = conclude(whole, question, graph, tau, busy_steps(counts, n_steps, whole.summaries.count))
-    how = {
-        "Weights": weights if isinstance(weights, str) else "given",
-        "Covariates": "standardised for the run" if standardise else "as they are",
-        "Seed": str(seed),
-    }
-    fitted = finished(found, design, columns, 1, how)
-    return Fit(**{**vars(fitted), "notes": (*fitted.notes, *notes)})
+    one_pass = _run(talk, units, graph, tau, counts, w, starting_point(data, totals.start_terms), seed, tick)
+    check_hessian(one_pass)
+    readout = units.readout(data.family.n_outputs)
+    request = Request("plugin", level, data.all_names, readout, correct_drift=correct_drift)
+    busy = busy_steps(counts, n_steps, one_pass.clients.count)
+    estimate = estimate_from_pass(one_pass, request, graph, tau, busy).with_notes(*notes)
+    return as_fit(estimate, data, columns, 1, weights, standardise, seed)
+
+
+class Conversation:
+    """Orders to all sites and their checked replies. `sizes` has each site's sizes by letter, as `fields` uses them."""
+
+    def __init__(self, ask: Ask, sites: Sequence[str]) -> None:
+        self._ask, self._sites = ask, sites
+        self.sizes: list[dict[str, int]] = [{} for _ in sites]
+
+    def all(self, order: str, content: Message, fields: Fields | None = None) -> list[Message]:
+        """The same order to every site."""
+        return self.each(order, [content] * len(self._sites), fields)
+
+    def each(self, order: str, contents: Sequence[Message], fields: Fields | None = None) -> list[Message]:
+        """An order to every site, with a content of its own; replies must have `fields`, by default the order's."""
+        replies = list(self._ask(order, contents))
+        for site, reply, sizes in zip(self._sites, replies, self.sizes, strict=True):
+            if "error" in reply:
+                raise ValueError(f"site {site!r}: {printable(str(reply['error']))[:_LONGEST]}")
+            try:
+                check_fields(REPLIES[order] if fields is None else fields, reply, sizes)
+            except ValueError as error:
+                raise ValueError(f"site {site!r} sent a wrong reply to {order!r}: {error}") from error
+        return replies
 
 
 class _Totals(NamedTuple):
@@ -101,54 +144,56 @@ class _Totals(NamedTuple):
 
     sums: FloatArray  # of the covariates, (p,)
     response: float
-    marks: FloatArray  # of classes, or of the response, (C,)
+    start_terms: FloatArray  # of the family, (C,)
 
 
-def _agreed(talk: Talk, model: Message, sites: Sequence[str]) -> tuple[Design, _Totals]:
-    """The design without its rows: columns and levels of all sites together, and a name for each parameter."""
-    described = talk.all("describe", model)
+def _agreed(talk: Conversation, spec: ModelSpec, sites: Sequence[str]) -> tuple[ModelData, _Totals]:
+    """The model without its rows: columns and levels of all sites together, and a name for each parameter."""
+    described = talk.all("describe", spec._asdict())
     counts = np.array([int(reply["rows"]) for reply in described])
+    total = int(counts.sum())
     levels = agreed_levels([reply["levels"] for reply in described], sites)
-    names, constant, family, classes = parameters(model, levels, int(counts.sum()))
-    design = Design(
-        np.empty((0, len(names))), names, constant, np.empty(0), model["target"], classes, family, tuple(sites), counts
-    )
-    check_rows(sites, counts, len(design.all_names))
-    pairs = sides_of(family, design.target, classes, design.response)
+    columns = {name: FrameColumn(name, np.empty(0), _tuple(of_all)) for name, of_all in levels.items()}
+    response = response_of(columns[spec.target], spec.family)
+    data = agreed_model(spec, columns, response, sites, counts, total)
+    check_rows(sites, counts, len(data.all_names))
+    common = {"p": len(data.names), "C": data.family.n_outputs, "d": len(data.all_names), "s": len(data.sides)}
     for sizes, rows in zip(talk.sizes, counts.tolist(), strict=True):
-        sizes |= {"p": len(names), "C": max(1, len(classes)), "d": len(design.all_names), "s": len(pairs)}
-        sizes["t"] = min(rows, len(names))
-    replies = talk.all("design", {"levels": levels, "total": int(counts.sum())})
+        sizes |= common | {"t": min(rows, len(data.names))}
+    replies = talk.all("design", {"levels": levels, "total": total})
     for site, reply in zip(sites, replies, strict=True):
-        if tuple(reply["names"]) != design.all_names:
+        if tuple(reply["names"]) != data.all_names:
             raise ValueError(f"sites must name parameters alike; {site!r} does not. Does it run the same fedgauss?")
-    sums, marks = (np.sum([reply[name] for reply in replies], axis=0) for name in ("sums", "marks"))
-    totals = _Totals(sums, sum(float(reply["response"]) for reply in replies), marks)
-    return replace(design, names=tuple(map(shown, names)), classes=tuple(map(shown, classes))), totals
+    sums, terms = (np.sum([reply[name] for reply in replies], axis=0) for name in ("sums", "marks"))
+    totals = _Totals(sums, sum(float(reply["response"]) for reply in replies), terms)
+    return replace(data, names=tuple(map(shown, data.names)), classes=tuple(map(shown, data.classes))), totals
 
 
-def _located(talk: Talk, design: Design, totals: _Totals) -> tuple[Location, Location | None]:
+def _tuple(levels: list[Any] | None) -> tuple[Any, ...] | None:
+    return None if levels is None else tuple(levels)
+
+
+def _located(talk: Conversation, data: ModelData, totals: _Totals) -> tuple[Location, Location | None]:
     """Means and scales of the covariates, and of the response where it is scaled."""
-    total, centred = int(design.counts.sum()), design.constant is not None
-    means = totals.sums / total if centred else np.zeros(len(design.names))
+    total, centred = int(data.counts.sum()), data.constant is not None
+    means = totals.sums / total if centred else np.zeros(len(data.names))
     response = totals.response / total if centred else 0.0
     replies = talk.all("squares", {"means": means, "response": response})
     scales = np.sqrt(np.sum([reply["squares"] for reply in replies], axis=0) / total)
     spread = math.sqrt(sum(float(reply["response"]) for reply in replies) / total)
     if spread == 0.0:
-        raise ValueError(f"the target {design.target!r} is constant ({response:g}): there is nothing to explain.")
-    about = Location(np.array([response]), np.array([spread])) if scalable(design.family) else None
+        raise ValueError(f"the target {data.target!r} is constant ({response:g}): there is nothing to explain.")
+    about = Location(np.array([response]), np.array([spread])) if data.family.additive else None
     return Location(means, scales), about
 
 
-def _checked(talk: Talk, design: Design, columns: Location) -> tuple[str, ...]:
+def _checked(talk: Conversation, data: ModelData, columns: Location) -> tuple[str, ...]:
     """Refuse what cannot be fitted; notes about what could not be ruled out."""
-    check_constant(design.names, columns)
+    check_constant(data.names, columns)
     replies = talk.all("shape", {"means": columns.mean, "scales": columns.scale})
     triangles = [reply["triangle"] for reply in replies]
-    check_collinear(design.names, triangles, int(design.counts.sum()), design.constant is not None)
-    pairs = sides_of(design.family, design.target, design.classes, design.response)
-    unsure = [what for i, what in enumerate(pairs) if not any(reply["overlaps"][i] for reply in replies)]
+    check_collinear(data.names, triangles, int(data.counts.sum()), data.constant is not None)
+    unsure = [what for i, what in enumerate(data.sides) if not any(reply["overlaps"][i] for reply in replies)]
     if not unsure:
         return ()
     return (
@@ -158,8 +203,8 @@ def _checked(talk: Talk, design: Design, columns: Location) -> tuple[str, ...]:
 
 
 def _run(
-    talk: Talk, units: Units, graph: Network, tau: int, counts: IntArray, w: FloatArray, start: FloatArray, seed: int,
-    tick: Tick,
+    talk: Conversation, units: Units, graph: Network, tau: int, counts: IntArray, w: FloatArray, start: FloatArray,
+    seed: int, tick: Tick,
 ) -> Pass:  # fmt: skip
     """Warm-up, burn-in and window; parameters mix after every tau steps."""
     n_sites, n_steps = len(w), steps_of_a_pass(int(counts.sum()), len(w))
@@ -185,7 +230,7 @@ def _run(
             theta = np.stack([reply["theta"] for reply in replies])
             moved += (theta - mixed) * max(0, until - max(since, plan.burn_in)) / (until - since)
             mixed, since = graph.matrix.T @ theta, until
-            contents = [{"theta": own} for own in mixed]
+            contents = [{"theta": theta_k} for theta_k in mixed]
         if until == plan.burn_in:
             told = talk.all("report", {}, REPLIES["first report"])
             hessian = np.einsum("k,kij->ij", w, [reply["hessian_sum"] / until for reply in told])
@@ -194,9 +239,9 @@ def _run(
     told = talk.all("report", {})
     sums = {name: np.stack([reply[name] for reply in told])[None] for name in REPLIES["report"]}
     average = sums["average"].mean(axis=1)
-    runs = Runs(average, average, n_steps, n_sites, seed, {})  # the last iterate is nobody's business
-    # No site tells where its steps began: beside where they ended, the average, it would give away its parameters after
-    # the burn-in, which may be a row after a mixing. They are taken to have gone evenly from one mixing to the next.
+    runs = Runs(average, average, n_steps, n_sites, seed, {})  # sites do not share their last iterate
+    # No site reports where its steps began: together with their average it would give away its parameters after the
+    # burn-in, which may be one row after a mixing. They are taken to have moved evenly from one mixing to the next.
     places = sums["average"] * plan.window - moved
-    known = summaries({**sums, "summed": np.array([plan.window]), "place_sum": places})
-    return Pass(runs, known, first[None], second[None], hessian[None], plan, w, start)
+    clients = client_statistics({**sums, "summed": np.array([plan.window]), "place_sum": places})
+    return Pass(runs, clients, first[None], second[None], hessian[None], plan, w, start)

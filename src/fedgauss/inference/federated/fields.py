@@ -1,8 +1,8 @@
-"""What orders and replies must hold, in one table: kinds, shapes and ranges.
+"""The fields of orders and replies, in one table: kinds, shapes and ranges.
 
-A site checks what it is asked, and its own replies before they leave; who asks checks replies again. A letter in a
-shape stands for a size that both know: p covariates, d parameters, C classes (or one response), s pairs of classes that
-a plane might part, and t, the height of a triangle.
+A site checks orders, and its own replies before they leave; the coordinator checks replies again. A letter in a shape
+stands for a size that both know: p covariates, d parameters, C outputs, s planes that might separate rows, and t, the
+height of a triangular factor.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def check_fields(fields: Fields, message: Message, sizes: Sizes) -> None:
         raise ValueError(f"{listed(surplus)} must not be there.")
     for name, field in fields.items():
         if not field.fits(message[name], sizes):
-            known = ", ".join(f"{letter} = {size}" for letter, size in sizes.items() if letter in field.rule.split())
-            rule = field.rule + (f" ({known})" if known else "")
+            shown = ", ".join(f"{letter} = {size}" for letter, size in sizes.items() if letter in field.rule.split())
+            rule = field.rule + (f" ({shown})" if shown else "")
             raise ValueError(f"{name!r} must be {rule}; got {_kind(message[name])}.")
 
 
 def _kind(value: Any) -> str:
-    """What a value is, without telling it."""
+    """The kind of a value, without the value."""
     return (
         f"an array of shape {value.shape}"
         if isinstance(value, np.ndarray)

@@ -1,4 +1,4 @@
-"""A site behind a pair of pipes: a line of JSON in, a line of JSON out, and a log of what was asked and what left."""
+"""A site behind a pair of pipes: a line of JSON in, a line of JSON out, and a log of both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ from fedgauss.inference.federated.site import Site
 
 
 def serve_lines(site: Site, orders: Iterable[str], replies: IO[str], log: IO[str] | None = None) -> None:
-    """Answer orders until there are no more. What cannot be read is answered with an error, and changes nothing."""
+    """Answer orders, a line of JSON each, until there are no more.
+
+    Lines that cannot be read are answered with an error, and change nothing.
+
+    Parameters
+    ----------
+    site : Site
+    orders : iterable of str
+        Such as standard input.
+    replies : file
+        Such as standard output.
+    log : file, optional
+        Where every order and its reply are logged before the reply leaves.
+    """
     for line in orders:
         order, asked, reply = _answered(site, line)
         text = encoded(reply)
@@ -22,7 +35,7 @@ def serve_lines(site: Site, orders: Iterable[str], replies: IO[str], log: IO[str
 
 
 def write_down(log: IO[str], order: str, reply: Message, asked: Message | None = None) -> None:
-    """A line of the log, before the reply leaves: whoever reads it later knows at least as much as was sent."""
+    """A line of the log, written before the reply leaves: the log has at least as much as was sent."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     log.write(encoded({"time": now, "order": order, "asked": asked, "sent": reply}) + "\n")
     log.flush()

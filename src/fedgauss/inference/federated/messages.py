@@ -1,4 +1,4 @@
-"""What travels between sites, as JSON: text, numbers, lists, and arrays with their shape. Nothing in it can run."""
+"""Messages between sites as JSON: text, numbers, lists, and arrays with their shape. Nothing in them can run."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def encoded(message: Message) -> str:
 
 
 def decoded(text: str | bytes) -> Message:
-    """The message in a line of JSON; what is none is refused."""
+    """The message in a line of JSON; anything else is refused."""
     if len(text) > LONGEST:
         raise ValueError(f"a message must have at most {LONGEST:,} characters; got {len(text):,}.")
     try:
-        found = json.loads(text, parse_constant=_refused)
+        message = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"a message must be one line of JSON; got {text[:60]!r}.") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"a message must be a JSON object; got {type(found).__name__}.")
-    return {name: _lively(name, value, 0) for name, value in found.items()}
+    if not isinstance(message, dict):
+        raise ValueError(f"a message must be a JSON object; got {type(message).__name__}.")
+    return {name: _restored(name, value, 0) for name, value in message.items()}
 
 
 def printable(text: str) -> str:
@@ -51,24 +51,24 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _lively(name: str, value: Any, depth: int) -> Any:
+def _restored(name: str, value: Any, depth: int) -> Any:
     if depth > _DEEPEST:
         raise ValueError(f"a message may be nested {_DEEPEST} deep; {name!r} is deeper.")
     if isinstance(value, dict) and value.keys() == {"shape", "values"}:
         return _array(name, value["shape"], value["values"])
     if isinstance(value, dict):
-        return {part: _lively(part, inside, depth + 1) for part, inside in value.items()}
+        return {part: _restored(part, inside, depth + 1) for part, inside in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name!r} must hold finite numbers.")
-    return [_lively(name, part, depth + 1) for part in value] if isinstance(value, list) else value
+    return [_restored(name, part, depth + 1) for part in value] if isinstance(value, list) else value
 
 
 def _array(name: str, shape: Any, values: Any) -> Any:
-    whole = isinstance(shape, list) and all(type(size) is int and 0 <= size <= LONGEST for size in shape)
+    sizes = isinstance(shape, list) and all(type(size) is int and 0 <= size <= LONGEST for size in shape)
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name!r} must hold numbers.") from error
-    if not whole or array.ndim != 1 or array.size != math.prod(shape) or not np.all(np.isfinite(array)):
+    if not sizes or array.ndim != 1 or array.size != math.prod(shape) or not np.all(np.isfinite(array)):
         raise ValueError(f"{name!r} must hold finite numbers, as many as its shape says; got {array.size} of them.")
     return array.reshape(shape)

@@ -1,4 +1,4 @@
-"""A site: one place with rows of its own. It answers what it is asked, and nothing else can be known of its rows."""
+"""A site: a party of a federated fit that keeps its rows. Its replies are all that others learn of them."""
 
 from __future__ import annotations
 
@@ -8,33 +8,54 @@ from typing import Any
 import numpy as np
 
 from fedgauss import _checks
-from fedgauss.inference.design import Design, asked_terms, covariates_of, intercept_name, response_of
-from fedgauss.inference.federated.agreement import terms_in_order
+from fedgauss.inference.data_checks import separable, triangle
+from fedgauss.inference.federated.agreement import agreed_model
 from fedgauss.inference.federated.fields import ASKED, REPLIES, check_fields
 from fedgauss.inference.federated.messages import Message
-from fedgauss.inference.federated.own_columns import check_many, plain_levels, recoded
-from fedgauss.inference.federated.own_steps import OwnSteps
 from fedgauss.inference.federated.refusals import Refused, in_words
+from fedgauss.inference.federated.site_columns import check_many, plain_levels, recoded
+from fedgauss.inference.federated.site_run import SiteRun
 from fedgauss.inference.frames import Frame
-from fedgauss.inference.obstacles import check_huber, separable, sides_of, triangle
-from fedgauss.inference.standardise import Location, Units, marks
+from fedgauss.inference.model_data import ModelSpec, response_of, right_hand_side
+from fedgauss.inference.standardise import Location, Units
+from fedgauss.problems import families
 
 _PREPARATIONS = ("describe", "design", "squares", "shape", "begin")
 
 
 class Site:
-    """Orders come in this order, once each: describe, design, squares, shape, begin; then advance and report.
+    """A party of a federated fit that keeps its rows and answers orders about them.
 
-    What leaves a site: its number of rows and names of columns and levels; sums and sums of squares of columns; the
-    triangle of a QR, which is as much as their covariance matrix; a Hessian; its parameters at each synchronisation;
-    after the burn-in a sum of Hessians, and at the end sums of gradients, their squares and Hessians.
+    Orders come in turn, once each: describe, design, squares, shape, begin; then advance and report.
+
+    What leaves a site: its number of rows and the names of columns and levels; sums and sums of squares of columns; the
+    triangular factor of a QR, which is as much as their covariance matrix; a Hessian; its parameters at each
+    synchronisation; after the burn-in a sum of Hessians, and at the end sums of gradients, their squares and Hessians.
 
     What it refuses, by an error in place of a reply: to take part with fewer than `least_rows` rows, or with a missing
-    value; columns other than `columns`, where these are given; a level or a value that sets fewer than 5 of its rows
-    apart from all others; Hessians over fewer than `least_rows` rows, or fewer than two for each parameter; parameters
-    that fewer than 5 rows stand between; what is not in `fields`; orders out of turn; and a second run. Step sizes and
-    burn-in are its own business. Whoever asks could still work out something of single rows by starting sites over and
-    over: the log tells.
+    value; columns other than `columns`, where these are given; a level or a value that distinguishes fewer than 5 of
+    its rows from all others; Hessians over fewer than `least_rows` rows, or fewer than two for each parameter;
+    parameters between which fewer than 5 rows were read; what is not in `fields`; orders out of turn; and a second run.
+    It works out step sizes and burn-in itself. By starting sites over and over a coordinator could still learn
+    something about single rows: the log shows it.
+
+    Parameters
+    ----------
+    frame : DataFrame or dict
+        The rows of this site.
+    least_rows : int
+        Take part only with at least so many rows.
+    columns : sequence of str, optional
+        Columns that may be asked about; all by default.
+
+    Notes
+    -----
+    The family of a fit is found by its name in the registry of the site's own process: a family of your own must be
+    registered here too (`fedgauss.problems.families.register`).
+
+    Examples
+    --------
+    >>> serve_lines(Site(read_table("north.csv"), least_rows=50), sys.stdin, sys.stdout)
     """
 
     def __init__(self, frame: Any, least_rows: int = 10, columns: Sequence[str] | None = None) -> None:
@@ -44,10 +65,22 @@ class Site:
         self._least = _checks.whole("least_rows", least_rows)
         self._heard: dict[str, Message] = {}
         self._sizes: dict[str, int] = {}
-        self._run: OwnSteps | None = None
+        self._run: SiteRun | None = None
 
     def answer(self, order: str, content: Message) -> Message:
-        """The reply to an order, or {"error": why}."""
+        """The reply to an order, or {"error": why}.
+
+        Parameters
+        ----------
+        order : str
+            Its name: describe, design, squares, shape, begin, advance or report.
+        content : dict
+            What goes with it, as `fields` has it.
+
+        Returns
+        -------
+        dict
+        """
         try:
             self._check_turn(order)
             run = self._run
@@ -63,29 +96,29 @@ class Site:
             return reply
         except Refused as error:
             return {"error": str(error)}
-        except Exception as error:  # whose words may quote a row, as a traceback would
+        except Exception as error:  # its message may quote a row, as a traceback would
             return {"error": f"the order {order!r} failed at this site ({type(error).__name__})."}
 
     @property
     def begun(self) -> bool:
-        """Whether it takes part in a run, and so in no other."""
+        """Whether a run has begun; there is no second one."""
         return self._run is not None
 
     def state(self) -> Message:
-        """What another `Site` with the same rows needs to go on from here; it tells more than the replies do."""
+        """What another `Site` with the same rows needs to resume from here; it reveals more than the replies do."""
         return {"heard": self._heard, "run": None if self._run is None else self._run.state()}
 
     @classmethod
     def restored(cls, frame: Any, state: Message, least_rows: int = 10) -> Site:
-        """The site that `state` was taken of."""
+        """The site whose `state` this was."""
         site, heard = cls(frame, least_rows), state["heard"]
         for order, prepare in (("describe", site._describe), ("design", site._design)):
             if order in heard:
                 prepare(heard[order])
                 site._heard[order] = heard[order]
         if "begin" in heard:
-            site._run = OwnSteps(site._here, heard["begin"], site._least, site._sizes)
-            site._run.go_on(state["run"])
+            site._run = SiteRun(site._data, heard["begin"], site._least, site._sizes)
+            site._run.resume(state["run"])
         site._heard = heard
         return site
 
@@ -93,35 +126,28 @@ class Site:
         if order not in ASKED:
             raise Refused(f"an order must be one of {', '.join(ASKED)}; got {order!r}.")
         if self.begun and order in _PREPARATIONS:
-            raise Refused(f"a site takes part in one run; {order!r} would begin another. Start it anew.")
+            raise Refused(f"a site takes part in one run; {order!r} would begin another. Restart the site.")
         due = "" if self.begun else _PREPARATIONS[len(self._heard)]
         if due and order != due:
-            raise Refused(f"orders must come in turn, once each; {due} is due, got {order!r}. Start the site anew.")
+            raise Refused(f"orders must come in turn, once each; {due} is due, got {order!r}. Restart the site.")
 
     def _follow(self, order: str, content: Message) -> Message:
         if self._run is not None:
             return self._run.report() if order == "report" else self._run.advance(content)
-        prepare: dict[str, Callable[[Message], Message]] = {
-            "describe": self._describe,
-            "design": self._design,
-            "squares": self._squares,
-            "shape": self._shape,
-            "begin": self._begin,
-        }
-        return prepare[order](content)
+        prepare: Callable[[Message], Message] = getattr(self, f"_{order}")  # in turn, so one of _PREPARATIONS
+        return prepare(content)
 
-    def _describe(self, asked: Message) -> Message:
-        """How many rows there are, and which levels each column has, in the order of the columns."""
-        target = asked["target"]
+    def _describe(self, model: Message) -> Message:
+        """The number of rows, and the levels of each column, in the order of the columns."""
+        target = model["target"]
         with in_words():
-            terms = asked_terms(self._table, target, None, asked["features"], asked["formula"], asked["intercept"])
+            by_class = families.family(model["family"]).by_class
+            terms = right_hand_side(self._table, ModelSpec(**model))
             columns = self._table.read(list(dict.fromkeys([target, *(term.column for term in terms.terms)])))
         rows = len(columns[target].values)
         if rows < self._least:
             raise Refused(f"this site takes part with at least {self._least} rows; it has {rows}.")
-        as_levels = {term.column for term in terms.terms if term.levels}
-        if asked["family"] == "one_versus_rest":
-            as_levels.add(target)
+        as_levels = {term.column for term in terms.terms if term.levels} | ({target} if by_class else set())
         columns = {name: c.as_levels() if name in as_levels else c for name, c in columns.items()}
         for column in columns.values():
             check_many(column)
@@ -132,58 +158,48 @@ class Site:
     def _design(self, agreed: Message) -> Message:
         """Sums of the columns, once levels are those of all sites."""
         model, levels = self._heard["describe"], agreed["levels"]
-        target = model["target"]
         if levels.keys() != self._columns.keys():
             raise Refused("levels must be those of the columns that were described, and of no others.")
-        columns = {name: recoded(self._columns[name], own) for name, own in levels.items()}
+        columns = {name: recoded(self._columns[name], of_all) for name, of_all in levels.items()}
+        family = families.family(model["family"])
+        try:
+            response = response_of(columns[model["target"]], family)
+        except ValueError as error:
+            raise Refused(
+                f"the target {model['target']!r} must suit the family {model['family']!r}, which needs {family.needs}; "
+                "it does not at this site."
+            ) from error
         with in_words():
-            terms = terms_in_order(model, levels)
-            x, names = covariates_of(terms, columns, int(agreed["total"]))
-        constant = intercept_name(terms, model["formula"], names)
-        try:
-            y, classes, family = response_of(columns[target], model["family"])
-        except ValueError as error:
-            raise Refused(
-                f"the target {target!r} must suit the family {model['family']!r}; it does not at this site. logistic "
-                "needs 0 and 1, poisson counts, one_versus_rest classes, and all others numbers."
-            ) from error
-        here = Design(x, names, constant, y, target, classes, family, ("here",), np.array([self._rows]))
-        try:
-            check_huber(here)
-        except ValueError as error:
-            raise Refused(
-                f"the threshold of family 'huber', 1.345, must not be far below the spread of the target; at this site "
-                f"it is for {target!r}. Measure it in other units at all sites."
-            ) from error
-        self._here, self._sides = here, sides_of(family, target, classes, y)
+            data = agreed_model(ModelSpec(**model), columns, response, ("here",), (self._rows,), int(agreed["total"]))
+        self._data = data
         self._sizes = {
-            "p": len(names), "C": max(1, len(classes)), "d": len(here.all_names), "s": len(self._sides),
-            "t": min(self._rows, len(names)),
+            "p": len(data.names), "C": data.family.n_outputs, "d": len(data.all_names), "s": len(data.sides),
+            "t": min(self._rows, len(data.names)),
         }  # fmt: skip
         return {
-            "names": list(here.all_names),
-            "sums": x.sum(axis=0),
-            "response": float(y.sum()),
-            "marks": marks(y, family).sum(axis=0),
+            "names": list(data.all_names),
+            "sums": data.covariates.sum(axis=0),
+            "response": float(data.response.sum()),
+            "marks": data.family.start_terms(data.response).sum(axis=0),
         }
 
     def _squares(self, about: Message) -> Message:
         """Sums of squares about means that all sites share."""
         return {
-            "squares": ((self._here.covariates - about["means"]) ** 2).sum(axis=0),
-            "response": float(((self._here.response - about["response"]) ** 2).sum()),
+            "squares": ((self._data.covariates - about["means"]) ** 2).sum(axis=0),
+            "response": float(((self._data.response - about["response"]) ** 2).sum()),
         }
 
     def _shape(self, located: Message) -> Message:
-        """How columns hang together, and of which pairs of classes it is sure that no plane parts them."""
+        """The triangular factor of the columns, and for which pairs of classes no plane separates this site's rows."""
         columns = Location(located["means"], located["scales"])
-        rows = Units(columns, None, self._here.constant is not None).rows(self._here.covariates)
+        rows = Units(columns, None, self._data.constant is not None).rows(self._data.covariates)
         spans = np.linalg.matrix_rank(rows) == rows.shape[1]
-        overlaps = [bool(spans and not separable(rows, side)) for side in self._sides.values()]
-        return {"triangle": triangle(self._here.covariates, columns), "overlaps": overlaps}
+        overlaps = [bool(spans and not separable(rows, side)) for side in self._data.sides.values()]
+        return {"triangle": triangle(self._data.covariates, columns), "overlaps": overlaps}
 
     def _begin(self, plan: Message) -> Message:
         """The mean Hessian at the start over the first steps."""
-        self._run = OwnSteps(self._here, plan, self._least, self._sizes)
-        self._heard["begin"] = plan  # before anything is told: there is no second try
+        self._run = SiteRun(self._data, plan, self._least, self._sizes)
+        self._heard["begin"] = plan  # before any reply: there is no second try
         return self._run.warm_up()

@@ -1,6 +1,6 @@
-"""When a run stops to tell something, and how many rows must stand behind what is told.
+"""When a run stops to report, and how many rows a reported number must be based on.
 
-Whoever asks knows the order in which a site reads its rows, so each number told is an equation in the rows it sums up.
+The coordinator knows the order in which a site reads its rows, so each number is an equation in the rows it sums up.
 There must be many more unknowns than equations, also in the difference of any two numbers.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedgauss.inference.federated.refusals import Refused
-from fedgauss.inference.passes import Schedule
+from fedgauss.inference.passes import StepPlan
 from fedgauss.inference.whitened import warm_rows
 
-FEWEST = 5  # rows that a level, or parameters, may tell of
+FEWEST = 5  # rows behind a level, or behind parameters
 
 
 def behind_parameters(classes: int) -> int:
@@ -32,7 +32,7 @@ def behind_difference(dim: int) -> int:
     return max(FEWEST, dim)
 
 
-def stops_of(plan: Schedule, sync_every: int) -> list[int]:
+def stops_of(plan: StepPlan, sync_every: int) -> list[int]:
     """Synchronisations, the end of the burn-in, and the end."""
     n_steps = len(plan.eta)
     return sorted({*range(sync_every, n_steps + 1, sync_every), plan.burn_in, n_steps})
@@ -43,7 +43,7 @@ def rows_read(steps: int, rows: int, n_steps: int) -> int:
     return steps * rows // n_steps
 
 
-def told_apart(warm: int, plan: Schedule, rows: int, dim: int) -> bool:
+def told_apart(warm: int, plan: StepPlan, rows: int, dim: int) -> bool:
     """Whether no difference between the Hessians of warm-up, burn-in and all rows is one of few rows."""
     n_steps = len(plan.eta)
     first, second = (rows_read(steps, rows, n_steps) for steps in (warm % n_steps, plan.burn_in))
@@ -51,7 +51,7 @@ def told_apart(warm: int, plan: Schedule, rows: int, dim: int) -> bool:
     return min(gaps) >= behind_difference(dim)
 
 
-def warm_steps(plan: Schedule, counts: Sequence[int], dim: int) -> int:
+def warm_steps(plan: StepPlan, counts: Sequence[int], dim: int) -> int:
     """Over how many steps the warm-up goes: as `fit` has it, or as many as the burn-in or the pass if that is near."""
     n_steps, usual = len(plan.eta), warm_rows(dim, len(counts))
     if all(told_apart(usual, plan, rows, dim) for rows in counts):
@@ -59,21 +59,21 @@ def warm_steps(plan: Schedule, counts: Sequence[int], dim: int) -> int:
     return min((plan.burn_in, n_steps), key=lambda steps: abs(steps - usual))
 
 
-def check_rows_behind(plan: Schedule, tau: int, warm: int, rows: int, least: int, sizes: Mapping[str, int]) -> None:
-    """Refuse a plan by which a reply of a site, or the difference of two, would be about few of its rows."""
+def check_rows_behind(plan: StepPlan, tau: int, warm: int, rows: int, least: int, sizes: Mapping[str, int]) -> None:
+    """Refuse a plan by which a reply of a site, or the difference of two, would be based on few of its rows."""
     n_steps, few = len(plan.eta), behind_parameters(sizes["C"])
     between = int(np.diff(np.arange(0, n_steps + 1, tau) * rows // n_steps).min(initial=rows))
     if between < few:
         raise Refused(
-            f"at least {few} rows must be read between two synchronisations, or parameters would tell of single ones; "
-            f"here it would be {between}. Ask for a larger sync_every."
+            f"at least {few} rows must be read between two synchronisations, or parameters would reveal single rows; "
+            f"here it would be {between}. Use a larger sync_every."
         )
     few = max(least, behind_matrix(sizes["d"]))
     if (read := rows_read(plan.burn_in, rows, n_steps)) < few:
         raise Refused(
-            f"the burn-in must read at least {few} rows at this site, or its sums would tell of single ones; of its "
+            f"the burn-in must read at least {few} rows at this site, or its sums would reveal single rows; of its "
             f"{rows} rows it reads {read}. {-(-few * n_steps // plan.burn_in)} rows would be enough. Use fewer "
-            "columns, or join small sites?"
+            "columns, or merge small sites?"
         )
     if rows_read(min(warm, n_steps), rows, n_steps) < few:
         raise Refused(f"the Hessian of the warm-up must be of at least {few} rows at this site.")

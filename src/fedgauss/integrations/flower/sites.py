@@ -38,10 +38,22 @@ def site_app(
     log_of: Callable[[Context], str | Path] | None = None,
     name_of: Callable[[Context], str] | None = None,
 ) -> ClientApp:
-    """A ClientApp that answers for the rows of frame_of(context), if there are at least `least_rows`.
+    """A ClientApp that answers for the rows of its node.
 
-    log_of    the file in which a node writes down every order and its reply, one line each, before it leaves
-    name_of   what a node is called in messages and on the network; its number if not given
+    Parameters
+    ----------
+    frame_of : callable
+        frame_of(context) is the frame of a node.
+    least_rows : int
+        Take part only with at least so many rows.
+    log_of : callable, optional
+        log_of(context) is the file in which a node logs every order and its reply, before the reply leaves.
+    name_of : callable, optional
+        name_of(context) is what a node is called in messages and on the network; by default its number.
+
+    Returns
+    -------
+    ClientApp
     """
     app = ClientApp()
 
@@ -75,9 +87,24 @@ def _answered(frame: Any, order: str, content: Content, context: Context, least_
 def fit_nodes(
     grid: Grid, target: str, family: str = "linear", *, n_sites: int, timeout: float = 600.0, **options: Any
 ) -> Fit:
-    """`fit_sites` between the nodes of a grid, once there are `n_sites` of them; `options` are those of `fit_sites`.
+    """`fit_sites` between the nodes of a grid.
 
-    timeout   seconds to wait for nodes, and for the replies to an order
+    Parameters
+    ----------
+    grid : Grid
+        Of the ServerApp.
+    target, family
+        As for `fit`; the family is found by name in each node's process.
+    n_sites : int
+        Wait until there are so many nodes.
+    timeout : float
+        Seconds to wait for nodes, and for the replies to an order.
+    **options
+        Those of `fit_sites`.
+
+    Returns
+    -------
+    Fit
     """
     nodes = _nodes(grid, n_sites, timeout)
     told = _ask(grid, nodes, timeout, "name", [{}] * len(nodes))
@@ -96,7 +123,7 @@ def _nodes(grid: Grid, n_sites: int, timeout: float) -> list[int]:
     end = time.monotonic() + timeout
     while len(nodes := sorted(grid.get_node_ids())) < n_sites:
         if time.monotonic() > end:
-            raise ValueError(f"{n_sites} sites must take part; {len(nodes)} came in {timeout:g} s.")
+            raise ValueError(f"{n_sites} sites must take part; {len(nodes)} joined within {timeout:g} s.")
         time.sleep(_LOOK)
     return nodes
 
@@ -108,18 +135,18 @@ def _ask(grid: Grid, nodes: Sequence[int], timeout: float, order: str, contents:
         for node, content in zip(nodes, contents, strict=True)
     ]
     replies = {reply.metadata.src_node_id: reply for reply in grid.send_and_receive(messages, timeout=timeout)}
-    found = []
+    contents_back = []
     for node in nodes:
         if node not in replies:
-            raise ValueError(f"node {node} must answer the order {order!r}; it did not in {timeout:g} s.")
+            raise ValueError(f"node {node} did not answer the order {order!r} within {timeout:g} s.")
         if replies[node].has_error():
             reason = printable(str(replies[node].error.reason))
-            raise ValueError(f"node {node} must answer the order {order!r}; it failed: {reason}")
+            raise ValueError(f"node {node} failed on the order {order!r}: {reason}")
         try:
-            found.append(decoded(str(replies[node].content[_RECORD]["reply"])))
+            contents_back.append(decoded(str(replies[node].content[_RECORD]["reply"])))
         except (ValueError, KeyError) as error:
-            raise ValueError(f"node {node} sent something else than a reply to {order!r}: {error}") from error
-    return found
+            raise ValueError(f"node {node} sent something other than a reply to {order!r}: {error}") from error
+    return contents_back
 
 
 def _record(**texts: str) -> RecordDict:

@@ -28,59 +28,78 @@ def fit_peers(
     log: IO[str] | None = None,
     **options: Any,
 ) -> Fit:
-    """`fit_sites` between peers that talk to their neighbours only; `options` are those of `fit_sites`.
+    """`fit_sites` between peers that talk to their neighbours only.
 
-    rank       which peer this is;   names: of all sites, peer by peer
-    exchange   `TorchLinks(...).exchange`
-    log        where every reply of this site is written down before it leaves
     Replies go from neighbour to neighbour until everybody has them, so every peer sees what a coordinator would see.
-    A peer can make up its own replies, and change one that has no other way to go: nothing is signed.
-    With names in alphabetical order it is what `fit` gives on the pooled frame with this network.
+    A peer can forge its own replies, and change one that has no other route: nothing is signed. With names in
+    alphabetical order it is what `fit` gives on the pooled frame with this network.
+
+    Parameters
+    ----------
+    site : Site
+        This peer's rows.
+    rank : int
+        Which peer this is.
+    network : Network
+    exchange : callable
+        `TorchLinks(...).exchange`.
+    names : sequence of str
+        Names of all sites, peer by peer.
+    target : str
+        As for `fit`.
+    log : file, optional
+        Where every order and reply of this site is logged before the reply leaves.
+    **options
+        Those of `fit_sites`.
+
+    Returns
+    -------
+    Fit
     """
 
     def ask(order: str, contents: Sequence[Message]) -> list[Message]:
-        own = site.answer(order, decoded(encoded(contents[rank])))
+        reply = site.answer(order, decoded(encoded(contents[rank])))
         if log is not None:
-            write_down(log, order, own, contents[rank])
-        return [decoded(text) for text in told_to_all(encoded(own), rank, network, exchange)]
+            write_down(log, order, reply, contents[rank])
+        return [decoded(text) for text in told_to_all(encoded(reply), rank, network, exchange)]
 
     return fit_sites(ask, names, target, network=network, **options)
 
 
 def told_to_all(text: str, rank: int, network: Network, exchange: Exchange) -> list[str]:
-    """What every peer says, peer by peer. After as many exchanges as the network is wide all have heard all."""
+    """The texts of all peers, peer by peer: after as many exchanges as the network's diameter all have heard all."""
     size = network.n_clients
     graph = nx.from_scipy_sparse_array(network.sparse) if network.uniform == 0.0 else nx.complete_graph(size)
     graph.remove_edges_from(nx.selfloop_edges(graph))
     neighbours = sorted(graph[rank])
-    known = {rank: text}
+    texts = {rank: text}
     for _ in range(nx.diameter(graph)):
-        passed_on = json.dumps({str(peer): said for peer, said in known.items()}).encode()
+        passed_on = json.dumps({str(peer): said for peer, said in texts.items()}).encode()
         for j, told in _heard(passed_on, neighbours, exchange).items():
             _refuse_nonsense(j, told, size)
             for peer, said in told.items():
-                if known.setdefault(int(peer), said) != said:
+                if texts.setdefault(int(peer), said) != said:
                     raise ValueError(
                         f"every peer must pass on replies as they are; that of peer {peer} came in two versions, one "
                         f"of them by peer {j}. Start again without whoever changed it."
                     )
-    missing = [peer for peer in range(size) if peer not in known]
+    missing = [peer for peer in range(size) if peer not in texts]
     if missing:
         raise ValueError(f"every peer must pass on all replies that it has heard; those of {missing} did not arrive.")
-    return [known[peer] for peer in range(size)]
+    return [texts[peer] for peer in range(size)]
 
 
-def _heard(own: bytes, neighbours: Sequence[int], exchange: Exchange) -> dict[int, Any]:
+def _heard(message: bytes, neighbours: Sequence[int], exchange: Exchange) -> dict[int, Any]:
     """What each neighbour knows. An exchange is of arrays of one length: first they tell how long theirs will be."""
-    lengths = exchange({j: np.array([float(len(own))]) for j in neighbours})
+    lengths = exchange({j: np.array([float(len(message))]) for j in neighbours})
     _refuse_losses(neighbours, lengths)
     for j, length in lengths.items():
         if not 0 < length[0] <= LONGEST or length[0] % 1:  # NaN is not above anything
             raise ValueError(f"a message between peers must have 1 to {LONGEST:,} bytes; peer {j} says {length[0]:g}.")
-    padded = {j: np.zeros(max(len(own), int(lengths[j][0]))) for j in neighbours}
-    for message in padded.values():
-        message[: len(own)] = np.frombuffer(own, dtype=np.uint8)
-    found: dict[int, Any] = {}
+    padded = {j: np.zeros(max(len(message), int(lengths[j][0]))) for j in neighbours}
+    for array in padded.values():
+        array[: len(message)] = np.frombuffer(message, dtype=np.uint8)
+    received: dict[int, Any] = {}
     replies = exchange(padded)
     _refuse_losses(neighbours, replies)
     for j, reply in replies.items():
@@ -88,10 +107,10 @@ def _heard(own: bytes, neighbours: Sequence[int], exchange: Exchange) -> dict[in
         try:
             if not np.all((text >= 0.0) & (text < 256.0)):
                 raise ValueError("bytes lie between 0 and 255.")
-            found[j] = json.loads(text.astype(np.uint8).tobytes())
+            received[j] = json.loads(text.astype(np.uint8).tobytes())
         except (ValueError, RecursionError) as error:
             raise ValueError(f"peer {j} must send replies as JSON; it sent something else.") from error
-    return found
+    return received
 
 
 def _refuse_nonsense(j: int, told: Any, size: int) -> None:

@@ -1,4 +1,4 @@
-"""What clients add up on the way, and all that leaves them: sums of gradients, their squares, and Hessians."""
+"""Sums that clients keep during a pass, and all that leaves them: of gradients, their squares, and Hessians."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fedgauss.engine.folds import Observer, Step
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.problems.preconditioned import Preconditioned
 
-THINNED = 7  # clients sum up every seventh step, and intervals cover as well as with every one
+THINNED = 7  # clients add up every seventh step; intervals cover as well as with every one
 
 
 def unaligned(every: int, sync_every: int) -> int:
-    """The next number from `every` on that has no factor in common with `sync_every`.
+    """The least number from `every` on that has no factor in common with `sync_every`.
 
     Sums must see every place in a round alike: clients are furthest apart at its end, and drift would look twice as
     large if that were all they saw.
@@ -52,7 +52,7 @@ class ClientSums(Observer):
 
         def add() -> Any:
             count, gradients, squares, hessians, places = state
-            problem, data = _plain(step)
+            problem, data = _unwrapped(step)
             g = problem.gradient(step.before, data)
             return (
                 count + 1,
@@ -87,7 +87,7 @@ def second_derivative(problem: Problem, theta: JaxArray, data: Any) -> JaxArray:
     return jax.vmap(column)(directions)
 
 
-def _plain(step: Step) -> tuple[Problem, Any]:
+def _unwrapped(step: Step) -> tuple[Problem, Any]:
     """The problem without its preconditioner, and its data: sums are of the gradients themselves."""
     if isinstance(step.problem, Preconditioned):
         return step.problem.problem, step.data[1]
@@ -95,14 +95,21 @@ def _plain(step: Step) -> tuple[Problem, Any]:
 
 
 @dataclass(frozen=True)
-class Summaries:
-    """Of R replicates, from the sums of their clients."""
+class ClientStatistics:
+    """Means and covariances of each client in R replicates."""
 
     hessians: FloatArray  # mean Hessian of each client            (R, K, d, d)
     noise_cov: FloatArray  # gradient covariance of each client    (R, K, d, d)
     places: FloatArray  # mean iterate of each client              (R, K, d)
     gradients: FloatArray  # mean gradient of each client          (R, K, d)
     count: int
+
+    def gradients_at(self, theta: FloatArray) -> FloatArray:
+        """The mean gradients of the first replicate's clients at one parameter, (K, d).
+
+        Each client's own mean gradient, taken where the client was, is moved there with its Hessian.
+        """
+        return self.gradients[0] + np.einsum("kij,kj->ki", self.hessians[0], theta - self.places[0])
 
     def hessian(self, weights: FloatArray) -> FloatArray:
         """A = sum_k w_k H_k, (R, d, d)."""
@@ -113,12 +120,12 @@ class Summaries:
         return np.einsum("k,rkij->rij", weights**2, self.noise_cov)
 
 
-def summaries(sums: dict[str, FloatArray]) -> Summaries:
-    """Means and covariances from what `ClientSums` saw."""
+def client_statistics(sums: dict[str, FloatArray]) -> ClientStatistics:
+    """Means and covariances from the sums of `ClientSums`."""
     n_summed = int(sums["summed"][0])
     gradients, squares, hessians, places = (
         np.asarray(sums[name], dtype=np.float64) / n_summed
         for name in ("gradient_sum", "square_sum", "hessian_sum", "place_sum")
     )
     noise = (squares - gradients[..., :, None] * gradients[..., None, :]) * (n_summed / max(n_summed - 1, 1))
-    return Summaries((hessians + np.swapaxes(hessians, -1, -2)) / 2, noise, places, gradients, n_summed)
+    return ClientStatistics((hessians + np.swapaxes(hessians, -1, -2)) / 2, noise, places, gradients, n_summed)

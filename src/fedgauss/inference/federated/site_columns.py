@@ -1,4 +1,4 @@
-"""Columns of a site: whether they may be told of, and how they look to all sites."""
+"""Columns of a site: whether statistics of them may be released, and their levels as all sites number them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import numpy as np
 
 from fedgauss.inference.federated.refusals import Refused
 from fedgauss.inference.federated.stops import FEWEST
-from fedgauss.inference.frames import Column
+from fedgauss.inference.frames import FrameColumn
 
 
-def check_many(column: Column) -> None:
-    """Levels, or values other than the usual one, must be those of several rows or of none."""
+def check_many(column: FrameColumn) -> None:
+    """Levels, and values other than the most common one, must each occur in at least FEWEST rows."""
     counts = np.unique(column.values, return_counts=True)[1]
     if column.levels is not None and counts.min() < FEWEST:
         raise Refused(
-            f"levels must have at least {FEWEST} rows each at this site, or they would tell of single ones; some of "
-            f"{column.name!r} have fewer. Join rare levels, or leave the column out."
+            f"levels must have at least {FEWEST} rows each at this site, or sums would reveal single rows; some of "
+            f"{column.name!r} have fewer. Merge rare levels, or leave the column out."
         )
     if 0 < len(column.values) - counts.max() < FEWEST:
         raise Refused(
-            f"at least {FEWEST} rows must differ from the others in a column, or sums would tell of single ones; in "
+            f"at least {FEWEST} rows must differ from the others in a column, or sums would reveal single rows; in "
             f"{column.name!r} fewer do at this site. Leave the column out, or the site."
         )
 
 
-def plain_levels(column: Column) -> list[Any] | None:
+def plain_levels(column: FrameColumn) -> list[Any] | None:
     """As JSON has them."""
     if column.levels is None:
         return None
@@ -40,11 +40,11 @@ def plain_levels(column: Column) -> list[Any] | None:
     return levels
 
 
-def recoded(column: Column, levels: list[Any] | None) -> Column:
+def recoded(column: FrameColumn, levels: list[Any] | None) -> FrameColumn:
     """The same column with the levels of all sites."""
     if levels is None and column.levels is None:
         return column
     if levels is None or column.levels is None or not set(column.levels) <= set(levels):
         raise Refused(f"the levels of {column.name!r} must be those of all sites, this one's among them.")
     place = {level: i for i, level in enumerate(levels)}
-    return Column(column.name, np.array([place[value] for value in column.labels], dtype=float), tuple(levels))
+    return FrameColumn(column.name, np.array([place[value] for value in column.labels], dtype=float), tuple(levels))

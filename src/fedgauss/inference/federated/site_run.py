@@ -1,4 +1,4 @@
-"""The steps that a site takes on its own rows in one run."""
+"""One run at a site: the steps it takes on its own rows, and the sums it keeps."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from fedgauss import networks
 from fedgauss._random import stage_key
 from fedgauss._types import FloatArray
 from fedgauss.engine.simulate import simulate
-from fedgauss.inference.design import Design
+from fedgauss.inference.client_sums import ClientSums
 from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, Sizes, some
 from fedgauss.inference.federated.messages import Message
 from fedgauss.inference.federated.refusals import Refused
 from fedgauss.inference.federated.stops import check_rows_behind, stops_of
+from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.passes import LastClients
 from fedgauss.inference.row_batches import RowBatches, batch_edges, shuffled
 from fedgauss.inference.standardise import Location, Units
-from fedgauss.inference.summaries import ClientSums
 from fedgauss.inference.whitened import schedule, warm_hessians
 from fedgauss.problems.arrays import from_arrays
 from fedgauss.problems.preconditioned import Guard, Preconditioned
@@ -27,12 +27,12 @@ from fedgauss.problems.preconditioned import Guard, Preconditioned
 _SUMS = ("gradient_sum", "square_sum", "hessian_sum")
 
 
-class OwnSteps:
+class SiteRun:
     """Units, the order of rows and the number of steps are those of a plan; step sizes and burn-in follow from them."""
 
-    def __init__(self, here: Design, plan: Message, least_rows: int, sizes: Sizes) -> None:
-        n_rows, n_steps, about = len(here.response), int(plan["n_steps"]), plan["about"]
-        intercept = here.constant is not None
+    def __init__(self, data: ModelData, plan: Message, least_rows: int, sizes: Sizes) -> None:
+        n_rows, n_steps, about = len(data.response), int(plan["n_steps"]), plan["about"]
+        intercept = data.constant is not None
         self._plan, self._tau, self._warm = schedule(n_steps, sizes["d"]), int(plan["sync_every"]), int(plan["warm"])
         check_rows_behind(self._plan, self._tau, self._warm, n_rows, least_rows, sizes)
         if np.any(plan["start"].reshape(sizes["C"], -1)[:, int(intercept) :] != 0.0):
@@ -43,8 +43,8 @@ class OwnSteps:
         units = Units(Location(plan["means"], plan["scales"]), response, intercept)
         order = shuffled(n_rows, int(plan["number"]), int(plan["seed"]), 0)
         rows = from_arrays(
-            units.rows(here.covariates)[order], units.target(here.response)[order], np.zeros(n_rows),
-            units.family(here.family), n_classes=len(here.classes) or None,
+            units.rows(data.covariates)[order], units.target(data.response)[order], np.zeros(n_rows),
+            units.family(data.family),
         )  # fmt: skip
         edges = batch_edges(rows.counts, n_steps)
         self._problem = RowBatches(rows, edges, int(np.diff(edges, axis=0).max()))
@@ -55,16 +55,16 @@ class OwnSteps:
         self._sums: dict[str, Any] = {}
 
     def state(self) -> Message:
-        """What to go on with."""
+        """All that is needed to resume."""
         return {"step": self._step, "theta": self._theta, "matrix": self._matrix, "sums": self._sums}
 
-    def go_on(self, state: Message) -> None:
-        """From where another stopped."""
+    def resume(self, state: Message) -> None:
+        """Resume from a saved state."""
         self._step, self._theta, self._matrix = int(state["step"]), state["theta"], state["matrix"]
         self._sums = state["sums"]
 
     def asked(self) -> Fields:
-        """What must go with the next order to advance."""
+        """The fields of the next order to advance."""
         names = ["until"]
         if self._step and self._step % self._tau == 0:
             names.append("theta")
@@ -73,7 +73,7 @@ class OwnSteps:
         return some(ASKED["advance"], *names)
 
     def told(self, order: str, content: Message) -> Fields:
-        """What the reply to an order may hold now."""
+        """The fields of the reply to an order, as things stand."""
         if order == "advance":
             return {} if content["until"] % self._tau else REPLIES["advance"]
         return REPLIES["first report" if self._step == self._plan.burn_in else "report"]
@@ -85,7 +85,7 @@ class OwnSteps:
         return {"hessian": np.asarray(sums, dtype=float)[:, :, 0, 0] / self._warm}
 
     def advance(self, go: Message) -> Message:
-        """Steps along P g up to the next stop, from the mixed parameters or its own. These are told where mixed."""
+        """Take steps along P g up to the next stop; reply with the parameters if it is a synchronisation."""
         since, until = self._step, int(go["until"])
         due = next((stop for stop in stops_of(self._plan, self._tau) if stop > since), None)
         if until != due:
@@ -102,13 +102,13 @@ class OwnSteps:
                 self._eta[:until], until, sync_every=None, after=since, start=go.get("theta", self._theta),
                 observe=[ClientSums(1), LastClients()], progress=False,
             )  # fmt: skip
-            found = {name: np.asarray(getattr(runs, name)[0, 0], dtype=float) for name in _SUMS}
-            if not all(np.all(np.isfinite(part)) for part in found.values()):
+            sums = {name: np.asarray(getattr(runs, name)[0, 0], dtype=float) for name in _SUMS}
+            if not all(np.all(np.isfinite(part)) for part in sums.values()):
                 raise ArithmeticError("sums overflow.")
         except ArithmeticError as error:
             raise Refused("the run diverged at this site: its numbers are no longer finite.") from error
-        found["path"] = np.asarray(runs.average[0], dtype=float) * (until - since)
-        self._sums = {name: self._sums.get(name, 0.0) + part for name, part in found.items()}
+        sums["path"] = np.asarray(runs.average[0], dtype=float) * (until - since)
+        self._sums = {name: self._sums.get(name, 0.0) + part for name, part in sums.items()}
         self._step, self._theta = until, np.asarray(runs.last[0], dtype=float)
         return {} if until % self._tau else {"theta": self._theta}
 

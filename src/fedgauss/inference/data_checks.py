@@ -1,26 +1,22 @@
-"""What no estimate can come from, found before a run: too few rows, columns that say nothing new, separable classes."""
+"""Checks before a run: too few rows, columns that are constant or collinear, classes that are separable."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 from scipy.optimize import linprog
-from scipy.stats import median_abs_deviation
 
 from fedgauss._types import BoolArray, FloatArray
-from fedgauss.inference.design import Design
 from fedgauss.inference.frames import listed
+from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.standardise import Location
-from fedgauss.problems.families import Family, Huber, Logistic, OneVersusRest, Poisson
 
 _ROWS_A_CLIENT = 10
 _ROWS_A_PARAMETER = 10
 _SAME = 1e-12  # of its size: the spread of a column that is constant but for rounding
-_NARROWEST, _REACH = 0.2, 2.0  # thresholds of Huber's loss in median absolute deviations: the least, and a usual one
 _ROUNDING = 1e-6  # by which a row may lie on the wrong side of a plane: ten times what the solver allows
 # Of a standard deviation, what is left of a column beside the others: less and a Hessian in single precision is lost.
 _DEPENDENT = 3e-3
@@ -31,10 +27,10 @@ def check_rows(clients: Sequence[str], counts: npt.NDArray[np.int64], dim: int) 
     """Every client needs a few rows of its own, and all together some for each parameter."""
     few = np.flatnonzero(counts < _ROWS_A_CLIENT).tolist()
     if few:
-        who = [f"{clients[k]!r} ({counts[k]})" for k in few]
+        who = [f"{clients[k]!r} ({counts[k]} rows)" for k in few]
         raise ValueError(
-            f"each client must have at least {_ROWS_A_CLIENT} rows; fewer has {listed(who, quote=False)}. Join small "
-            "clients, or leave them out."
+            f"each client must have at least {_ROWS_A_CLIENT} rows; these have fewer: {listed(who, quote=False)}. "
+            "Merge small clients, or leave them out."
         )
     total = int(counts.sum())
     if total < _ROWS_A_PARAMETER * dim:
@@ -47,12 +43,12 @@ def check_constant(names: Sequence[str], columns: Location) -> None:
     """Columns that never vary, by name; without an intercept, columns of zeros."""
     flat = np.flatnonzero(columns.scale <= _SAME * (np.abs(columns.mean) + columns.scale)).tolist()
     if flat:
-        which = [f"{names[j]!r} ({columns.mean[j]:g})" for j in flat]
-        raise ValueError(f"columns must vary; constant is {listed(which, quote=False)}. Leave it out.")
+        which = [f"{names[j]!r} is constant ({columns.mean[j]:g})" for j in flat]
+        raise ValueError(f"columns must vary; column {listed(which, quote=False)}. Leave it out.")
 
 
 def triangle(covariates: FloatArray, columns: Location) -> FloatArray:
-    """What a client tells of how its columns hang together: the triangle of a QR, p x p numbers at most."""
+    """The triangular factor of a client's standardised covariates, at most p x p: as much as their correlations."""
     return np.asarray(np.linalg.qr((covariates - columns.mean) / columns.scale, mode="r"), dtype=np.float64)
 
 
@@ -76,60 +72,35 @@ def check_collinear(names: Sequence[str], triangles: Sequence[FloatArray], total
     )
 
 
-def check_huber(design: Design) -> None:
-    """A threshold far below the spread of the target leaves hardly a row inside it, and a Hessian of nearly nothing."""
-    if isinstance(design.family, Huber):
-        spread, threshold = float(median_abs_deviation(design.response)), design.family.threshold
-        if threshold < _NARROWEST * spread:
-            raise ValueError(
-                f"the threshold of family 'huber' must be at least {_NARROWEST:g} of the median absolute deviation of "
-                f"the target; it is {threshold:g}, and that of {design.target!r} is {spread:.3g}. Measure the target "
-                f"in other units, or use family=problems.families.Huber({_REACH * spread:.2g})."
-            )
-
-
-def check_separable(design: Design, rows: FloatArray) -> None:
-    """Classes that a plane parts without error, or counts that are zero all along a direction: no finite optimum.
+def check_separable(data: ModelData, rows: FloatArray) -> None:
+    """Refuse rows that a plane separates without error: coefficients would have no finite optimum.
 
     If the rows of one client overlap, and span all directions, so do all; so each looks at its own rows first.
     """
-    one = design.names if design.constant is None else (design.constant, *design.names)
-    for what, side in sides_of(design.family, design.target, design.classes, design.response).items():
-        direction = _separating_direction(rows, side, design)
+    for what, side in data.sides.items():
+        direction = _separating_direction(rows, side, data)
         if direction is None:
             continue
         by_size = [j for j in np.argsort(-np.abs(direction)) if abs(direction[j]) > 1e-3]
-        strong = [one[j] for j in by_size if one[j] != design.constant]
-        kind = "zero counts" if isinstance(design.family, Poisson) else "the two classes"
+        strong = [data.one_output[j] for j in by_size if data.one_output[j] != data.constant]
         raise ValueError(
-            f"{what} is linearly separable: {kind} can be told apart without error by {listed(strong)}, so "
-            "coefficients grow without bound and have no estimate. Use fewer columns, or join rare levels."
+            f"{what} is linearly separable: {data.family.separated} can be told apart without error by "
+            f"{listed(strong)}, so coefficients grow without bound and have no estimate. Use fewer columns, or merge "
+            "rare levels."
         )
 
 
-def sides_of(family: Family, target: str, classes: Sequence[Any], response: FloatArray) -> dict[str, FloatArray]:
-    """On which side of a plane each row should lie, for every pair of classes that one might part."""
-    if isinstance(family, Logistic):
-        return {target: np.where(response > 0, 1.0, -1.0)}
-    if isinstance(family, OneVersusRest):
-        return {f"{target} == {label!r}": np.where(response == i, 1.0, -1.0) for i, label in enumerate(classes)}
-    if isinstance(family, Poisson):
-        # Rows with a count hold the direction fast; it may only lead rows without one further down.
-        return {target: np.where(response > 0, 0.0, -1.0)}
-    return {}
-
-
 def separable(rows: FloatArray, side: FloatArray) -> bool:
-    """Whether a plane parts these rows, which have full rank, without error."""
+    """Whether a plane separates these rows, which have full rank, without error."""
     return _separated(rows, side) is not None
 
 
-def _separating_direction(rows: FloatArray, side: FloatArray, design: Design) -> FloatArray | None:
+def _separating_direction(rows: FloatArray, side: FloatArray, data: ModelData) -> FloatArray | None:
     """A direction that separates all rows, or None."""
-    largest_first = np.argsort(-design.counts)
+    largest_first = np.argsort(-data.counts)
     for k in largest_first:
-        own = slice(design.firsts[k], design.firsts[k] + design.counts[k])
-        if np.linalg.matrix_rank(rows[own]) == rows.shape[1] and not separable(rows[own], side[own]):
+        one = slice(data.firsts[k], data.firsts[k] + data.counts[k])
+        if np.linalg.matrix_rank(rows[one]) == rows.shape[1] and not separable(rows[one], side[one]):
             return None
     return _separated(rows, side)
 
@@ -137,9 +108,9 @@ def _separating_direction(rows: FloatArray, side: FloatArray, design: Design) ->
 def _separated(rows: FloatArray, side: FloatArray) -> FloatArray | None:
     """A direction v with side_i x_i'v >= 0 for all rows, not zero for all; x_i'v = 0 where side is 0.
 
-    Cutting planes: a direction for a few rows, then those that it gets most wrong as well, until none is left. The few
-    have full rank: if no direction parts them, none parts all. (Rows that are all zero along some direction would say
-    nothing about it.)
+    Cutting planes: find a direction for a few rows, add those that it gets most wrong, and repeat until none is left.
+    The few have full rank: if no direction separates them, none separates all. (Rows that are all zero along some
+    direction would say nothing about it.)
     """
     spanning = qr(rows.T, mode="r", pivoting=True)[1][: rows.shape[1]]
     order = np.random.default_rng(0).permutation(len(rows))

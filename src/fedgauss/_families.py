@@ -1,0 +1,21 @@
+"""Names of the families that come with the package, without loading them: they need JAX, and help must not wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent / "problems" / "families"
+
+
+def shipped_families() -> list[str]:
+    """One for each file: a family's file has its name."""
+    return sorted(file.stem for file in _FOLDER.glob("[!_]*.py") if file.stem != "base")
+
+
+def check_family(name: str) -> str:
+    """`name`, if it is a family that comes with the package or that this process has registered."""
+    if name not in shipped_families():
+        from fedgauss.problems.families import family
+
+        family(name)
+    return name

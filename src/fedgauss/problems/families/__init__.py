@@ -1,0 +1,34 @@
+"""Regression families: each is one class in one file, registered once and found everywhere by its name.
+
+A family of your own is a subclass of `Family` with a `name`; `register` makes it known to this process::
+
+    @register
+    @dataclass(frozen=True)
+    class Exponential(Family):
+        name = "exponential"
+        ...
+
+    fg.fit(frame, "hours", "hospital", "exponential")
+"""
+
+from fedgauss.problems.families.base import AdditiveNoise, Family, ResidualMoments, as_family, family, names, register
+from fedgauss.problems.families.huber import Huber
+from fedgauss.problems.families.linear import Linear
+from fedgauss.problems.families.logistic import Logistic
+from fedgauss.problems.families.one_versus_rest import OneVersusRest
+from fedgauss.problems.families.poisson import Poisson
+
+__all__ = [
+    "AdditiveNoise",
+    "Family",
+    "Huber",
+    "Linear",
+    "Logistic",
+    "OneVersusRest",
+    "Poisson",
+    "ResidualMoments",
+    "as_family",
+    "family",
+    "names",
+    "register",
+]

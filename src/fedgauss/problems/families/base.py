@@ -1,0 +1,258 @@
+"""The contract of a regression family, and the registry in which families are found by name.
+
+A family says how a response follows a linear predictor: the one-dimensional part of a regression. It turns the
+predictors eta = x'theta, (C, K, R) with C outputs (one, except where each class has its own), and the responses y,
+(K, R), into residuals: the derivative of the loss in eta. The gradient is then x times residual.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedgauss import _checks
+from fedgauss._random import Noise
+from fedgauss._types import FloatArray, JaxArray
+from fedgauss.problems.base import Moments
+from fedgauss.problems.gaussian_design import TRAPEZOID, Rule, quadrature_moments
+
+F = TypeVar("F", bound="type[Family]")
+
+
+class ResidualMoments(NamedTuple):
+    """Given the predictors u = x'theta and v = x'beta: E[r], E[r^2] and E[dr/du] of the residual r."""
+
+    mean: FloatArray
+    square: FloatArray
+    slope: FloatArray
+
+
+class Family(abc.ABC):
+    """How a response follows its linear predictor; all that `fit`, sites, simulations and the laboratory ask of it.
+
+    Only `name` and `mean` are required. Make a subclass a frozen dataclass: equal families share a compilation.
+
+    Attributes
+    ----------
+    name, aliases : str, tuple of str
+        What the family is found by once registered.
+    n_outputs : int
+        C, the number of linear predictors; the parameter stacks C vectors.
+    by_class : bool
+        Whether the response is a class with an output of its own: its column is then read as levels.
+    additive : bool
+        Whether y = eta + noise. Such a response may be centred and scaled, least squares is a good first guess, and
+        simulated noise has a variance of its own.
+    needs : str
+        What the response must be, in words.
+    separated : str
+        What a plane could tell apart without error, in words; see `sides`.
+    signal : float
+        By which simulated coefficients of order one are multiplied to give responses of a sensible size.
+    quadrature : Rule
+        The rule for Gaussian integrals of `residual_moments`.
+    """
+
+    name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    n_outputs: int = 1
+    by_class: ClassVar[bool] = False
+    additive: ClassVar[bool] = False
+    needs: str = "numbers"
+    separated: ClassVar[str] = "the two classes"
+    signal: ClassVar[float] = 1.0
+    quadrature: ClassVar[Rule] = TRAPEZOID
+
+    @abc.abstractmethod
+    def mean(self, predictor: JaxArray) -> JaxArray:
+        """E[y | eta], (C, K, R)."""
+
+    def residual(self, predictor: JaxArray, response: JaxArray) -> JaxArray:
+        """The derivative of the loss in each predictor, (C, K, R): mean - y, as for every canonical link."""
+        return self.mean(predictor) - response
+
+    def steepness(self, predictor: JaxArray, response: JaxArray) -> JaxArray:
+        """The second derivative of the loss in each predictor, (C, K, R), or what a step should take it for."""
+        ones = jnp.ones_like(predictor)
+        return jax.jvp(lambda eta: self.residual(eta, response), (predictor,), (ones,))[1]
+
+    def describe(self) -> str:
+        """The family with its settings, as a summary shows it."""
+        return self.name
+
+    # Reading a response column.
+
+    def read(self, target: str, values: FloatArray, levels: Sequence[Any] | None) -> FloatArray:
+        """The responses (N,) in a column of numbers, or of indices into `levels`; raise where they do not suit."""
+        if levels is not None and not all(isinstance(level, bool) for level in levels):
+            rule = f"the target {target!r} must be numbers for family {self.name!r}"
+            if all(map(is_number, levels)):
+                raise ValueError(
+                    f"{rule}; its numbers are stored as text or as categories. Make them numbers: "
+                    f"frame[{target!r}].astype(float)."
+                )
+            some = ", ".join(repr(str(level)) for level in levels[:3]) + (", ..." if len(levels) > 3 else "")
+            raise ValueError(f"{rule}; it has {some}. Use family='one_versus_rest' for classes?")
+        try:
+            self.check_response(values)
+        except ValueError as error:
+            raise ValueError(f"the target {target!r} does not suit the family: {error}") from error
+        return values
+
+    def check_response(self, response: FloatArray) -> None:  # noqa: B027 - most families take any number
+        """Raise when a response cannot come from this family."""
+
+    @property
+    def n_classes(self) -> int | None:
+        """How many classes a response has, numbered from 0; None where responses are numbers."""
+        return self.n_outputs if self.by_class else None
+
+    def with_classes(self, n_classes: int) -> Family:
+        """This family for so many classes, where it has an output for each (`by_class`)."""
+        raise NotImplementedError(f"family {self.name!r} has no classes.")
+
+    # Before a fit.
+
+    def start_terms(self, response: FloatArray) -> FloatArray:
+        """Terms whose totals over all rows `start` needs, (N, C): by default the response itself."""
+        return response[:, None]
+
+    def start(self, totals: FloatArray, n_rows: int) -> FloatArray:
+        """The intercepts of the model without covariates, (C,), from the totals of `start_terms` over all rows.
+
+        Zero by default, which is right for a response that has been centred.
+        """
+        return np.zeros(len(totals))
+
+    def rescaled(self, scale: float) -> Family:
+        """The family of y / scale; asked of `additive` families only."""
+        return self
+
+    def sides(self, response: FloatArray) -> list[FloatArray]:
+        """On which side of a plane each row must lie for coefficients to grow without bound; one array a plane.
+
+        1 or -1 for a side, 0 for rows that must lie on the plane itself. Empty where every optimum is finite.
+        """
+        return []
+
+    # Simulation and closed forms.
+
+    def respond(self, predictor: JaxArray, noise: Noise, noise_sd: JaxArray) -> JaxArray:
+        """Draw responses (K, R) given the true predictors (C, K, R); `noise_sd` (K,) is for `additive` families."""
+        raise NotImplementedError(f"family {self.name!r} does not say how responses are drawn: define `respond`.")
+
+    def slopes(self, theta_var: JaxArray, beta_var: JaxArray, gap_var: JaxArray, noise_sd: JaxArray) -> tuple:
+        """(a, b) with grad F_k(theta) = H (a theta - b beta) under x ~ N(0, H), by Stein's identity.
+
+        `theta_var`, `beta_var` and `gap_var` are theta'H theta, beta'H beta and (theta-beta)'H(theta-beta).
+        """
+        raise NotImplementedError(f"{self} has no closed-form mean gradient; estimate it by simulation instead.")
+
+    def residual_moments(self, u: FloatArray, v: FloatArray) -> ResidualMoments | None:
+        """Conditional moments of the residual given (u, v), for families where they determine its law."""
+        return None
+
+    def moments(
+        self, theta: FloatArray, coefficients: FloatArray, noise_var: FloatArray, design_cov: FloatArray
+    ) -> Moments | None:
+        """Gradient, Hessian and gradient covariance of each client's risk at `theta` under x ~ N(0, H_k), or None.
+
+        By quadrature in two dimensions where `residual_moments` are known.
+        """
+        return quadrature_moments(self, theta, coefficients, design_cov)
+
+
+class AdditiveNoise(Family):
+    """y = eta + noise, Gaussian or Student-t with `df` degrees of freedom and the same variance."""
+
+    df: float | None = None
+    additive = True
+
+    def mean(self, predictor: JaxArray) -> JaxArray:
+        """Eta."""
+        return predictor
+
+    def respond(self, predictor: JaxArray, noise: Noise, noise_sd: JaxArray) -> JaxArray:
+        """y = eta + noise_sd * (standardised noise)."""
+        return predictor[0] + noise_sd[:, None] * self._standard_noise(noise)
+
+    def _standard_noise(self, noise: Noise) -> JaxArray:
+        """Noise (K, R) with mean 0 and variance 1: normal, or Student-t by Bailey's polar formula (1994)."""
+        df = self.df
+        if df is None:
+            return noise.normal(1)[0]
+        u, v = noise.uniform(2)
+        student = jnp.sqrt(df * jnp.expm1(-2.0 / df * jnp.log(u))) * jnp.cos(2.0 * np.pi * v)
+        return student * np.sqrt((df - 2.0) / df).astype(np.float32)
+
+
+_REGISTRY: dict[str, type[Family]] = {}
+
+
+def register(cls: F) -> F:
+    """Make a family known by its name and aliases, in this process. Use it as a decorator or call it.
+
+    Raises
+    ------
+    ValueError
+        If the class is not a family with a name, or a name belongs to another family.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Family) and isinstance(getattr(cls, "name", None), str)):
+        raise ValueError(f"register needs a subclass of Family with a name; got {cls!r}.")
+    for name in (cls.name, *cls.aliases):
+        other = _REGISTRY.get(name, cls)
+        if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(f"the family name {name!r} belongs to {other.__qualname__}. Choose another name.")
+    _REGISTRY.update(dict.fromkeys((cls.name, *cls.aliases), cls))
+    return cls
+
+
+def names() -> list[str]:
+    """The names and aliases of all registered families."""
+    return list(_REGISTRY)
+
+
+def family(name: str, n_classes: int | None = None) -> Family:
+    """The registered family with this name or alias, with its default settings.
+
+    Parameters
+    ----------
+    name : str
+        A name or alias, such as "logistic" or "binomial".
+    n_classes : int, optional
+        For families with an output for each class: how many there are.
+    """
+    chosen = _REGISTRY[_checks.one_of("family", name, _REGISTRY)]()
+    if chosen.by_class and n_classes is not None:
+        return chosen.with_classes(_checks.whole("n_classes", n_classes, at_least=2))
+    return chosen
+
+
+def as_family(value: str | Family) -> Family:
+    """A family given by name or as an instance."""
+    if isinstance(value, str):
+        return family(value)
+    if not isinstance(value, Family):
+        raise ValueError(f"family must be a name, such as 'linear', or an instance of a Family; got {value!r}.")
+    return value
+
+
+def is_number(level: Any) -> bool:
+    """Whether a level is a number, or text that reads as one."""
+    try:
+        float(level)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def require(valid: np.ndarray, response: FloatArray, rule: str, fix: str) -> None:
+    """Raise with the first row that breaks a rule."""
+    if not np.all(valid):
+        row = int(np.argmin(valid))
+        raise ValueError(f"{rule}; row {row} is {response[row]:g}. {fix}")
