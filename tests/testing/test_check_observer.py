@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fedgauss.inference.summaries import ClientSums
 from mutants import expect_every_rule_has_a_mutant, expect_failure
 
 from fedgauss.engine import observers
 from fedgauss.engine.observers import Observer
 from fedgauss.inference.passes import LastClients
 from fedgauss.inference.path_methods import BatchMeans, RandomScaling
-from fedgauss.inference.summaries import ClientSums
 from fedgauss.problems import pytree
 from fedgauss.testing import check_observer, checks_for_observer, observer
 
