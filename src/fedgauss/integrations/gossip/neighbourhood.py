@@ -98,5 +98,4 @@ class Neighbourhood:
         """P_j of the steps since the last update."""
         values, vectors = np.linalg.eigh(np.einsum("k,kij->ij", v, self._lin.client_hessians[present]))
         factors = np.prod(1.0 - self._eta[self.monitor.step : step, None] * values, axis=0)
-        product: FloatArray = (vectors * factors) @ vectors.T
-        return product
+        return np.asarray((vectors * factors) @ vectors.T)

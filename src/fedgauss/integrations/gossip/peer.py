@@ -16,19 +16,9 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.engine.starts import Start, resolve_start
-from fedgauss.integrations.gossip.local_steps import PeerColumn, own_surrogate
-from fedgauss.integrations.gossip.messages import (
-    Message,
-    Settings,
-    fault,
-    introduction,
-    neighbourhood_linearization,
-    summary,
-    summary_in,
-    unpacked,
-)
+from fedgauss.integrations.gossip import messages
+from fedgauss.integrations.gossip.column import PeerColumn, neighbours_of, own_surrogate, shares
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
-from fedgauss.integrations.gossip.shares import neighbours_of, shares
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
 from fedgauss.step_sizes import StepSizes, as_step_sizes
@@ -37,9 +27,7 @@ from fedgauss.step_sizes import StepSizes, as_step_sizes
 # was heard before and is left out is told that this peer is lost to it.
 Exchange = Callable[[Mapping[int, FloatArray]], dict[int, FloatArray]]
 
-_NO_MESSAGE = (
-    "a message must be of finite numbers, as many as this peer sends, with a number of neighbours first; it is not."
-)
+_NO_MESSAGE = "a message must have as many finite numbers as this peer's, a number of neighbours first; it has not."
 
 
 @dataclass(frozen=True)
@@ -165,16 +153,16 @@ def run_peer(
     n_chains = _checks.whole("chains", chains, at_least=0)
     chain = PeerColumn(own_surrogate(lin, client), client, eta, seed, np.zeros((problem.dim, n_chains)))
 
-    settings = Settings(problem.n_clients, problem.dim, n_chains, n_steps, tau)
-    first = introduction(settings, summary(lin, client))
+    settings = messages.Settings(problem.n_clients, problem.dim, n_chains, n_steps, tau)
+    first = messages.introduction(settings, messages.summary(lin, client))
     came = exchange(dict.fromkeys(neighbours, first))
-    faults = {j: fault(theirs, first, settings, eta) for j, theirs in came.items()}
+    faults = {j: messages.fault(theirs, first, settings, eta) for j, theirs in came.items()}
     _warn_of(faults)
-    summaries = {j: summary_in(theirs) for j, theirs in {client: first, **came}.items() if not faults.get(j)}
+    summaries = {j: messages.summary_in(theirs) for j, theirs in {client: first, **came}.items() if not faults.get(j)}
     members = tuple(sorted(summaries))
     around = Neighbourhood(
         members,
-        neighbourhood_linearization([summaries[member] for member in members], lin),
+        messages.neighbourhood_linearization([summaries[member] for member in members], lin),
         eta * problem.n_clients * np.mean([summaries[member][0] for member in members]),
         tau,
         alpha,
@@ -188,9 +176,9 @@ def run_peer(
         began = column.theta[:, 0]
         column.advance(step)
         chain.advance(step)
-        mine = Message(max(len(neighbours), 1), column.theta[:, 0], began, chain.theta)
+        mine = messages.Message(max(len(neighbours), 1), column.theta[:, 0], began, chain.theta)
         heard = exchange(dict.fromkeys(neighbours, mine.packed()))
-        told = {j: unpacked(values, problem.dim, n_chains, problem.n_clients) for j, values in heard.items()}
+        told = {j: messages.unpacked(values, problem.dim, n_chains, problem.n_clients) for j, values in heard.items()}
         faults = {j: _NO_MESSAGE if m is None else around.fault(m) for j, m in told.items()}
         _warn_of(faults)
         said = {j: m for j, m in told.items() if m is not None and not faults[j]}
