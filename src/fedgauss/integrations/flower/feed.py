@@ -1,7 +1,5 @@
 """A monitor of all parameters: what it is fed after a round, and what has to be said of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Protocol
 

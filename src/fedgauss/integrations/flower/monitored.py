@@ -1,7 +1,5 @@
 """`Monitored`: any Flower strategy, watched; and what its alarm hands over."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

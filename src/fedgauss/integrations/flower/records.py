@@ -5,8 +5,6 @@ since of these nobody in Flower counts how many there are: its mods for differen
 one ConfigRecord in what comes, and one ArrayRecord and one MetricRecord in what leaves.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """A round as the server saw it: who sent what, and what is wrong with it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A peer's column of Theta: the steps that it makes by itself, and how much of each neighbour it takes over."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What travels along an edge: arrays of float64 of known length, and whether an honest peer can have sent them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

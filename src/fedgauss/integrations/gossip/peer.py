@@ -1,7 +1,5 @@
 """One peer of a gossip network: its own steps, what it exchanges with its neighbours, and what it makes of it."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -186,9 +184,7 @@ def run_peer(
         column.mix(taken, {j: m.sent[:, None] for j, m in said.items()})
         chain.mix(taken, {j: m.chains for j, m in said.items()})
 
-        present = {client: mine, **said}
-        began_at, sent_by = {j: m.began for j, m in present.items()}, {j: m.sent for j, m in present.items()}
-        verdict = around.update(began_at, sent_by, step)
+        verdict = around.update({client: mine, **said}, step)
         alarm = verdict if alarm is None and verdict.alarm else alarm
         missed = tuple(neighbour for neighbour in neighbours if neighbour not in said)
         neighbours = tuple(neighbour for neighbour in neighbours if neighbour in said)

@@ -1,7 +1,5 @@
 """Edges between peers over torch.distributed (gloo), and where peers find each other before they are connected."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time
@@ -9,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -66,7 +64,7 @@ class TorchLinks:
             ) from error
         self._edges = Edges(self._swap, patience)
 
-    def __enter__(self) -> TorchLinks:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

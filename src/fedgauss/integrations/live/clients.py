@@ -1,7 +1,5 @@
 """Clients by name: what may be a name, which of the monitor's clients it means, and who took part in rounds."""
 
-from __future__ import annotations
-
 import re
 import reprlib
 from collections.abc import Sequence
@@ -9,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss._types import BoolArray, FloatArray
+from fedgauss._types import FloatArray
 
 _LONGEST = 200  # characters of a name
 _MOST = 10_000  # names in a run, so that a hostile log cannot fill the memory
@@ -82,12 +80,6 @@ class ClientNames:
         if unknown := [name for name in names if name not in known]:
             raise ValueError(f"clients must be among the {self.n_clients} known ones; {short(unknown[0])} is not.")
         return [known[name] for name in names]
-
-    def mask(self, everybody: tuple[str, ...] | None, names: Sequence[str]) -> BoolArray:
-        """Who took part, (K,)."""
-        present = np.zeros(self.n_clients, dtype=np.bool_)
-        present[self.places(everybody, names)] = True
-        return present
 
     def table(self, everybody: tuple[str, ...] | None, rows: dict[str, FloatArray], dim: int) -> FloatArray:
         """What clients uploaded, (K, d), NaN for those who did not."""

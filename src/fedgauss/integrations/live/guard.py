@@ -1,7 +1,5 @@
 """Who may ask: addresses that a watcher binds to, and requests that it answers."""
 
-from __future__ import annotations
-
 import hmac
 import ipaddress
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The rounds that the page draws: bounded, and numbered so that a page asks for new ones only."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import deque
 from itertools import islice

@@ -1,7 +1,5 @@
 """A run's log that grows while it is read: JSON lines, or arrays in one .npz file."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat
@@ -27,11 +25,13 @@ class Replaced(Exception):
     """The log is not the one that was followed so far: a new run began."""
 
 
-def plain_file(path: Path) -> os.stat_result | None:
+def plain_file(path: Path, begun: bool) -> os.stat_result | None:
     """What is known of a file before it is opened, None where there is none yet; opening a pipe would wait for ever."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
+        if begun:
+            raise Replaced(f"{path} was there and is gone") from None
         return None
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(f"the log must be a plain file; {path} is none. Use --listen for a stream?")
@@ -59,9 +59,7 @@ class LineLog:
                 yield error
 
     def _new_lines(self) -> Iterator[bytes]:
-        if plain_file(self._path) is None:
-            if self._at:
-                raise Replaced(f"{self._path} was there and is gone")
+        if plain_file(self._path, bool(self._at)) is None:
             return
         with self._path.open("rb") as file:
             self._check_same(file)
@@ -138,39 +136,28 @@ class ArrayLog:
 
     def poll(self) -> Iterator[LoggedRound | ValueError]:
         """The rounds since the last call, or why the file holds none. A half-written file is waited for."""
-        now = plain_file(self._path)
+        now = plain_file(self._path, bool(self._seen.size))
         if now is None:
-            if self._seen.size:
-                raise Replaced(f"{self._path} was there and is gone")
             return
         stamp = (now.st_ino, now.st_size, now.st_mtime_ns)
         if stamp == self._stamp and (self._looks == 0 or self._looks > _PATIENCE):
             return  # read, or given up
-        file = self._path.open("rb")
-        if stamp != self._stamp:
-            self._stamp, self._looks = stamp, 0
-        try:
-            arrays = _load(file)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
-            self._looks += 1
-            if self._looks > _PATIENCE:
-                yield ValueError(f"{self._path} must be a complete .npz file; {error}.")
-            return
-        except (ValueError, MemoryError, NotImplementedError, RuntimeError) as error:
-            self._looks = _PATIENCE + 1
-            yield ValueError(f"{self._path} must be a log as .npz; {error}")
-            return
-        finally:
-            file.close()
+        with self._path.open("rb") as file:
+            if stamp != self._stamp:
+                self._stamp, self._looks = stamp, 0
+            try:
+                arrays = _load(file)
+                names = _check(arrays)
+            except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
+                self._looks += 1
+                if self._looks > _PATIENCE:
+                    yield ValueError(f"{self._path} must be a complete .npz file; {error}.")
+                return
+            except (ValueError, MemoryError, NotImplementedError, RuntimeError) as error:
+                self._looks = _PATIENCE + 1
+                yield ValueError(f"{self._path} must be a log as .npz; {error}")
+                return
         self._looks = 0
-        yield from self._rows(arrays)
-
-    def _rows(self, arrays: dict[str, Array]) -> Iterator[LoggedRound | ValueError]:
-        try:
-            names = _check(arrays)
-        except ValueError as error:
-            yield error
-            return
         numbers, seen = arrays["round"], self._seen.size
         if numbers.size < seen or not np.array_equal(numbers[:seen], self._seen):
             raise Replaced(f"{self._path} was replaced by another run's")

@@ -1,7 +1,5 @@
 """One round of a run as its log tells of it, checked before anybody uses it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A run that is being watched: rounds go in, checked and in order; what the page shows comes out."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 import warnings
@@ -14,7 +12,7 @@ from fedgauss._checks import FedgaussWarning
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.attribution import Attribution
 from fedgauss.detect.monitor import Monitor
-from fedgauss.detect.updates import fault, mean_vector
+from fedgauss.detect.updates import fault, mean_vector, participant_mask
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.integrations.live.average import RunningAverage
 from fedgauss.integrations.live.clients import ClientNames, Participation, with_name
@@ -198,7 +196,7 @@ class LiveRun:
         assert self.average is not None
         mask = sent = None
         if self.roster is not None and present is not None:
-            mask = self.roster.mask(everybody, present)
+            mask = participant_mask(self.roster.places(everybody, present), self.roster.n_clients)
         if step <= self.seen_before:
             return self._count(given, step, mask), None
         if self.roster is not None and given.clients is not None:
