@@ -12,10 +12,9 @@ from gossip_threads import Hung, Threads
 from scipy.stats import binom
 
 import fedgauss as fg
-from fedgauss.integrations.gossip.column import neighbours_of, shares
 from fedgauss.integrations.gossip.messages import Message, Settings, fault, introduction, summary, unpacked
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
-from fedgauss.integrations.gossip.peer import run_peer
+from fedgauss.integrations.gossip.peer import neighbours_of, run_peer, shares
 from fedgauss.integrations.gossip.torch_links import TorchLinks
 
 _PEERS, _STEPS, _TAU = 6, 200, 10

@@ -16,7 +16,6 @@ from fedgauss.integrations.flower.rounds import TrainingRound
 
 _ROUNDING = 1e-4  # of the clients' way in the round: arrays may be float32
 _SHARES = 0.01  # by which a client's share of the examples may differ from its weight, as a part of it
-_NEAR = 1e4  # standard deviations: nobody so near is refused, and nearly everybody is
 
 
 class Watcher(Protocol):
@@ -99,21 +98,14 @@ class MonitorFeed:
         if last is None:
             return ""
         words = "The round began elsewhere than the last one ended, so the watch begins anew with it."
-        log.warning(
-            "fedgauss, round %d: %s If a strategy around Monitored changes arrays, put it inside: "
-            "Monitored(that(strategy), ...).",
-            seen.number,
-            words,
-        )
+        hint = "If a strategy around Monitored changes arrays, put it inside: Monitored(that(strategy), ...)."
+        log.warning("fedgauss, round %d: %s %s", seen.number, words, hint)
         return words
 
 
 def implausible(parts: Innovations, seen: TrainingRound, rows: FloatArray, last: FloatArray) -> tuple[str, ...]:
     """What the monitor's own rule says of the client whose row is furthest from `last`."""
-    far = parts.distances(rows, last)
-    worst = int(np.argmax(far))
-    if far[worst] < _NEAR:
-        return ()
+    worst = int(np.argmax(parts.distances(rows, last)))
     words = fault(parts, last, rows[worst], None, None, None)
     return (f"Client {seen.clients[worst]}: {words}",) if words else ()
 

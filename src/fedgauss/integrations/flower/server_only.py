@@ -105,7 +105,7 @@ class ServerOnly(WarmUpSettings):
         """Uploads that the monitor would not take for a mean."""
         if self.monitor is None:
             return ()
-        rows = [self._update(seen, vector(upload.arrays, seen.before)) for upload in seen.uploads]
+        rows = [self._update(seen, row) for row in seen.each]
         return implausible(self.monitor.innovations, seen, np.stack(rows), self._updates[-1])
 
     def judge(self, seen: TrainingRound, after: Views) -> Verdict | None:

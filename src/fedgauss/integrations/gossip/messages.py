@@ -121,9 +121,7 @@ def fault(theirs: FloatArray, ours: FloatArray, settings: Settings, eta: FloatAr
     sizes = {"weight": weights, "Hessian": curvature, "covariance": noise, "kurtosis": np.nan_to_num(tails, nan=1.0)}
     for name, (size, mine) in sizes.items():
         if mine > 0.0 and not mine / _RANGE <= size <= mine * _RANGE:
-            return (
-                f"its {name} must be within a factor {_RANGE:.0e} of this peer's, of size {mine:.3g}; it is {size:.3g}."
-            )
+            return f"its {name} must be within a factor {_RANGE:.0e} of this peer's {mine:.3g}; it is {size:.3g}."
     if np.linalg.norm(np.nan_to_num(pulls[0])) > _RANGE * np.sqrt(noise.sum()):
         return f"its mean gradient must be within {_RANGE:.0e} standard deviations of one gradient; it is not."
     reach, own_reach = settings.n_clients * weights * np.linalg.norm(hessians, ord=2, axis=(1, 2))

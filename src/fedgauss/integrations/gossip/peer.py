@@ -2,23 +2,25 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
-from fedgauss._random import Noise, stage_key
-from fedgauss._types import ArrayLike, FloatArray
+from fedgauss._random import Key, Noise, stage_key
+from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.engine.starts import Start, resolve_start
 from fedgauss.integrations.gossip import messages
-from fedgauss.integrations.gossip.column import PeerColumn, neighbours_of, own_surrogate, shares
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
+from fedgauss.problems.surrogate import GaussianSurrogate, gaussian_surrogate
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
 # Sends each neighbour its array and returns theirs, of the same length; a neighbour that is lost is missing. One that
@@ -205,3 +207,83 @@ def _starts(problem: Problem, start: Start, seed: int) -> FloatArray:
     """Theta_0 as `simulate` has it, (K, d). Where it is drawn every peer can draw that of its neighbours."""
     noise = Noise(stage_key(seed, "start"), jnp.uint32(0), problem.n_clients, 1)
     return np.asarray(resolve_start(start, problem, 1).theta(noise, problem.dim), dtype=np.float64)[:, :, 0].T
+
+
+class PeerColumn:
+    """One client's column of Theta, (d, R): it makes steps by itself, and is mixed with those of others.
+
+    Its random numbers are those that `simulate` gives this client.
+    """
+
+    def __init__(self, problem: Problem, client: int, eta: FloatArray, seed: int, theta: FloatArray) -> None:
+        self.theta, self._problem, self._client = theta, problem, np.int32(client)
+        self._eta, self._key, self._step = np.asarray(eta, np.float32), stage_key(seed, "data"), 0
+        self.advance(0)  # compiles, so that nobody waits for it later
+
+    def advance(self, step: int) -> None:
+        """Make the steps up to this one."""
+        if self.theta.size:
+            start = np.asarray(self.theta, np.float32)  # the engine's precision
+            bounds = np.int32(self._step), np.int32(step)
+            moved = _local_steps(self._problem, self._key, self._client, start, self._eta, *bounds)
+            self.theta = np.asarray(moved, dtype=np.float64)
+        self._step = step
+
+    def mix(self, shares: Mapping[int, float], others: Mapping[int, FloatArray]) -> None:
+        """theta_k <- (1 - sum_j c_kj) theta_k + sum_j c_kj theta_j."""
+        self.theta = self.theta + sum(shares[j] * (theirs - self.theta) for j, theirs in others.items())
+
+
+@jax.jit
+def _local_steps(
+    problem: Problem, key: Key, client: JaxArray, theta: JaxArray, eta: JaxArray, done: JaxArray, until: JaxArray
+) -> JaxArray:
+    """theta_t = theta_{t-1} - eta_t K w_k grad f_k(theta_{t-1}, xi_t) for t = done + 1, ..., until; theta is (d, R).
+
+    Draws are a function of (seed, step, client, replicate). They are made for all clients, and this one's column is
+    taken: a little work for nothing, and any problem will do.
+    """
+    dim, replicates = theta.shape
+    noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
+
+    def step(t: JaxArray, theta: JaxArray) -> JaxArray:
+        data = problem.sample(noise.at_step(t), t)
+        everywhere = jnp.broadcast_to(theta[:, None], (dim, problem.n_clients, replicates))
+        scale = eta[t - 1] * problem.n_clients * jnp.asarray(problem.weights)
+        return theta - scale[client] * problem.gradient(everywhere, data)[:, client]
+
+    return lax.fori_loop(done + 1, until + 1, step, theta)
+
+
+def own_surrogate(lin: Linearization, client: int) -> GaussianSurrogate:
+    """The surrogate problem of Client-GA as far as this peer knows it: without the covariances of others."""
+    covariances = np.zeros_like(lin.client_noise_cov)
+    covariances[client] = lin.client_noise_cov[client]
+    return gaussian_surrogate(replace(lin, client_noise_cov=covariances), stream="client")
+
+
+def shares(degree: int, degrees: Mapping[int, int]) -> dict[int, float]:
+    """c_ij = 1 / (1 + max(deg_i, deg_j)) for each neighbour j that was heard; peer i keeps 1 - sum_j c_ij of its own.
+
+    The degrees are those that both ends of an edge have just sent each other, so both come to the same c_ij: C is
+    symmetric in every round where two peers hear each other or neither does, and its rows sum to 1 in any. A neighbour
+    that fell silent leaves its share with peer i for this round, since deg_i still counts it; from the next on deg_i
+    does not, and weights are Metropolis weights on the graph of survivors.
+    """
+    return {neighbour: 1.0 / (1.0 + max(degree, theirs)) for neighbour, theirs in degrees.items()}
+
+
+def neighbours_of(client: int, network: Network) -> tuple[int, ...]:
+    """Whom a peer talks to, after a check that C has Metropolis weights: others could not be agreed on by two peers."""
+    k = _checks.whole("client", client, at_least=0, at_most=network.n_clients - 1)
+    linked = (network.matrix > 0.0) & ~np.eye(network.n_clients, dtype=np.bool_)
+    degree = linked.sum(axis=1)
+    wanted = linked / (1.0 + np.maximum(degree, degree[:, None]))
+    i, j = np.unravel_index(np.argmax(np.abs(np.where(linked, network.matrix, 0.0) - wanted)), wanted.shape)
+    if not np.isclose(network.matrix[i, j], wanted[i, j], rtol=1e-6) and i != j:
+        raise ValueError(
+            "gossip needs Metropolis weights, c_ij = 1 / (1 + max(deg_i, deg_j)), so that survivors can share out the "
+            f"weight of a lost peer; {network.name} has c_{i}{j} = {network.matrix[i, j]:.3g} and not "
+            f"{wanted[i, j]:.3g}. Use networks.ring, path, star, torus, complete or from_graph?"
+        )
+    return tuple(int(neighbour) for neighbour in np.flatnonzero(linked[k]))

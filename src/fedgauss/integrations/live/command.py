@@ -12,12 +12,11 @@ import numpy as np
 from fedgauss import _checks, step_sizes
 from fedgauss._types import FloatArray
 from fedgauss.detect.monitor import Monitor
-from fedgauss.integrations.live.guard import Guard
 from fedgauss.integrations.live.history import Kind
 from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
 from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun, Told
-from fedgauss.integrations.live.server import LiveServer
+from fedgauss.integrations.live.server import Guard, LiveServer
 from fedgauss.integrations.live.warm_up import WarmUp
 
 _PERIOD = 0.2  # seconds between two looks at the log

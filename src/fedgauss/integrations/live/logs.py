@@ -12,8 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from fedgauss.integrations.live.clients import checked_names
-from fedgauss.integrations.live.rounds import MOST_BYTES, LoggedRound, round_from_json
+from fedgauss.integrations.live.rounds import MOST_BYTES, LoggedRound, checked_names, round_from_json
 
 _CHUNK = 2**20
 _FINGERPRINT = 256  # bytes before the place reached that must still be the same
@@ -110,14 +109,14 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
-# What a log may hold: kinds of values, their name, and axes.
+# What a log may hold: kinds of values, their name, and axes: J rounds, K clients, d parameters.
 _FIELDS = {
-    "round": ("iu", "whole numbers", 1),
-    "parameters": ("fiu", "numbers", 2),
-    "step": ("iu", "whole numbers", 1),
-    "participation": ("b", "booleans", 2),
-    "clients": ("fiu", "numbers", 3),
-    "names": ("U", "words", 1),
+    "round": ("iu", "whole numbers", "J"),
+    "parameters": ("fiu", "numbers", "Jd"),
+    "step": ("iu", "whole numbers", "J"),
+    "participation": ("b", "booleans", "JK"),
+    "clients": ("fiu", "numbers", "JKd"),
+    "names": ("U", "words", "K"),
 }
 
 Array = npt.NDArray[Any]
@@ -180,23 +179,19 @@ def _check(arrays: dict[str, Array]) -> tuple[str, ...] | None:
     """The clients' names, after the types and shapes of all arrays were found right."""
     if "round" not in arrays or "parameters" not in arrays:
         raise ValueError(f"the log must hold round and parameters; it holds {', '.join(arrays) or 'neither'}.")
+    sizes: dict[str, int] = {}
     for name, array in arrays.items():
-        kinds, values, n_axes = _FIELDS[name]
-        if array.dtype.kind not in kinds or array.ndim != n_axes:
-            axes = "1 axis" if n_axes == 1 else f"{n_axes} axes"
-            raise ValueError(f"{name} in the log must be {values} with {axes}; got {array.dtype} with {array.ndim}.")
-    count, dim = len(arrays["round"]), arrays["parameters"].shape[1]
-    clients = arrays.get("participation", arrays.get("clients"))
-    n_clients = 0 if clients is None else clients.shape[1]
-    wanted: dict[str, tuple[int, ...]] = {"parameters": (count, max(dim, 1)), "step": (count,)}
-    if clients is not None:
-        wanted |= {"participation": (count, n_clients), "clients": (count, n_clients, dim), "names": (n_clients,)}
-    for name, shape in wanted.items():
-        if name in arrays and arrays[name].shape != shape:
-            raise ValueError(f"{name} in the log must have shape {shape}; got {arrays[name].shape}.")
-    if clients is None:
+        kinds, values, axes = _FIELDS[name]
+        if array.dtype.kind not in kinds or array.ndim != len(axes):
+            count = "1 axis" if len(axes) == 1 else f"{len(axes)} axes"
+            raise ValueError(f"{name} in the log must be {values} with {count}; got {array.dtype} with {array.ndim}.")
+        for axis, size in zip(axes, array.shape, strict=True):
+            sizes.setdefault(axis, max(size, 1) if axis == "d" else size)
+        if array.shape != (shape := tuple(sizes[axis] for axis in axes)):
+            raise ValueError(f"{name} in the log must have shape {shape}; got {array.shape}.")
+    if "participation" not in arrays and "clients" not in arrays:
         return None
-    return checked_names("names", arrays["names"].tolist() if "names" in arrays else [*range(n_clients)])
+    return checked_names("names", arrays["names"].tolist() if "names" in arrays else [*range(sizes["K"])])
 
 
 def _row(arrays: dict[str, Array], names: tuple[str, ...] | None, j: int) -> LoggedRound | ValueError:
