@@ -6,6 +6,8 @@ Bit for bit, where processors are of one kind: JAX compiles for the one it finds
 cluster must be as trusted as this process.
 """
 
+from __future__ import annotations
+
 import asyncio
 import math
 import pickle

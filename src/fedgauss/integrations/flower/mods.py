@@ -8,6 +8,8 @@ one) until the client has replied once, so that the server counts clients as its
 be computed the client trains all the same, and the server is sent the error's name and its first words.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,5 +1,7 @@
 """`ServerOnly`: a monitor of the mean update, for models and optimisers that the theory does not describe."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """Monitors that begin after a warm-up in which clients answer: `Reported`, and `Chained`."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field

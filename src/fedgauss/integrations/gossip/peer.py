@@ -1,5 +1,7 @@
 """One peer of a gossip network: its own steps, what it exchanges with its neighbours, and what it makes of it."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,5 +1,7 @@
 """Edges between peers over torch.distributed (gloo), and where peers find each other before they are connected."""
 
+from __future__ import annotations
+
 import os
 import socket
 import time
