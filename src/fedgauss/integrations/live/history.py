@@ -45,7 +45,8 @@ class History:
         last_step, last = self.last
         if number <= last or step <= last_step:
             raise OutOfOrder(
-                f"rounds must come in order, each once; got {number} (step {step}) after {last} (step {last_step})."
+                f"rounds must come in order, each once; got round {number} (step {step}) after round {last} "
+                f"(step {last_step})."
             )
         if step - max(last_step, seen) > LONGEST_GAP:
             raise ValueError(
