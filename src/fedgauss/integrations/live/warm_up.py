@@ -1,7 +1,5 @@
 """Where nothing is known of the clients: a monitor from the first honest rounds of the run itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
