@@ -25,7 +25,8 @@ from fedgauss import _checks
 from fedgauss._linearization import Linearization, client_dof
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.detect.client_rounds import Segment, empty, first_seen, noise_inverses
+from fedgauss.detect.client_rounds import Segment, first_seen, noise_inverses, segment
+from fedgauss.detect.whitening import dof_needed
 
 _AGREEMENT = 0.05  # level at which the other clients must move together for their direction to be used
 _TINY = 1e-60  # instead of a variance of zero
@@ -150,9 +151,26 @@ def attribute(
     the others moved (Roeder and Wasserman 2009). Storey's estimate of the number of honest clients, in its form for
     finite samples, keeps the procedure from being twice as strict as asked when half of them are malicious.
     """
-    rounds, rate, baseline = _checked(innovations, onset, alarm, lin, rate, burn_in)
-    before, after = _segments(rounds[baseline], rounds[alarm:], lin)
-    return attribute_segments(before, after, lin, rate, baseline.stop - baseline.start, len(rounds) - alarm)
+    rounds = np.asarray(innovations, dtype=np.float64)
+    if rounds.ndim != 3 or rounds.shape[1:] != (lin.n_clients, lin.dim):
+        raise ValueError(
+            f"innovations must have shape (rounds, {lin.n_clients}, {lin.dim}); got {rounds.shape}. "
+            "Use client_innovations(...)."
+        )
+    rate = _checks.probability("rate", rate, fix="It is a share of false discoveries, such as .10.")
+    burn_in, alarm = _checks.whole("burn_in", burn_in, at_least=0), _checks.whole("alarm", alarm)
+    onset = _checks.whole("onset", onset, at_least=burn_in + 2, fix="The baseline needs two rounds after burn_in.")
+    if onset > alarm:
+        raise ValueError(f"onset must not come after the alarm, round {alarm}; got {onset}. Both count rounds.")
+    if alarm >= len(rounds):
+        raise ValueError(
+            f"attribution needs rounds after the alarm, round {alarm}; there are {len(rounds)} in all. Wait for more?"
+        )
+    stretches, reference = (rounds[burn_in:onset], rounds[alarm:]), np.full((lin.n_clients, lin.dim), np.nan)
+    for rows in (*stretches[0], *stretches[1]):
+        reference = first_seen(reference, rows)
+    before, after = (segment(rows, reference, lin) for rows in stretches)
+    return attribute_segments(before, after, lin, rate, onset - burn_in, len(rounds) - alarm)
 
 
 def attribute_segments(
@@ -170,18 +188,6 @@ def attribute_segments(
         for k in np.lexsort((-statistics, adjusted))
     )
     return Attribution(table, rate, baseline_rounds, rounds_after)
-
-
-def _segments(before: FloatArray, after: FloatArray, lin: Linearization) -> tuple[Segment, Segment]:
-    """Both stretches of rounds as sums, against one reference."""
-    inverses, reference = noise_inverses(lin), np.full((lin.n_clients, lin.dim), np.nan)
-    for rows in (*before, *after):
-        reference = first_seen(reference, rows)
-    sums = [empty(lin.n_clients, lin.dim), empty(lin.n_clients, lin.dim)]
-    for i, part in enumerate((before, after)):
-        for rows in part:
-            sums[i] = sums[i].plus(rows, reference, inverses)
-    return sums[0], sums[1]
 
 
 class _Moves(NamedTuple):
@@ -214,7 +220,7 @@ def _allowing_for_estimates(moves: _Moves, lin: Linearization) -> _Moves:
     behind = client_dof(lin)
     if np.isinf(behind).all():
         return moves
-    needed = 2 * lin.dim + 4
+    needed = dof_needed(lin.dim)
     if behind.min() < needed:
         steps = 1 if lin.n_warmup is None else 1 + int(np.ceil((lin.n_warmup - 1) * needed / behind.min()))
         raise ValueError(
@@ -245,28 +251,6 @@ def _against_the_others(moves: _Moves, k: int) -> tuple[float, float, float]:
     squares = (np.divide(push**2, weight, out=np.zeros_like(push), where=weight > 0) - (weight > 0)).sum()
     multiple = max(squares, 0.0) / np.maximum(push, 0.0).sum()
     return float(t), float(stdtr(dof, -t)), float(multiple * length)
-
-
-def _checked(
-    innovations: ArrayLike, onset: int, alarm: int, lin: Linearization, rate: float, burn_in: int
-) -> tuple[FloatArray, float, slice]:
-    rounds = np.asarray(innovations, dtype=np.float64)
-    if rounds.ndim != 3 or rounds.shape[1:] != (lin.n_clients, lin.dim):
-        raise ValueError(
-            f"innovations must have shape (rounds, {lin.n_clients}, {lin.dim}); got {rounds.shape}. "
-            "Use client_innovations(...)."
-        )
-    level = _checks.probability("rate", rate, fix="It is a share of false discoveries, such as .10.")
-    burn_in = _checks.whole("burn_in", burn_in, at_least=0)
-    alarm = _checks.whole("alarm", alarm)
-    onset = _checks.whole("onset", onset, at_least=burn_in + 2, fix="The baseline needs two rounds after burn_in.")
-    if onset > alarm:
-        raise ValueError(f"onset must not come after the alarm, round {alarm}; got {onset}. Both count rounds.")
-    if alarm >= len(rounds):
-        raise ValueError(
-            f"attribution needs rounds after the alarm, round {alarm}; there are {len(rounds)} in all. Wait for more?"
-        )
-    return rounds, level, slice(burn_in, onset)
 
 
 def power_weights(effects: FloatArray, rate: float) -> FloatArray:

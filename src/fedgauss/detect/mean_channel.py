@@ -62,7 +62,7 @@ class MeanChannel(Channel, tabulated=True):
         self.position += 1
         self.mass += seen.weight
         self.total += seen.weight * seen.x
-        if not kept.count:
+        if not len(kept.positions):
             return no_peak(seen.x.shape[1])
         share = kept.masses / self.mass
         m = (kept.masses * (1.0 - share))[:, None]
