@@ -11,8 +11,8 @@ from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen
 from fedgauss.detect.client_rounds import client_innovations
 from fedgauss.detect.cusum import Cusum, cusum_paths
 from fedgauss.detect.eprocess import EProcess, e_process_paths
+from fedgauss.detect.innovations import server_only
 from fedgauss.detect.mean_channel import MeanChannel
-from fedgauss.detect.mean_updates import server_only
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.paper_rule import (
     Bootstrap,

@@ -3,8 +3,6 @@
 Its alarm may be the run's own journey: far from its optimum a non-linear loss looks like a change (`Travel`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedgauss._types import BoolArray, FloatArray

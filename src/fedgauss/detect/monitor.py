@@ -14,9 +14,8 @@ from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect import storage
-from fedgauss.detect.attribution import Attribution
+from fedgauss.detect.attribution import Attribution, ClientRecord
 from fedgauss.detect.channel import INVALID, Channel, Conditions, Peak, RoundSeen, checked_channels
-from fedgauss.detect.client_record import ClientRecord
 from fedgauss.detect.innovations import Innovations, innovations, step_sizes_between
 from fedgauss.detect.saved import part, prefixed
 from fedgauss.detect.thresholds import Boundary, boundary
@@ -143,7 +142,7 @@ class Monitor:
         mean = self._mean
         if step is not None or y is not None or round is not None:
             now = _checks.whole("step", self.step if step is None else step, at_least=0, fix="Steps count from 0.")
-            mean = None if y is None else mean_vector(y, self.innovations.dim)
+            mean = None if y is None else mean_vector(y, self.lin.dim)
             if mean is not None and not np.all(np.isfinite(mean)):
                 raise ValueError("y must be finite: it is the mean from which the run continues.")
             self.round = self.round if round is None else _checks.whole("round", round, at_least=0)
@@ -157,7 +156,7 @@ class Monitor:
         if self._clients is not None:
             self._clients.reset()
         parts, drop = self.innovations, rounds_to_drop(self.sync_every)
-        conditions = Conditions(parts.dim, 1, self.sync_every, drop, parts.whitening.tempering, parts.lin)
+        conditions = Conditions(self.lin.dim, 1, self.sync_every, drop, parts.whitening.tempering, self.lin)
         self._watch = Watch(self.channels, conditions)
 
     def reweight(self, weights: ArrayLike | None) -> None:
@@ -226,10 +225,10 @@ class Monitor:
             For a wrong shape, or a step out of order. Nothing has changed then.
         """
         parts = self.innovations
-        value = mean_vector(y, parts.dim)
+        value = mean_vector(y, self.lin.dim)
         present = None if participants is None else participant_mask(participants, parts.lin.n_clients)
         sent, origin = (
-            None if given is None else client_table(name, given, parts.lin.n_clients, parts.dim, present)
+            None if given is None else client_table(name, given, self.lin.n_clients, self.lin.dim, present)
             for name, given in (("clients", clients), ("began", began))
         )
         now = self._next_step(step)

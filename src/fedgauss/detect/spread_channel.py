@@ -1,7 +1,5 @@
 """The spread channel: sees noise that grows while the mean stays, which the mean channel cannot."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A monitor in a file: arrays and some JSON, exact to the last bit, and nothing that could run as code."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
