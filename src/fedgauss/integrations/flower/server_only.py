@@ -12,12 +12,10 @@ from scipy.special import fdtrc
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.channel import Channel
-from fedgauss.detect.innovations import step_sizes_between
-from fedgauss.detect.mean_updates import server_only
+from fedgauss.detect.innovations import dof_needed, server_only, step_sizes_between
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.detect.watch import DEFAULT_CHANNELS
-from fedgauss.detect.whitening import dof_needed
 from fedgauss.integrations.flower.feed import implausible, with_note
 from fedgauss.integrations.flower.records import Request, Views, log, vector
 from fedgauss.integrations.flower.rounds import TrainingRound
