@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import fedgauss
 from fedgauss.cli import app
 from fedgauss.paper.result import catalogue
-from fedgauss.sweep.outcome import Summary, SweepError, SweepInterrupted
+from fedgauss.sweep.run import Summary, SweepError, SweepInterrupted
 from reproduction_rows import made_up_results
 
 runner = CliRunner()

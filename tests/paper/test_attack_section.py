@@ -18,7 +18,7 @@ from fedgauss.paper.page import print_reproduction
 from fedgauss.paper.reproduce import Reproduction, write_reproduction
 from fedgauss.paper.result import SCALES
 from fedgauss.report.drawing import png
-from fedgauss.sweep.outcome import Summary
+from fedgauss.sweep.run import Summary
 from report_parsing import Checked
 
 RULES = (*PAPER_RULES, *OTHER_RULES)

@@ -21,9 +21,8 @@ from fedgauss.paper.result import SCALES, Section, catalogue
 from fedgauss.paper.setting import CODED, OPTIMUM, ZERO
 from fedgauss.paper.start import distance_outcomes, start_sentences
 from fedgauss.report.output import rows_csv
-from fedgauss.report.table import Table
-from fedgauss.report.text import plain
-from fedgauss.sweep.outcome import Summary
+from fedgauss.report.text import Table, plain
+from fedgauss.sweep.run import Summary
 from report_parsing import Checked
 from reproduction_rows import PAPER, distance_rows, rows_of
 

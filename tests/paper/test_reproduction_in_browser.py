@@ -15,8 +15,8 @@ from fedgauss.paper.reproduce import Reproduction, write_reproduction
 from fedgauss.paper.result import SCALES, catalogue
 from fedgauss.paper.start import distance_outcomes, start_drawing, start_sentences
 from fedgauss.report.drawing import themed_svg
-from fedgauss.report.table import Table
-from fedgauss.sweep.outcome import Summary
+from fedgauss.report.text import Table
+from fedgauss.sweep.run import Summary
 from reproduction_rows import rows_of
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -60,7 +60,9 @@ addEventListener("load", () => {
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
     names = ("figure2_phase", "figure3_qq", "synchronisation", "ablation_tau", "attack_shift", "attack_mnist")
-    rows = {name: attack_rows(result=catalogue()[name]) if name.startswith("attack") else rows_of(name) for name in names}
+    rows = {
+        name: attack_rows(result=catalogue()[name]) if name.startswith("attack") else rows_of(name) for name in names
+    }
     whole = Reproduction(
         tuple(catalogue()[name] for name in names), SCALES["paper"], rows, "fedgauss reproduce", Summary(1, 1, 0, 0.0)
     )

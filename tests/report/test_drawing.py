@@ -6,7 +6,7 @@ import matplotlib as mpl
 import pytest
 
 from fedgauss.report.drawing import Drawing, png, save, styled, svg, themed_svg, titled_figure
-from fedgauss.report.palette import DARK, LIGHT
+from fedgauss.report.page import DARK, LIGHT
 
 
 @styled

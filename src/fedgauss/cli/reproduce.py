@@ -9,13 +9,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from fedgauss._progress import bar
-from fedgauss.cli.app import app
-from fedgauss.cli.endings import plain_endings, sweep_endings
-from fedgauss.cli.engines import ROOM
-from fedgauss.cli.engines import executor as executor_of
+from fedgauss.cli.app import ROOM, app, executor_of, plain_endings, print_place, sweep_endings
 
 _REPRODUCE_HELP = """\
 Compute the paper's numbers again, under every reading of its settings, and say which come out.
@@ -81,13 +77,8 @@ def reproduce(
             from fedgauss.paper.reproduce import write_reproduction
 
             sections, page = write_reproduction(measured, folder, tick)
-        console = Console()
-        print_reproduction(sections, console)
-        console.print()
-        console.print(
-            Text(f"The page is {page}, its figures and rows beside it; {time.monotonic() - began:.0f} s."),
-            soft_wrap=True,
-        )
+        print_reproduction(sections, Console())
+        print_place(page, "figures and rows", began)
 
 
 def _reproduce_command(

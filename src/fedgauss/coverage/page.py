@@ -16,10 +16,8 @@ from fedgauss.coverage.cells import LEVEL, METHODS, CoverageRow
 from fedgauss.coverage.results import CoverageResults, FederationResult, common, label, shown, varying
 from fedgauss.report.drawing import WIDTH, Drawing, save, styled, titled_figure
 from fedgauss.report.output import rows_csv, write_whole
-from fedgauss.report.page import Page
-from fedgauss.report.palette import LIGHT
-from fedgauss.report.table import Table
-from fedgauss.report.text import number
+from fedgauss.report.page import LIGHT, Page
+from fedgauss.report.text import Table, number
 
 _COLUMNS = {"n_clients": "$K$", "sync_every": "$τ$", "beta": "$β$", "dim": "$d$", "n_steps": "$n$"}
 _SHORT = {

@@ -9,8 +9,7 @@ from pathlib import Path
 from fedgauss.coverage.cells import METHODS, BootstrapCell, CoverageCell, CoverageRow
 from fedgauss.coverage.federation import Federation
 from fedgauss.sweep.cell import Cell
-from fedgauss.sweep.outcome import Summary
-from fedgauss.sweep.run import Executor, run_cells
+from fedgauss.sweep.run import Executor, Summary, run_cells
 from fedgauss.sweep.store import Store
 
 STORE = "coverage.sqlite"

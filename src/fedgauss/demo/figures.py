@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from fedgauss.demo.comparison import mean_ratio
 from fedgauss.demo.run import DemoResult
 from fedgauss.report.drawing import Drawing, styled, titled_figure
-from fedgauss.report.palette import LIGHT
+from fedgauss.report.page import LIGHT
 
 SCALED = r"$√n (\bar{Y}_n − θ^*)$"
 _RUNS = 6  # runs drawn as lines

@@ -15,7 +15,7 @@ from fedgauss.paper.attack import ALARM, DELAY, DETECTED, POWER, TRACE, AttackRo
 from fedgauss.paper.attack_report import AttackReport, shown
 from fedgauss.paper.figures import stacked
 from fedgauss.report.drawing import Drawing, styled
-from fedgauss.report.palette import LIGHT
+from fedgauss.report.page import LIGHT
 from fedgauss.report.text import number
 
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))

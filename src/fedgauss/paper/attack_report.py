@@ -15,8 +15,7 @@ from fedgauss.paper.attack import ALARM, DELAY, DETECTED, EARLY, MISS, ONSET, PO
 from fedgauss.paper.attack_rules import CONSTANT, GAUSSIAN_RATE, RIGHT_ZERO, UNDER_FOUND
 from fedgauss.paper.judging import SLACK, Estimate, Outcome, Point, Verdict, agreement_of, best_of
 from fedgauss.paper.wording import AGREES, symbol
-from fedgauss.report.table import Table
-from fedgauss.report.text import listed, number, sentence, with_error
+from fedgauss.report.text import Table, listed, number, sentence, with_error
 
 _IN_STEPS = (*ONSET, *ALARM, DELAY, MISS)
 

@@ -16,7 +16,7 @@ from fedgauss._types import FloatArray
 from fedgauss.paper.budget import Point
 from fedgauss.paper.figures import stacked
 from fedgauss.report.drawing import styled
-from fedgauss.report.palette import LIGHT
+from fedgauss.report.page import LIGHT
 
 Points = Sequence[Point]
 

@@ -21,7 +21,7 @@ from fedgauss.paper.quantile import APPROXIMATIONS
 from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, SHORT, ZERO
 from fedgauss.paper.wording import curve_name, heading, symbol
 from fedgauss.report.drawing import WIDTH, styled
-from fedgauss.report.palette import LIGHT
+from fedgauss.report.page import LIGHT
 
 if TYPE_CHECKING:
     from fedgauss.paper.results.figure3_qq import QuantileCurve

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich import table as rich_table
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
@@ -15,8 +13,7 @@ from rich.text import Text
 from fedgauss import __version__
 from fedgauss.paper.result import Result, Section
 from fedgauss.report.page import Page
-from fedgauss.report.table import print_table, print_whole
-from fedgauss.report.text import listed, plain, sentence
+from fedgauss.report.text import listed, plain, print_table, print_whole, sentence, terminal_table
 
 if TYPE_CHECKING:
     from fedgauss.paper.reproduce import Reproduction
@@ -171,12 +168,13 @@ def print_reproduction(sections: Sequence[Section], console: Console) -> None:
         console.print(Text.assemble(verdict, f". {plain(section.summary)}"))
         console.print()
     console.print(Text("In short", style="bold"))
-    short = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    short = terminal_table()
     short.add_column("result", no_wrap=True)
     short.add_column("verdict")
     for section in sections:
         short.add_row(section.result.name, Text(section.verdict_words, style=_COLOURS[section.verdict.role]))
     print_whole(short, console)
+    console.print()
 
 
 def print_list(results: Iterable[Result], console: Console) -> None:

@@ -13,8 +13,7 @@ from fedgauss._progress import Tick
 from fedgauss.paper.judging import Estimate, Outcome
 from fedgauss.paper.result import Result, Scale, Section, catalogue
 from fedgauss.sweep.cell import cell_key
-from fedgauss.sweep.outcome import Summary
-from fedgauss.sweep.run import Executor, run_cells
+from fedgauss.sweep.run import Executor, Summary, run_cells
 from fedgauss.sweep.store import Store
 
 STORE, VERDICTS, PAGE = "results.sqlite", "results.json", "report.html"

@@ -21,7 +21,7 @@ from fedgauss.sweep.cell import Cell
 if TYPE_CHECKING:
     from fedgauss.paper.judging import Outcome, Verdict
     from fedgauss.report.drawing import Drawing
-    from fedgauss.report.table import Table
+    from fedgauss.report.text import Table
 
 _SIMILAR = 0.4  # of difflib's ratio: below that a hint would only puzzle
 

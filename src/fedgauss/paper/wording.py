@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from fedgauss.paper.judging import Estimate, Outcome, Panel, Point, Verdict
 from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, SHORT, ZERO
 from fedgauss.paper.trends import Direction, Trend, Trends
-from fedgauss.report.table import Table
-from fedgauss.report.text import listed, number, sentence, signed, with_error
+from fedgauss.report.text import Table, listed, number, sentence, signed, with_error
 
 AGREES = "✓"
 _SYMBOLS = {"K0": "K_0", "mu": "μ", "tau": "τ", "gamma": "γ", "rho": "ρ", "beta": "β"}

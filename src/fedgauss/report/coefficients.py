@@ -13,7 +13,7 @@ from fedgauss._types import FloatArray
 from fedgauss.inference.fit import Fit
 from fedgauss.report.drawing import png, styled, svg
 from fedgauss.report.output import write_whole
-from fedgauss.report.palette import LIGHT
+from fedgauss.report.page import LIGHT
 
 _WIDTH, _ROW = 6.4, 0.27  # inches
 _LONGEST_NAME = 34

@@ -13,7 +13,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from fedgauss.report.output import write_whole
-from fedgauss.report.palette import LIGHT, palette_css
+from fedgauss.report.page import LIGHT, palette_css
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import hashlib
 from html import escape
 from importlib.resources import files
 
-from fedgauss.report.palette import palette_css
+from fedgauss.report.page import palette_css
 
 
 class LivePage:

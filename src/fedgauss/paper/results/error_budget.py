@@ -37,7 +37,7 @@ from fedgauss.report.text import listed, number, with_error
 
 if TYPE_CHECKING:
     from fedgauss.report.drawing import Drawing
-    from fedgauss.report.table import Table
+    from fedgauss.report.text import Table
 
 _NAME = "error_budget"
 _FIGURE_1: Where = "Figure 1, right"
@@ -374,7 +374,7 @@ def _left(budget: Budget) -> dict[str, float]:
 
 
 def _tables(budgets: Sequence[Budget]) -> tuple[Table, ...]:
-    from fedgauss.report.table import Table
+    from fedgauss.report.text import Table
 
     floors = sorted(budget.floor for budget in budgets)
     return (

@@ -26,8 +26,7 @@ from fedgauss.paper.quantile import (
 from fedgauss.paper.result import Result, Scale, Section
 from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, SHORT, Curve, Reading
 from fedgauss.paper.wording import errors_shown, over_draws
-from fedgauss.report.table import Table
-from fedgauss.report.text import listed
+from fedgauss.report.text import Table, listed
 
 _INNER = (0.095, 0.955)  # 10 to 95 %, with room for rounding
 _CODED = Reading(CODED, "optimum")

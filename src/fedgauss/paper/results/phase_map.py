@@ -18,7 +18,7 @@ from fedgauss.theory.rates import berry_esseen_limit
 
 if TYPE_CHECKING:
     from fedgauss.report.drawing import Drawing
-    from fedgauss.report.table import Table
+    from fedgauss.report.text import Table
 
 Axis = Literal["n", "K"]
 Place = tuple[float, int]  # beta, and n or K
@@ -280,7 +280,7 @@ def _bound(n: int, k: int, beta: float) -> tuple[float, float]:
 
 
 def _table(rows: Rows, across: Axis, slopes: Mapping[Place, Slope], digits: int) -> Table:
-    from fedgauss.report.table import Table
+    from fedgauss.report.text import Table
 
     by = "n" if across == "K" else "K"
     exact = _slopes(rows, "exact moments", across)

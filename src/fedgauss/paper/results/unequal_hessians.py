@@ -29,7 +29,7 @@ from fedgauss.report.text import listed, number, with_error
 
 if TYPE_CHECKING:
     from fedgauss.report.drawing import Drawing
-    from fedgauss.report.table import Table
+    from fedgauss.report.text import Table
 
 HESSIANS: tuple[Clients, Clients] = ("Hessians follow offsets", "Hessians permuted")
 
@@ -164,7 +164,7 @@ def _drawing(rows: Rows) -> Drawing:
 
 
 def _tables(rows: Rows) -> tuple[Table, ...]:
-    from fedgauss.report.table import Table
+    from fedgauss.report.text import Table
 
     tables = [_means(rows, clients) for clients in HESSIANS]
     means = Table(
