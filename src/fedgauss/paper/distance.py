@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -13,11 +13,13 @@ from fedgauss.paper.judging import Outcome, Part, Point, Verdict, outcome
 from fedgauss.paper.result import Result, Scale, Section
 from fedgauss.paper.setting import FROM_OPTIMUM, FROM_ZERO, LEGACY, READINGS, SHORT, Curve, Reading
 from fedgauss.paper.trends import trends
+from fedgauss.report.drawing import Drawing
 from fedgauss.report.text import listed, number
 
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization
     from fedgauss.engine.runs import Runs
+    from fedgauss.engine.together import Setting
 
 STEPS = (100, 200, 300, 400, 500)  # after which programs with ten clients are looked at
 TAUS = (10, 15, 20)
@@ -55,29 +57,18 @@ class DistanceRow:
 
 
 @dataclass(frozen=True)
-class DistanceCell:
-    """Runs of some curves with K clients, and the ball distance of each after each of the listed steps.
+class CurvesCell:
+    """Runs of some curves with K clients. They see the same random numbers, which are drawn once.
 
-    They see the same random numbers, which are drawn once.
-
-    column   what the abscissa is: n, the listed steps, or K
-    named    the coordinates that tell the curves apart
-    lanes    settings that one program runs; spare ones repeat the last curve and are dropped
-    watched  steps that the program looks at, if more than are listed: cells that watch as many share a program
+    lanes   settings that one program runs; spare ones repeat the last curve and are dropped
     """
 
     result: str
     curves: tuple[Curve, ...]
-    column: Literal["n", "K"]
-    named: tuple[str, ...]
-    steps: tuple[int, ...]
+    _: KW_ONLY
     replicates: int
     lanes: int
     seed: int = 0
-    watched: tuple[int, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.result} with K = {self.n_clients}, n = {', '.join(map(str, self.steps))}"
 
     @property
     def experiment(self) -> str:
@@ -90,9 +81,58 @@ class DistanceCell:
         return self.curves[0].n_clients
 
     @property
+    def filled(self) -> list[Curve]:
+        """The curves, and the last again for every lane that is left."""
+        return [*self.curves, *(self.curves[-1] for _ in range(self.lanes - len(self.curves)))]
+
+    def draws(self, n_steps: int) -> float:
+        """The cost of so many steps in draws: an update of a client costs about a tenth of its draws."""
+        return n_steps * self.n_clients * self.replicates * (1.0 + 0.1 * self.lanes)
+
+    def together(self, settings: Sequence[Setting], n_steps: int) -> list[Runs]:
+        """So many steps under each setting."""
+        from fedgauss.engine.together import simulate_together
+
+        return simulate_together(settings, n_steps, replicates=self.replicates, seed=self.seed, progress=False)
+
+    def place(self, curve: Curve, named: Sequence[str], n: int) -> dict[str, Any]:
+        """The columns that say where a row belongs; `named` are the coordinates that tell the curves apart."""
+        coordinates = curve.coordinates | {"K": self.n_clients}
+        return {
+            "result": self.result,
+            "reading": curve.reading.name,
+            "draw": curve.draw,
+            "seed": self.seed,
+            "curve": " ".join(f"{name}={coordinates[name]:g}" for name in named),
+            "n": n,
+            "K": self.n_clients,
+            "replicates": self.replicates,
+            "tau": coordinates["tau"],
+            "gamma": curve.gamma,
+        }
+
+
+@dataclass(frozen=True)
+class DistanceCell(CurvesCell):
+    """The ball distance of each curve after each of the listed steps.
+
+    column   what the abscissa is: n, the listed steps, or K
+    named    the coordinates that tell the curves apart
+    watched  steps that the program looks at, if more than are listed: cells that watch as many share a program
+    """
+
+    column: Literal["n", "K"]
+    named: tuple[str, ...]
+    steps: tuple[int, ...]
+    watched: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.result} with K = {self.n_clients}, n = {', '.join(map(str, self.steps))}"
+
+    @property
     def cost(self) -> float:
-        """In draws, to start long cells first: an update of a client costs about a tenth of its draws."""
-        return max(self._seen) * self.n_clients * self.replicates * (1.0 + 0.1 * self.lanes)
+        """In draws, to start long cells first."""
+        return self.draws(max(self._seen))
 
     @property
     def group(self) -> str:
@@ -106,16 +146,12 @@ class DistanceCell:
     def run(self) -> list[DistanceRow]:
         """A row for each curve and listed step."""
         from fedgauss.engine.observers import Average, Last, at
-        from fedgauss.engine.together import simulate_together
         from fedgauss.problems.linearize import linearize
 
         watch = (at(self._seen, Average()), at(self._seen, Last()))
-        settings = [curve.setting(watch) for curve in filled(self.curves, self.lanes)]
-        together = simulate_together(
-            settings, max(self._seen), replicates=self.replicates, seed=self.seed, progress=False
-        )
+        settings = [curve.setting(watch) for curve in self.filled]
         rows: list[DistanceRow] = []
-        for curve, setting, runs in zip(self.curves, settings, together, strict=False):
+        for curve, setting, runs in zip(self.curves, settings, self.together(settings, max(self._seen)), strict=False):
             rows += self._rows(curve, linearize(setting.problem), runs)
         return rows
 
@@ -130,33 +166,22 @@ class DistanceCell:
             limit = curve.statistic == "average over Sigma/K"
             cov = limit_covariance(lin) if limit else average_covariance(lin, curve.steps, n)
             ball = ball_distance(y, lin.optimum, cov, n**0.5)
-            half = half_space_distance(y, lin.optimum, cov, n**0.5, directions=8)
-            coordinates = curve.coordinates
             rows.append(
                 DistanceRow(
-                    self.result,
-                    curve.reading.name,
-                    curve.draw,
-                    self.seed,
-                    " ".join(f"{name}={coordinates[name]:g}" for name in self.named),
-                    n if self.column == "n" else self.n_clients,
-                    n,
-                    self.n_clients,
-                    ball.estimate,
-                    ball.standard_error,
-                    *ball.interval,
-                    ball.floor,
-                    half.estimate,
-                    self.replicates,
-                    **coordinates,
+                    **self.place(curve, self.named, n),
+                    x=n if self.column == "n" else self.n_clients,
+                    estimate=ball.estimate,
+                    error=ball.standard_error,
+                    low=ball.interval[0],
+                    high=ball.interval[1],
+                    floor=ball.floor,
+                    half_spaces=half_space_distance(y, lin.optimum, cov, n**0.5, directions=8).estimate,
+                    beta=curve.beta,
+                    rho=curve.rho,
+                    r=curve.r,
                 )
             )
         return rows
-
-
-def filled(curves: Sequence[Curve], lanes: int) -> list[Curve]:
-    """`curves`, and the last again for every lane that is left."""
-    return [*curves, *(curves[-1] for _ in range(lanes - len(curves)))]
 
 
 # --- cells of a result -----------------------------------------------------------------------------------------------
@@ -184,8 +209,8 @@ def distance_cells(
     for draw in range(scale.draws):
         lines = tuple(curves(draw))
         watched, lanes = (STEPS, 15 if scale.thinned else 30) if lines[0].n_clients == 10 else (steps, 9)
-        size = scale.replicates(replicates)
-        cells.append(DistanceCell(result, lines, column, named, steps, size, lanes, draw, watched))
+        fixed = {"replicates": scale.replicates(replicates), "lanes": lanes, "seed": draw}
+        cells.append(DistanceCell(result, lines, column, named, steps, watched, **fixed))
     return cells
 
 
@@ -249,7 +274,6 @@ class DistanceResult(Result):
     def section(self, rows: Sequence[DistanceRow], others: Mapping[str, Sequence[DistanceRow]]) -> Section:
         """What a distance result shows."""
         from fedgauss.paper.figures import Column, comparison_figure
-        from fedgauss.report.drawing import Drawing
 
         outcomes = [outcome(part, rows) for part in self.parts]
         panels = [

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from fedgauss import __version__
 from fedgauss.paper.result import Result, Section
+from fedgauss.report.drawing import Drawing
 from fedgauss.report.page import Page
 from fedgauss.report.text import listed, plain, print_table, print_whole, sentence, terminal_table
 
 if TYPE_CHECKING:
     from fedgauss.paper.reproduce import Reproduction
-    from fedgauss.report.drawing import Drawing
 
 _COLOURS = {"finite": "green", "exact": "blue", "limit": "red", "muted": ""}
 _READINGS = (

@@ -13,15 +13,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from fedgauss import _checks
+from fedgauss.paper.judging import Outcome, Verdict
+from fedgauss.report.drawing import Drawing
+from fedgauss.report.text import Table
 from fedgauss.sweep.cell import Cell
-
-if TYPE_CHECKING:
-    from fedgauss.paper.judging import Outcome, Verdict
-    from fedgauss.report.drawing import Drawing
-    from fedgauss.report.text import Table
 
 _SIMILAR = 0.4  # of difflib's ratio: below that a hint would only puzzle
 

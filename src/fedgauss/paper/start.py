@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +11,8 @@ from fedgauss.paper.judging import Outcome
 from fedgauss.paper.result import Section
 from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, ZERO
 from fedgauss.paper.trends import trends
+from fedgauss.report.drawing import Drawing
 from fedgauss.report.text import number
-
-if TYPE_CHECKING:
-    from fedgauss.report.drawing import Drawing
 
 _LIMIT = "figure2_phase"  # scaled by Sigma/K, whose gap to Sigma_n is in its distances whatever the start
 
@@ -28,7 +25,6 @@ def distance_outcomes(sections: Sequence[Section]) -> list[Outcome]:
 def start_drawing(outcomes: Sequence[Outcome]) -> Drawing:
     """The mean distance of each part, from both starts, as coded and as printed."""
     from fedgauss.paper.figures import Level, level_figure
-    from fedgauss.report.drawing import Drawing
 
     levels = [Level(one.part.short, _printed_mean(one), _means(one)) for one in outcomes]
     zero, optimum = (_overall(outcomes, reading) for reading in (ZERO, OPTIMUM))

@@ -1,4 +1,7 @@
-"""Figures in one style, and the files made of them: PNG, SVG, and an SVG that follows a page's light or dark theme."""
+"""Figures in one style, and the files made of them: PNG, SVG, and an SVG that follows a page's light or dark theme.
+
+matplotlib loads with the first figure, so that what only names a drawing starts at once.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
-
-import matplotlib as mpl
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from fedgauss.report.output import write_whole
 from fedgauss.report.page import LIGHT, palette_css
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,7 +82,9 @@ def styled(draw: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(draw)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-        with mpl.rc_context(STYLE):
+        from matplotlib import rc_context
+
+        with rc_context(STYLE):
             return draw(*args, **kwargs)
 
     return wrapped
@@ -87,6 +92,8 @@ def styled(draw: Callable[P, T]) -> Callable[P, T]:
 
 def titled_figure(title: str, height: float, width: float = WIDTH) -> Figure:
     """An empty figure of this size in inches; its title is the sentence that the data support."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11.5)
     return figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,11 +33,8 @@ from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
 from fedgauss.paper.setting import LEGACY, Curve
 from fedgauss.paper.slopes import Slope, fitted, over_draws, slope
-from fedgauss.report.text import listed, number, with_error
-
-if TYPE_CHECKING:
-    from fedgauss.report.drawing import Drawing
-    from fedgauss.report.text import Table
+from fedgauss.report.drawing import Drawing
+from fedgauss.report.text import Table, listed, number, with_error
 
 _NAME = "error_budget"
 _FIGURE_1: Where = "Figure 1, right"
@@ -328,7 +325,6 @@ def _label(budget: Budget) -> str:
 
 def _drawings(rows: Rows) -> tuple[Drawing, ...]:
     from fedgauss.paper.beyond_figures import Lines, Trail, budget_figure, clients_figure
-    from fedgauss.report.drawing import Drawing
 
     shown = _shown(budgets_of(rows))
     by_term = Drawing(
@@ -374,7 +370,6 @@ def _left(budget: Budget) -> dict[str, float]:
 
 
 def _tables(budgets: Sequence[Budget]) -> tuple[Table, ...]:
-    from fedgauss.report.text import Table
 
     floors = sorted(budget.floor for budget in budgets)
     return (

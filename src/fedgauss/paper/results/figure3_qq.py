@@ -26,6 +26,7 @@ from fedgauss.paper.quantile import (
 from fedgauss.paper.result import Result, Scale, Section
 from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, SHORT, Curve, Reading
 from fedgauss.paper.wording import errors_shown, over_draws
+from fedgauss.report.drawing import Drawing
 from fedgauss.report.text import Table, listed
 
 _INNER = (0.095, 0.955)  # 10 to 95 %, with room for rounding
@@ -108,7 +109,6 @@ class QuantileResult(Result):
     def section(self, rows: Sequence[QuantileRow], others: Mapping[str, Sequence[Any]]) -> Section:
         """How far quantiles are apart, and which approximation is the worst."""
         from fedgauss.paper.figures import quantile_figure
-        from fedgauss.report.drawing import Drawing
 
         curves = quantile_curves(rows)
         trimmed = points_of(Panel("K", "approximation"), measured(rows, TRIMMED))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,12 +13,9 @@ from fedgauss.paper.budget import FIGURE_2, BeyondResult, BeyondRow, CurveCell, 
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
 from fedgauss.paper.slopes import Slope, fitted, known_error, slope, slope_weights
-from fedgauss.report.text import number, signed, with_error
+from fedgauss.report.drawing import Drawing
+from fedgauss.report.text import Table, number, signed, with_error
 from fedgauss.theory.rates import berry_esseen_limit
-
-if TYPE_CHECKING:
-    from fedgauss.report.drawing import Drawing
-    from fedgauss.report.text import Table
 
 Axis = Literal["n", "K"]
 Place = tuple[float, int]  # beta, and n or K
@@ -246,7 +243,6 @@ def _on_n(rows: Rows) -> Iterator[str]:
 
 def _drawing(rows: Rows) -> Drawing:
     from fedgauss.paper.beyond_figures import Lines, phase_figure
-    from fedgauss.report.drawing import Drawing
 
     simulated, exact = _lines(rows, "distance", "K"), _lines(rows, "exact moments", "K")
     betas, steps = (sorted(set(values)) for values in zip(*simulated, strict=True))
@@ -280,7 +276,6 @@ def _bound(n: int, k: int, beta: float) -> tuple[float, float]:
 
 
 def _table(rows: Rows, across: Axis, slopes: Mapping[Place, Slope], digits: int) -> Table:
-    from fedgauss.report.text import Table
 
     by = "n" if across == "K" else "K"
     exact = _slopes(rows, "exact moments", across)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +25,8 @@ from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
 from fedgauss.paper.setting import Clients, Curve
 from fedgauss.paper.slopes import Slope, over_draws, slope
-from fedgauss.report.text import listed, number, with_error
-
-if TYPE_CHECKING:
-    from fedgauss.report.drawing import Drawing
-    from fedgauss.report.text import Table
+from fedgauss.report.drawing import Drawing
+from fedgauss.report.text import Table, listed, number, with_error
 
 HESSIANS: tuple[Clients, Clients] = ("Hessians follow offsets", "Hessians permuted")
 
@@ -146,7 +143,6 @@ def _on_distances(rows: Rows) -> Iterator[str]:
 
 def _drawing(rows: Rows) -> Drawing:
     from fedgauss.paper.beyond_figures import drift_figure
-    from fedgauss.report.drawing import Drawing
 
     follow, permuted = exponents(rows)
     return Drawing(
@@ -164,7 +160,6 @@ def _drawing(rows: Rows) -> Drawing:
 
 
 def _tables(rows: Rows) -> tuple[Table, ...]:
-    from fedgauss.report.text import Table
 
     tables = [_means(rows, clients) for clients in HESSIANS]
     means = Table(
