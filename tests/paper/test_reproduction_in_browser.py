@@ -10,10 +10,8 @@ from html import unescape
 import pytest
 
 from attack_table_rows import attack_rows
-from fedgauss.paper.page import reproduction_page
-from fedgauss.paper.reproduce import Reproduction, write_reproduction
-from fedgauss.paper.result import SCALES, catalogue
-from fedgauss.paper.start import distance_outcomes, start_drawing, start_sentences
+from fedgauss.paper.page import distance_outcomes, reproduction_page, start_drawing, start_sentences
+from fedgauss.paper.result import SCALES, Reproduction, catalogue, write_reproduction
 from fedgauss.report.drawing import themed_svg
 from fedgauss.report.text import Table
 from fedgauss.sweep.run import Summary

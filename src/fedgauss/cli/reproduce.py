@@ -56,7 +56,7 @@ def reproduce(
     names = names or []
     command = _reproduce_command(names, scale.lower(), out, workers, scheduler)
     with plain_endings(), sweep_endings(command):
-        from fedgauss.paper.result import chosen, scale_named
+        from fedgauss.paper.result import chosen, measure, scale_named, write_reproduction
 
         how_much = scale_named(scale)
         if list_them:
@@ -65,7 +65,6 @@ def reproduce(
             print_list(chosen(names), Console())
             return
         results, executor = chosen(names, how_much), executor_of(engine, scheduler)
-        from fedgauss.paper.reproduce import measure
         from fedgauss.report.output import writable_folder
 
         folder = writable_folder(out, room=ROOM)
@@ -74,7 +73,6 @@ def reproduce(
         with bar() as tick:
             tick("drawing", 0, len(measured.results) + 1)
             from fedgauss.paper.page import print_reproduction
-            from fedgauss.paper.reproduce import write_reproduction
 
             sections, page = write_reproduction(measured, folder, tick)
         print_reproduction(sections, Console())

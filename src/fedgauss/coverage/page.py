@@ -1,7 +1,5 @@
 """What the laboratory leaves in its folder: rows, figures, and a page with tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run the cells that a folder's store does not hold yet, and group its rows by federation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

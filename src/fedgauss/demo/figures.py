@@ -3,8 +3,6 @@
 A figure's title is the sentence that its data support.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Clients are numbered from 1 here, as in the picture of the network; the library counts from 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The demonstration in a terminal: one table and what it means, then the attack."""
 
-from __future__ import annotations
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text

@@ -1,7 +1,5 @@
 """Figures of attack results: one run over time, and how rules compare as the attack grows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ was found by trying it is one "as coded". On MNIST, where the warm start is not 
 one, or at the optimum. Other rules have nothing to reproduce.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -19,22 +19,24 @@ What else a direction may be:
 which is neither, by more than two errors of the difference. It takes three abscissae to be examined at all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy import special
 
 from fedgauss._types import FloatArray
 from fedgauss.paper.judging import Estimate, Panel, Point, error_of_mean
 from fedgauss.paper.setting import READINGS
+from fedgauss.report.text import number
 
 Direction = Literal["falls", "rises", "falls, then rises", "differs", "not detected", "at floor", "one draw"]
 
+Values = Sequence[float] | FloatArray
 Trends = dict[str | None, "Trend"]  # by reading; None: of the printed numbers
 
+_LEVEL = 0.99  # of intervals for slopes
 _FLOORS = 1.5  # noise floors, below which a distance is hardly told from zero
 
 
@@ -206,3 +208,61 @@ def _slope_weights(t: FloatArray) -> FloatArray:
     centred = t - t.mean()
     weights: FloatArray = centred / np.sum(centred**2)
     return weights
+
+
+# --- slopes on a logarithmic axis, with 99 % intervals ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A slope, its standard error, and how many of these the 99 % interval reaches to either side."""
+
+    value: float
+    error: float
+    reach: float
+
+    @property
+    def low(self) -> float:
+        """The lower end of the interval."""
+        return self.value - self.reach * self.error
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return self.value + self.reach * self.error
+
+    def covers(self, value: float) -> bool:
+        """Whether the interval holds a value."""
+        return self.low <= value <= self.high
+
+    def interval(self, digits: int = 3) -> str:
+        """−0.012 to 0.034."""
+        return f"{number(self.low, digits)} to {number(self.high, digits)}"
+
+
+def known_error(value: float, error: float) -> Slope:
+    """A slope whose standard error is known, as a Monte-Carlo error is."""
+    return Slope(value, error, float(special.ndtri(0.5 + _LEVEL / 2)))
+
+
+def fitted(x: Values, y: Values, errors: Values) -> Slope:
+    """The least-squares slope of y on log x; the errors of the y are independent."""
+    weights = log_weights(x)
+    return known_error(float(weights @ np.asarray(y)), float(np.linalg.norm(weights * np.asarray(errors))))
+
+
+def slope(x: Values, y: Values) -> float:
+    """The least-squares slope of y on log x."""
+    return float(log_weights(x) @ np.asarray(y))
+
+
+def over_draws(values: Sequence[float]) -> Slope:
+    """The mean of independent slopes, with Student's interval."""
+    count = len(values)
+    error = float(np.std(values, ddof=1)) / count**0.5
+    return Slope(float(np.mean(values)), error, float(special.stdtrit(count - 1, 0.5 + _LEVEL / 2)))
+
+
+def log_weights(x: Values) -> FloatArray:
+    """c with slope = c'y on log x."""
+    return _slope_weights(np.log(x))

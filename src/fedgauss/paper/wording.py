@@ -3,8 +3,6 @@
 What a run does not show is "not detected", never absent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fedgauss.paper.judging import Estimate, Outcome, Panel, Point, Verdict

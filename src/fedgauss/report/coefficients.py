@@ -1,7 +1,5 @@
 """A fit as files: the numbers as JSON, and a figure of the coefficients with their intervals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Pages and figures have one palette, with a light and a dark value for each role.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """The second ablation: gaps between quantiles over gamma."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from fedgauss.paper.distance import readings_of

@@ -1,7 +1,5 @@
 """The first ablation: gaps between quantiles over tau."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from fedgauss.paper.distance import readings_of

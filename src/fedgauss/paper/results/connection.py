@@ -1,7 +1,5 @@
 """The table of distances over rho, how little clients are connected."""
 
-from __future__ import annotations
-
 from fedgauss.paper.distance import DistanceCell, DistanceResult, legacy_table
 from fedgauss.paper.judging import Panel, Part, printed_table
 from fedgauss.paper.reasons import HABITS, HIDDEN, NEAR_OPTIMUM

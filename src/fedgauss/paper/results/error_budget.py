@@ -1,7 +1,5 @@
 """How much of a distance each term of the error makes, and how much of it depends on the number of clients."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -32,7 +30,7 @@ from fedgauss.paper.budget import (
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
 from fedgauss.paper.setting import LEGACY, Curve
-from fedgauss.paper.slopes import Slope, fitted, over_draws, slope
+from fedgauss.paper.trends import Slope, fitted, over_draws, slope
 from fedgauss.report.drawing import Drawing
 from fedgauss.report.text import Table, listed, number, with_error
 

@@ -1,7 +1,5 @@
 """Figure 1, left: the distance against n."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from fedgauss.paper.distance import STEPS, TAUS, DistanceCell, DistanceResult, distance_cells, readings_of

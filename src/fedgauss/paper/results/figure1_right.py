@@ -1,7 +1,5 @@
 """Figure 1, right: the distance against K."""
 
-from __future__ import annotations
-
 from fedgauss.paper.distance import DistanceCell, DistanceResult, against_clients
 from fedgauss.paper.judging import Panel, Part, printed_table
 from fedgauss.paper.reasons import ONLY_D4

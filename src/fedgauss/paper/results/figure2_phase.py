@@ -1,7 +1,5 @@
 """Figure 2: the distance to the limit law with K = n^r clients."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Figure 3: QQ plots of the largest partial sum. No numbers are printed, so the claim itself is judged."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

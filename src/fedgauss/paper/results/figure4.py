@@ -1,7 +1,5 @@
 """Figure 4: the distance against n and against K, with much heterogeneity."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 

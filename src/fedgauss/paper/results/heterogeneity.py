@@ -1,7 +1,5 @@
 """The table of distances over gamma, how much clients differ."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from fedgauss.paper.distance import DistanceCell, DistanceResult, distance_cells, readings_of

@@ -1,7 +1,5 @@
 """The phase transition without a start bias: how the distance to the limit law scales with K and with n."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -12,7 +10,7 @@ from fedgauss._types import FloatArray
 from fedgauss.paper.budget import FIGURE_2, BeyondResult, BeyondRow, CurveCell, MomentsCell, Point, Rows, matching, runs
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
-from fedgauss.paper.slopes import Slope, fitted, known_error, slope, slope_weights
+from fedgauss.paper.trends import Slope, fitted, known_error, log_weights, slope
 from fedgauss.report.drawing import Drawing
 from fedgauss.report.text import Table, number, signed, with_error
 from fedgauss.theory.rates import berry_esseen_limit
@@ -104,7 +102,7 @@ def slope_on_log_n(n: Sequence[int] | FloatArray, lengths: FloatArray) -> tuple[
         side, where = np.unravel_index(np.argmax(np.abs(gaps)), gaps.shape)
         distances.append(abs(gaps[side, where]))
         below.append(np.sign(gaps[side, where]) * (row <= np.sort(row)[where]))
-    d, weights = np.array(distances), slope_weights(n)
+    d, weights = np.array(distances), log_weights(n)
     gradient = weights / d
     error = np.sqrt(gradient @ np.cov(np.array(below, dtype=float)) @ gradient / count)
     return float(weights @ np.log(d)), float(error)

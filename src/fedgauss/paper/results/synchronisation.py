@@ -1,7 +1,5 @@
 """The table of distances over tau, the number of local steps between mixings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from fedgauss.paper.distance import DistanceCell, DistanceResult, DistanceRow, legacy_table

@@ -1,7 +1,5 @@
 """Clients that differ in Hessian: whether the bias that client drift leaves in the average grows with K."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -24,7 +22,7 @@ from fedgauss.paper.budget import (
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
 from fedgauss.paper.setting import Clients, Curve
-from fedgauss.paper.slopes import Slope, over_draws, slope
+from fedgauss.paper.trends import Slope, over_draws, slope
 from fedgauss.report.drawing import Drawing
 from fedgauss.report.text import Table, listed, number, with_error
 
