@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
 
 from fedgauss import __version__
 from fedgauss._progress import Tick
 from fedgauss.coverage.cells import LEVEL, METHODS, CoverageRow
 from fedgauss.coverage.results import CoverageResults, FederationResult, common, label, shown, varying
-from fedgauss.report.drawing import WIDTH, Drawing, save, styled, titled_figure
+from fedgauss.report.drawing import WIDTH, Drawing, log_ticks, save, styled, titled_figure
 from fedgauss.report.output import rows_csv, write_whole
 from fedgauss.report.page import LIGHT, Page
 from fedgauss.report.text import Table, number
@@ -190,9 +189,7 @@ def _coverage_against_n(panels: Sequence[Sequence[FederationResult]]) -> Drawing
                 style = {"color": LIGHT[role], "ls": dashes, "ms": 3.0, "capsize": 0, "label": _SHORT[method]}
                 _errorbars(axes, [row.n_steps for row in rows], rows, **style)
         steps = [result.federation.n_steps for result in panel]
-        axes.set_xscale("log")
-        axes.set_xticks(steps, [f"{n:,}" for n in steps])
-        axes.xaxis.set_minor_locator(NullLocator())
+        log_ticks(axes, "x", steps, ",")
         axes.tick_params(axis="x", labelsize=8.5)
         axes.set_title(label(panel[0].federation, names), fontsize=10.5, color=LIGHT["muted"])
     for axes in grid[len(panels) :]:

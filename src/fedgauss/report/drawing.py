@@ -6,17 +6,18 @@ matplotlib loads with the first figure, so that what only names a drawing starts
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from fedgauss.report.output import write_whole
 from fedgauss.report.page import LIGHT, palette_css
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -97,6 +98,40 @@ def titled_figure(title: str, height: float, width: float = WIDTH) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11.5)
     return figure
+
+
+def key(label: str, role: str = "ink", **look: Any) -> Line2D:
+    """An entry of a legend, in a colour of the palette."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=LIGHT[role], label=label, **look)
+
+
+def few_ticks(axis: Any, most: int = 6) -> None:
+    """Ticks at round numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))
+
+
+def log_ticks(axes: Any, which: Literal["x", "y"], marks: Sequence[float], write: str = "g") -> None:
+    """A logarithmic axis with ticks at these marks only, written in this format."""
+    from matplotlib.ticker import NullLocator
+
+    axes.set(**{f"{which}scale": "log"})
+    axis = getattr(axes, f"{which}axis")
+    axis.set_ticks(marks, labels=[format(mark, write) for mark in marks])
+    axis.set_minor_locator(NullLocator())
+
+
+def named_rows(axes: Any, names: Sequence[str]) -> None:
+    """A line across the axes for each name, the first on top: that of names[i] is at len(names) - 1 - i."""
+    for row in range(len(names)):
+        axes.axhline(row, color=LIGHT["faint"], lw=0.7, zorder=0)
+    axes.set_yticks(range(len(names)), list(reversed(names)))
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set(ylim=(-0.6, len(names) - 0.4))
 
 
 @styled
