@@ -16,7 +16,7 @@ from fedgauss.paper.judging import Verdict
 from fedgauss.paper.mnist import OPTIMUM_RULES, RIGHT_AT_OPTIMUM, WARM_UP_RULES
 from fedgauss.paper.page import print_reproduction
 from fedgauss.paper.result import SCALES, Reproduction, write_reproduction
-from fedgauss.report.drawing import png
+from fedgauss.report.output import png
 from fedgauss.sweep.run import Summary
 from report_parsing import Checked
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgauss.paper.distance import DistanceCell
+from fedgauss.paper.curves import FROM_OPTIMUM, FROM_ZERO, Curve, DistanceCell, Reading
 from fedgauss.paper.quantile import QuantileCell
 from fedgauss.paper.result import LARGE, PAPER, QUICK, catalogue
-from fedgauss.paper.setting import FROM_OPTIMUM, FROM_ZERO, Curve, Reading
 from fedgauss.sweep.cell import cell_key
 
 PRINTED = json.loads((Path(__file__).parent / "printed.json").read_text())

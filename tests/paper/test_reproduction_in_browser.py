@@ -12,7 +12,7 @@ import pytest
 from attack_table_rows import attack_rows
 from fedgauss.paper.page import distance_outcomes, reproduction_page, start_drawing, start_sentences
 from fedgauss.paper.result import SCALES, Reproduction, catalogue, write_reproduction
-from fedgauss.report.drawing import themed_svg
+from fedgauss.report.output import themed_svg
 from fedgauss.report.text import Table
 from fedgauss.sweep.run import Summary
 from reproduction_rows import rows_of

@@ -11,10 +11,9 @@ from fedgauss import __version__
 from fedgauss._progress import Tick
 from fedgauss.coverage.cells import LEVEL, METHODS, CoverageRow
 from fedgauss.coverage.results import CoverageResults, FederationResult, common, label, shown, varying
-from fedgauss.report.drawing import WIDTH, Drawing, log_ticks, save, styled, titled_figure
-from fedgauss.report.output import rows_csv, write_whole
+from fedgauss.report.output import WIDTH, Drawing, log_ticks, rows_csv, save, styled, titled_figure, write_whole
 from fedgauss.report.page import LIGHT, Page
-from fedgauss.report.text import Table, number
+from fedgauss.report.text import Table, number, span
 
 _COLUMNS = {"n_clients": "$K$", "sync_every": "$τ$", "beta": "$β$", "dim": "$d$", "n_steps": "$n$"}
 _SHORT = {
@@ -105,7 +104,7 @@ def write_coverage(
 def _tables(results: Sequence[FederationResult]) -> tuple[Table, Table, Table]:
     """Coverage of every method, width of every method, and the default in detail."""
     rows = [row for result in results for row in result.rows.values()]
-    runs, errors = sorted({row.runs for row in rows}), sorted(row.error for row in rows)
+    runs = sorted({row.runs for row in rows})
     count = f"{runs[0]:,} runs" if len(runs) == 1 else f"{runs[0]:,} to {runs[-1]:,} runs"
     methods = [m for m in METHODS if any(m in result.rows for result in results)]
     short = [_SHORT[m] for m in methods]
@@ -124,7 +123,7 @@ def _tables(results: Sequence[FederationResult]) -> tuple[Table, Table, Table]:
             short,
             of_methods(lambda row: number(row.coverage)),
             f"Coverage of nominal {100 * LEVEL:g} % intervals, mean over coordinates; {count}, Monte Carlo errors of "
-            f"{number(errors[0])} to {number(errors[-1])}",
+            f"{span(row.error for row in rows)}",
         ),
         _table(
             results,

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgauss.demo.comparison import mean_ratio
 from fedgauss.demo.run import DemoResult
-from fedgauss.report.drawing import Drawing, few_ticks, log_ticks, styled, titled_figure
+from fedgauss.report.output import Drawing, few_ticks, log_ticks, styled, titled_figure
 from fedgauss.report.page import LIGHT
 
 SCALED = r"$√n (\bar{Y}_n − θ^*)$"

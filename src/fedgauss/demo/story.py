@@ -17,8 +17,7 @@ from fedgauss.demo.setup import PROBLEM_SEED, DemoSetup, StagedAttack
 from fedgauss.demo.watch import Repeats, WatchedAttack
 from fedgauss.detect.attribution import Attribution, Suspect
 from fedgauss.detect.verdict import Verdict
-from fedgauss.report.drawing import save
-from fedgauss.report.output import write_whole
+from fedgauss.report.output import save, write_whole
 from fedgauss.report.page import Page
 from fedgauss.report.text import listed, number, sentence, signed, with_error
 

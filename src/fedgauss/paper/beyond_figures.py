@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from fedgauss._types import FloatArray
 from fedgauss.paper.budget import Point
 from fedgauss.paper.figures import stacked
-from fedgauss.report.drawing import key, log_ticks, named_rows, styled
+from fedgauss.report.output import key, log_ticks, named_rows, styled
 from fedgauss.report.page import LIGHT
 
 Points = Sequence[Point]

@@ -14,11 +14,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fedgauss.paper.judging import Estimate, Panel, Point
+from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, SHORT, ZERO
+from fedgauss.paper.judging import Estimate, Panel, Point, symbol
 from fedgauss.paper.quantile import APPROXIMATIONS
-from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, SHORT, ZERO
-from fedgauss.paper.wording import curve_name, heading, symbol
-from fedgauss.report.drawing import WIDTH, few_ticks, key, log_ticks, named_rows, styled
+from fedgauss.report.output import WIDTH, few_ticks, key, log_ticks, named_rows, styled
 from fedgauss.report.page import LIGHT
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def comparison_figure(title: str, columns: Sequence[Column], y_label: str) -> Fi
     figure, grid = _grid(title, len(readings), len(columns), legend, height=1.6)
     for reading, line in zip(readings, grid, strict=True):
         for column, axes in zip(columns, line, strict=True):
-            name = column.title or heading(column.panel)
+            name = column.title or column.panel.heading
             axes.set_title(
                 _CAPITAL[reading] + (f", {name}" if name else ""), y=1.0, pad=7, fontsize=10.5, color=LIGHT["muted"]
             )
@@ -190,7 +189,7 @@ def _framed(
 
 
 def _legend(panel: Panel, series: Sequence[str], columns: Sequence[Column]) -> list[Any]:
-    keys: list[Any] = [_key(curve_name(panel, one), _ORDER.get(one, i)) for i, one in enumerate(series)]
+    keys: list[Any] = [_key(panel.curve_name(one), _ORDER.get(one, i)) for i, one in enumerate(series)]
     keys.append(key("printed", lw=0.9, ls=(0, (3, 2)), marker="o", mfc="none"))
     ours = [one for column in columns for point in column.points for one in point.ours.values()]
     if any(one.floor is not None for one in ours):

@@ -12,12 +12,12 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fedgauss import __version__
-from fedgauss.paper.distance import DistanceResult
+from fedgauss.paper.comparison import DistanceResult
+from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, ZERO
 from fedgauss.paper.judging import Outcome
 from fedgauss.paper.result import Reproduction, Result, Section
-from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, ZERO
 from fedgauss.paper.trends import trends
-from fedgauss.report.drawing import Drawing
+from fedgauss.report.output import Drawing
 from fedgauss.report.page import Page
 from fedgauss.report.text import listed, number, plain, print_table, print_whole, sentence, terminal_table
 

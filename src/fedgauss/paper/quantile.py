@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.paper import wording
-from fedgauss.paper.distance import CurvesCell
+from fedgauss.paper.comparison import agreement, point_table, summary
+from fedgauss.paper.curves import READINGS, SHORT, Curve, CurvesCell
 from fedgauss.paper.judging import SHARE, Estimate, Part, Point, error_of_mean, outcome, points_of
 from fedgauss.paper.result import Result, Scale, Section
-from fedgauss.paper.setting import READINGS, SHORT, Curve
-from fedgauss.paper.trends import trends
-from fedgauss.report.drawing import Drawing
+from fedgauss.paper.trends import title_of, trend_sentence, trend_table, trends
+from fedgauss.report.output import Drawing
 from fedgauss.report.text import listed, number
 
 if TYPE_CHECKING:
@@ -237,7 +236,7 @@ class GapResult(Result):
         found, (panel,) = outcome(self.part, measured(rows, Q)), self.part.panels
         (full,), trimmed = found.points, points_of(panel, measured(rows, TRIMMED), compared=False)
         moving = trends(panel, trimmed)
-        title = wording.title([(panel, moving)], "trimmed $Q$")
+        title = title_of([(panel, moving)], "trimmed $Q$")
         drawing = Drawing(
             self.name,
             comparison_figure(title, [Column(panel, full, "all levels"), Column(panel, trimmed, "5 to 95 %")], "$Q$"),
@@ -249,18 +248,18 @@ class GapResult(Result):
         return Section(
             self,
             found.verdict,
-            wording.summary([found], [(panel, moving)]),
+            summary([found], [(panel, moving)]),
             (
-                *wording.agreement(found),
+                *agreement(found),
                 "What follows is for $Q$ trimmed to levels 5 to 95 %, which chance moves less, averaged over "
-                "approximations. " + wording.trend_sentence(panel, moving),
+                "approximations. " + trend_sentence(panel, moving),
                 *order_sentences(orders(trimmed)),
             ),
             (drawing,),
             (
-                wording.trend_table(panel, moving),
-                wording.point_table(panel, full, "$Q$ over all levels", self.part.runs),
-                wording.point_table(panel, trimmed, "$Q$ over levels 5 to 95 %", self.part.runs),
+                trend_table(panel, moving),
+                point_table(panel, full, "$Q$ over all levels", self.part.runs),
+                point_table(panel, trimmed, "$Q$ over levels 5 to 95 %", self.part.runs),
             ),
             self.part.why,
             (found,),

@@ -22,8 +22,7 @@ from typing import Any, ClassVar
 from fedgauss import __version__, _checks
 from fedgauss._progress import Tick
 from fedgauss.paper.judging import Estimate, Outcome, Verdict
-from fedgauss.report.drawing import Drawing, save
-from fedgauss.report.output import rows_csv, write_whole
+from fedgauss.report.output import Drawing, rows_csv, save, write_whole
 from fedgauss.report.text import Table
 from fedgauss.sweep.cell import Cell, cell_key
 from fedgauss.sweep.run import Executor, Summary, run_cells

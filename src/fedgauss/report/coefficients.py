@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from fedgauss._types import FloatArray
 from fedgauss.inference.fit import Fit
-from fedgauss.report.drawing import png, styled, svg
-from fedgauss.report.output import write_whole
+from fedgauss.report.output import png, styled, svg, write_whole
 from fedgauss.report.page import LIGHT
 
 _WIDTH, _ROW = 6.4, 0.27  # inches

@@ -6,7 +6,7 @@ A formula stands between dollar signs: `$\\bar{Y}_n$` is a Y with a bar and a su
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -56,6 +56,17 @@ def with_error(value: float, error: float, digits: int = 3) -> str:
 def listed(parts: Sequence[str], last: str = "and") -> str:
     """An enumeration, as in a, b and c."""
     return f" {last} ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+
+
+def numbers(values: Iterable[float], digits: int = 3) -> str:
+    """Rounded numbers, as 0.1, 0.2 and 0.3."""
+    return listed([number(float(value), digits) for value in values])
+
+
+def span(values: Iterable[float], digits: int = 3) -> str:
+    """The smallest and the largest, as 0.1 to 0.3."""
+    ordered = sorted(values)
+    return f"{number(ordered[0], digits)} to {number(ordered[-1], digits)}"
 
 
 def sentence(text: str) -> str:

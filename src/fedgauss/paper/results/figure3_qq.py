@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss.paper.distance import readings_of
+from fedgauss.paper.comparison import errors_shown, over_draws
+from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, SHORT, Curve, Reading, readings_of
 from fedgauss.paper.judging import Panel, Point, Verdict, points_of
 from fedgauss.paper.quantile import (
     APPROXIMATIONS,
@@ -22,9 +23,7 @@ from fedgauss.paper.quantile import (
     quantile_cells,
 )
 from fedgauss.paper.result import Result, Scale, Section
-from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, SHORT, Curve, Reading
-from fedgauss.paper.wording import errors_shown, over_draws
-from fedgauss.report.drawing import Drawing
+from fedgauss.report.output import Drawing
 from fedgauss.report.text import Table, listed
 
 _INNER = (0.095, 0.955)  # 10 to 95 %, with room for rounding

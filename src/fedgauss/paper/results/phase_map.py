@@ -1,6 +1,6 @@
 """The phase transition without a start bias: how the distance to the limit law scales with K and with n."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -11,8 +11,8 @@ from fedgauss.paper.budget import FIGURE_2, BeyondResult, BeyondRow, CurveCell, 
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
 from fedgauss.paper.trends import Slope, fitted, known_error, log_weights, slope
-from fedgauss.report.drawing import Drawing
-from fedgauss.report.text import Table, number, signed, with_error
+from fedgauss.report.output import Drawing
+from fedgauss.report.text import Table, number, signed, span, with_error
 from fedgauss.theory.rates import berry_esseen_limit
 
 Axis = Literal["n", "K"]
@@ -179,13 +179,8 @@ def _slopes(rows: Rows, measure: str, across: Axis, column: str = "estimate") ->
     return {place: slope([x for x, _, _ in line], np.log([y for _, y, _ in line])) for place, line in lines.items()}
 
 
-def _range(values: Iterable[float], digits: int = 2) -> str:
-    ordered = sorted(values)
-    return f"{number(ordered[0], digits)} to {number(ordered[-1], digits)}"
-
-
 def _powers(rows: Rows) -> str:
-    return _range(one.value for one in slopes_on_log_k(rows).values())
+    return span((one.value for one in slopes_on_log_k(rows).values()), 2)
 
 
 def _on_k(rows: Rows) -> str:
@@ -233,8 +228,8 @@ def _on_n(rows: Rows) -> Iterator[str]:
     for beta in dict.fromkeys(beta for beta, _ in slopes):
         own = [place for place in slopes if place[0] == beta]
         yield (
-            f"Slopes on $log n$ at $β$ = {beta:g}, over $K$: {_range(slopes[place].value for place in own)} simulated, "
-            f"{_range((exact[place] for place in own), 3)} from exact moments; $n^{{β−1}}$ would have "
+            f"Slopes on $log n$ at $β$ = {beta:g}, over $K$: {span((slopes[place].value for place in own), 2)} "
+            f"simulated, {span(exact[place] for place in own)} from exact moments; $n^{{β−1}}$ would have "
             f"{number(beta - 1.0, 2)}."
         )
 
@@ -274,7 +269,6 @@ def _bound(n: int, k: int, beta: float) -> tuple[float, float]:
 
 
 def _table(rows: Rows, across: Axis, slopes: Mapping[Place, Slope], digits: int) -> Table:
-
     by = "n" if across == "K" else "K"
     exact = _slopes(rows, "exact moments", across)
     printed, corrected = (_slopes(rows, "distance", across, column) for column in ("printed", "corrected"))

@@ -19,12 +19,12 @@ from fedgauss.paper.budget import (
     by_draw,
     runs,
 )
+from fedgauss.paper.curves import Clients, Curve
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
-from fedgauss.paper.setting import Clients, Curve
 from fedgauss.paper.trends import Slope, over_draws, slope
-from fedgauss.report.drawing import Drawing
-from fedgauss.report.text import Table, listed, number, with_error
+from fedgauss.report.output import Drawing
+from fedgauss.report.text import Table, listed, number, numbers, with_error
 
 HESSIANS: tuple[Clients, Clients] = ("Hessians follow offsets", "Hessians permuted")
 
@@ -117,7 +117,7 @@ def _means(rows: Rows, clients: Clients) -> FloatArray:
 def _on_growth(rows: Rows) -> Iterator[str]:
     for clients, exponent in zip(HESSIANS, exponents(rows), strict=True):
         table = _means(rows, clients)
-        values = listed([number(float(value), 2) for value in table[:, :, 1].mean(axis=0)])
+        values = numbers(table[:, :, 1].mean(axis=0), 2)
         at = listed([f"{k:g}" for k in table[0, :, 0]])
         yield (
             f"{clients}: the exact standardised mean of the average is {values} at $K$ = {at}, on average over "
@@ -130,9 +130,7 @@ def _on_distances(rows: Rows) -> Iterator[str]:
     for clients in HESSIANS:
         if budgets := budgets_of(rows, clients=clients):
             at = listed([str(budget.at.K) for budget in budgets])
-            whole, rest = (
-                listed([number(budget.distance(stage), 2) for budget in budgets]) for stage in ("all", _UNDRIFTED)
-            )
+            whole, rest = (numbers((one.distance(stage) for one in budgets), 2) for stage in ("all", _UNDRIFTED))
             yield (
                 f"{clients}, simulated at $K$ = {at} for one draw of the clients: the distance over balls is {whole}, "
                 f"and {rest} with $D_3$ taken out."
@@ -158,7 +156,6 @@ def _drawing(rows: Rows) -> Drawing:
 
 
 def _tables(rows: Rows) -> tuple[Table, ...]:
-
     tables = [_means(rows, clients) for clients in HESSIANS]
     means = Table(
         ("", *HESSIANS),

@@ -1,28 +1,181 @@
-"""Results that are distances of local SGD to its Gaussian law: their cells, and the section that shows them."""
+"""Curves: what fixes the law of a run behind a result, and the cells that run curves and measure their distance.
+
+The paper leaves parts of its settings open, and its published programs differ from its text. Each way to read it is
+data with a name, so that results under all of them stand side by side. Building a problem loads JAX; naming one
+does not, so that a program which only lists or plans cells starts at once and hears Ctrl-C.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fedgauss.paper import wording
-from fedgauss.paper.judging import Outcome, Part, Point, Verdict, outcome
-from fedgauss.paper.result import Result, Scale, Section
-from fedgauss.paper.setting import FROM_OPTIMUM, FROM_ZERO, LEGACY, READINGS, SHORT, Curve, Reading
-from fedgauss.paper.trends import trends
-from fedgauss.report.drawing import Drawing
-from fedgauss.report.text import listed, number
-
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization
+    from fedgauss.engine.observers import Observer
     from fedgauss.engine.runs import Runs
+    from fedgauss.engine.starts import Start
     from fedgauss.engine.together import Setting
+    from fedgauss.networks import Network
+    from fedgauss.paper.result import Scale
+    from fedgauss.problems.regression import Regression
+    from fedgauss.step_sizes import StepSizes
+
+Clients = Literal["random effects", "Hessians follow offsets", "Hessians permuted", "logistic"]
+Statistic = Literal["average over Sigma_n", "average over Sigma/K", "last over Sigma_n"]
+
+ZERO, OPTIMUM, CODED = "text, start at zero", "text, start at optimum", "as coded"
+READINGS = (ZERO, OPTIMUM, CODED)
+SHORT = {ZERO: "from zero", OPTIMUM: "from the optimum", CODED: "as coded"}
 
 STEPS = (100, 200, 300, 400, 500)  # after which programs with ten clients are looked at
 TAUS = (10, 15, 20)
+
+CENTER = (2.0, -3.0)
+_LOGISTIC_CENTER = (1.0, -1.0)
+_HESSIAN_RANGE = 0.5
+_LEGACY_SEED = 1907
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read a setting.
+
+    start        Theta_0: "zeros", "optimum", or "near optimum" (theta* plus N(0, .25^2) for each client)
+    gamma_is     whether gamma is the variance of the client offsets, or their standard deviation
+    noise_vars   the values that client noise variances are drawn from, equally likely
+    phase        clients mix after step t when t % tau == phase
+    legacy       offsets are the first normals of NumPy's old generator at seed 1907, as in the published programs
+    fixed_vars   the client noise variances themselves, where the published ones are known
+    """
+
+    name: str
+    start: Literal["zeros", "optimum", "near optimum"]
+    gamma_is: Literal["variance", "sd"] = "variance"
+    noise_vars: tuple[float, ...] = (1.0, 2.0, 3.0, 4.0, 5.0)
+    phase: int = 0
+    legacy: bool = False
+    fixed_vars: tuple[float, ...] = ()
+
+    def random_effects(self, n_clients: int, gamma: float, draw: int) -> Regression:
+        """The random-effects model of draw number `draw`: client coefficients and noise variances."""
+        from fedgauss.problems.regression import linear
+
+        rng = np.random.default_rng([draw, n_clients])
+        source = np.random.RandomState(_LEGACY_SEED) if self.legacy else rng
+        offsets = (gamma if self.gamma_is == "sd" else np.sqrt(gamma)) * source.standard_normal((n_clients, 2))
+        return linear(np.array(CENTER) + offsets, self.fixed_vars or rng.choice(self.noise_vars, n_clients))
+
+    def theta_0(self) -> Start:
+        """The start, as `simulate` takes it."""
+        from fedgauss.engine.starts import near_optimum
+
+        return near_optimum(0.25) if self.start == "near optimum" else self.start
+
+
+def squares(low: int, high: int) -> tuple[float, ...]:
+    """Variances whose standard deviations are low, ..., high."""
+    return tuple(float(sd * sd) for sd in range(low, high + 1))
+
+
+FROM_ZERO = Reading(ZERO, "zeros")
+FROM_OPTIMUM = Reading(OPTIMUM, "optimum")
+# Found by trying, in the manner of the published programs: there is none for the tables over tau, rho and gamma.
+LEGACY = Reading(CODED, "near optimum", "sd", squares(1, 5), phase=1, legacy=True)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Everything that fixes the law of a run but its length and its random numbers.
+
+    reading     where runs start, what the noise of clients is, and in which steps they mix
+    gamma       the size of the client offsets, a variance or a standard deviation as the reading has it
+    draw        the number of the draw of clients
+    rho         clients mix by rho I + (1 - rho) J; None for the ring
+    r           the exponent of K = n^r, where K follows n
+    clients     "random effects": the paper's, x ~ N(0, I) for everyone
+                "Hessians follow offsets": x ~ N(0, h_k I) with h_k = 1 + tanh(u_k) / 2, where u_k is the first
+                coordinate of client k's offset in standard deviations
+                "Hessians permuted": the same h_k dealt to the clients at random, and all else the same
+                "logistic": P(y = 1 | x) = sigmoid(x' beta_k), x ~ N(0, I)
+    statistic   what distances compare: sqrt(n) (Ybar_n - theta*) scaled by Sigma_n or by Sigma/K; or, as one
+                published program does, sqrt(n) (Y_n - theta*) of the last iterate scaled by the Sigma_n of the average
+    norm        of U_n for local SGD; its approximations use the Euclidean norm
+    shift       its approximations step by eta_{t + shift}, as one published program does
+    labelled_tau  tau as the figure has it, where the published program mixes at other steps
+    """
+
+    reading: Reading = FROM_ZERO
+    n_clients: int = 10
+    gamma: float = 1.0
+    draw: int = 0
+    sync_every: int = 10
+    rho: float | None = None
+    eta0: float = 0.3
+    beta: float = 0.75
+    r: float | None = None
+    clients: Clients = "random effects"
+    statistic: Statistic = "average over Sigma_n"
+    norm: Literal["euclidean", "max"] = "euclidean"
+    shift: int = 0
+    labelled_tau: int | None = None
+
+    @property
+    def coordinates(self) -> dict[str, Any]:
+        """Where rows of this curve belong in a figure, by the names of their columns."""
+        tau = self.sync_every if self.labelled_tau is None else self.labelled_tau
+        return {"tau": tau, "gamma": self.gamma, "beta": self.beta, "rho": self.rho, "r": self.r}
+
+    def problem(self) -> Regression:
+        """The clients."""
+        from fedgauss.problems.regression import linear, logistic
+
+        effects = self.reading.random_effects(self.n_clients, self.gamma, self.draw)
+        if self.clients == "random effects":
+            return effects
+        offsets = np.asarray(effects.coefficients) - CENTER
+        if self.clients == "logistic":
+            return logistic(np.array(_LOGISTIC_CENTER) + offsets)
+        spread = self.gamma if self.reading.gamma_is == "sd" else self.gamma**0.5
+        hessians = 1.0 + _HESSIAN_RANGE * np.tanh(offsets[:, 0] / spread)
+        if self.clients == "Hessians permuted":
+            # A generator of its own: everything else is as for the clients it is compared with.
+            hessians = np.random.default_rng([self.draw, self.n_clients, 1]).permutation(hessians)
+        return linear(effects.coefficients, effects.noise_var, hessians[:, None, None] * np.eye(2))
+
+    @property
+    def network(self) -> Network:
+        """Who averages with whom."""
+        from fedgauss import networks
+
+        return networks.ring(self.n_clients) if self.rho is None else networks.lazy(self.n_clients, self.rho)
+
+    @property
+    def steps(self) -> StepSizes:
+        """eta_t = eta0 t^-beta."""
+        from fedgauss import step_sizes
+
+        return step_sizes.polynomial(self.eta0, self.beta)
+
+    def setting(self, observe: Sequence[Observer]) -> Setting:
+        """What `simulate_together` runs, and what it records."""
+        from fedgauss.engine.together import Setting
+
+        return Setting(
+            problem=self.problem(),
+            network=self.network,
+            steps=self.steps,
+            sync_every=self.sync_every,
+            sync_phase=self.reading.phase,
+            start=self.reading.theta_0(),
+            observe=observe,
+        )
+
+
+# --- cells ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -246,90 +399,3 @@ def legacy_table(result: str, scale: Scale, lines: Sequence[Curve], named: str) 
         return [replace(curve, gamma=5.0) if curve.reading is LEGACY else curve for curve in read]
 
     return distance_cells(result, scale, curves, (named,), steps=(100, 200, 300))
-
-
-# --- the section -----------------------------------------------------------------------------------------------------
-
-
-def nothing_more(outcomes: Sequence[Outcome], others: Mapping[str, Sequence[DistanceRow]]) -> list[str]:
-    """No further sentences."""
-    return []
-
-
-@dataclass(frozen=True)
-class DistanceResult(Result):
-    """A figure or table of distances.
-
-    parts    what is judged, each by itself
-    symbol   of the distance
-    more     further sentences on the rows, given the outcomes and the rows of other results
-    """
-
-    row = DistanceRow
-
-    parts: tuple[Part, ...] = ()
-    symbol: str = r"$\tilde{d}_c$"
-    more: Callable[[Sequence[Outcome], Mapping[str, Sequence[DistanceRow]]], list[str]] = nothing_more
-
-    def section(self, rows: Sequence[DistanceRow], others: Mapping[str, Sequence[DistanceRow]]) -> Section:
-        """What a distance result shows."""
-        from fedgauss.paper.figures import Column, comparison_figure
-
-        outcomes = [outcome(part, rows) for part in self.parts]
-        panels = [
-            (panel, points, one.part.runs)
-            for one in outcomes
-            for panel, points in zip(one.part.panels, one.points, strict=True)
-        ]
-        moving = [(panel, found) for panel, points, _ in panels if (found := trends(panel, points))]
-        title = wording.title(moving)
-        drawing = Drawing(
-            self.name,
-            comparison_figure(title, [Column(panel, points) for panel, points, _ in panels], self.symbol),
-            "Filled marks and full lines: measured, the mean over draws of the clients with two Monte-Carlo errors to "
-            "either side; a coloured band is the range over draws. Open marks and dashed lines: printed, the same in "
-            "every row. The grey band is what a normal law would show at this many runs. Each row has its own scale.",
-            f"Line charts of the distance, a row for each reading, with the printed curves in each. {title}.",
-        )
-        return Section(
-            self,
-            Verdict.of_parts([one.verdict for one in outcomes]),
-            wording.summary(outcomes, moving),
-            (
-                *(text for one in outcomes for text in wording.agreement(one)),
-                *(wording.trend_sentence(panel, found) for panel, found in moving),
-                *self.more(outcomes, others),
-                _half_spaces(rows),
-                _floor(panels[0][1]),
-            ),
-            (drawing,),
-            (
-                *(wording.trend_table(panel, found) for panel, found in moving),
-                *(wording.point_table(panel, points, "Distance", runs) for panel, points, runs in panels),
-            ),
-            tuple(text for part in self.parts for text in part.why),
-            tuple(outcomes),
-            wording.verdict_words(outcomes),
-        )
-
-
-def _floor(points: Sequence[Point]) -> str:
-    """What a normal law would show at this many runs."""
-    some = next(iter(points[0].ours.values()))
-    assert some.floor is not None  # every distance has one
-    return (
-        f"Each draw of the clients has {some.runs:,} runs; with as many, a law that is exactly normal would show a "
-        f"distance of {number(some.floor)} on average."
-    )
-
-
-def _half_spaces(rows: Sequence[DistanceRow]) -> str:
-    """Whether the choice of sets matters: distances over half-spaces beside those over balls."""
-    each = []
-    for reading in READINGS:
-        own = [row for row in rows if row.reading == reading]
-        if own:
-            half = float(np.mean([row.half_spaces for row in own]))
-            ball = float(np.mean([row.estimate for row in own]))
-            each.append(f"{number(half)} ({number(ball)}) {SHORT[reading]}")
-    return f"Over half-spaces in eight directions the mean distance is {listed(each)}; over balls it is in brackets."
