@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgauss.paper.distance import DistanceResult, DistanceRow
+from fedgauss.paper.comparison import DistanceResult
+from fedgauss.paper.curves import CODED, OPTIMUM, ZERO, DistanceRow
 from fedgauss.paper.judging import Part
 from fedgauss.paper.quantile import APPROXIMATIONS, QuantileRow
 from fedgauss.paper.result import Result, catalogue
-from fedgauss.paper.setting import CODED, OPTIMUM, ZERO
 
 Rule = Callable[[str, float, float], float]  # (reading, x, printed) -> estimate
 

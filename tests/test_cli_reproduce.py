@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import fedgauss
 from fedgauss.cli import app
 from fedgauss.paper.result import catalogue
-from fedgauss.sweep.outcome import Summary, SweepError, SweepInterrupted
+from fedgauss.sweep.run import Summary, SweepError, SweepInterrupted
 from reproduction_rows import made_up_results
 
 runner = CliRunner()
@@ -25,8 +25,7 @@ runner = CliRunner()
 def log(tmp_path, monkeypatch):
     """Cells that take no time, and the file in which they note that they ran."""
     path = tmp_path / "log"
-    for module in ("result", "reproduce"):
-        monkeypatch.setattr(f"fedgauss.paper.{module}.catalogue", lambda: made_up_results(str(path)))
+    monkeypatch.setattr("fedgauss.paper.result.catalogue", lambda: made_up_results(str(path)))
     return path
 
 
@@ -152,7 +151,7 @@ def test_a_sweep_that_ends_early_says_so_and_how_to_go_on(tmp_path, log, monkeyp
     def end(*arguments, **more):
         raise error
 
-    monkeypatch.setattr("fedgauss.paper.reproduce.run_cells", end)
+    monkeypatch.setattr("fedgauss.paper.result.run_cells", end)
     out = tmp_path / "out put"
     ended = reproduce("heterogeneity", "--scale", "quick", "--out", out, "--workers", 1)
     command = f"fedgauss reproduce heterogeneity --scale quick --out '{out}' --workers 1"
@@ -190,10 +189,10 @@ def test_ctrl_c_ends_a_real_sweep_and_the_same_command_goes_on(tmp_path):
         "import os\n"
         "from reproduction_rows import made_up_results\n"
         "from fedgauss.cli import app\n"
-        "from fedgauss.paper import reproduce, result\n"
+        "from fedgauss.paper import result\n"
         "if __name__ == '__main__':\n"
         "    results = made_up_results(os.environ['LOG'], float(os.environ['SECONDS']))\n"
-        "    reproduce.catalogue = result.catalogue = lambda: results\n"
+        "    result.catalogue = lambda: results\n"
         "    app()\n"
     )
     (tmp_path / "program.py").write_text(program)

@@ -15,10 +15,9 @@ from fedgauss.paper.attack_rules import INNOVATION, OTHER_RULES, PAPER_RULES, RI
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.mnist import OPTIMUM_RULES, RIGHT_AT_OPTIMUM, WARM_UP_RULES
 from fedgauss.paper.page import print_reproduction
-from fedgauss.paper.reproduce import Reproduction, write_reproduction
-from fedgauss.paper.result import SCALES
-from fedgauss.report.drawing import png
-from fedgauss.sweep.outcome import Summary
+from fedgauss.paper.result import SCALES, Reproduction, write_reproduction
+from fedgauss.report.output import png
+from fedgauss.sweep.run import Summary
 from report_parsing import Checked
 
 RULES = (*PAPER_RULES, *OTHER_RULES)

@@ -11,11 +11,11 @@ import pytest
 from scipy import stats
 
 from fedgauss.paper.budget import AT_OPTIMUM, AT_ZERO, STAGES, BudgetCell, MomentsCell, gaussian_ball_distance
+from fedgauss.paper.curves import Curve
 from fedgauss.paper.result import LARGE, PAPER, QUICK
 from fedgauss.paper.results import error_budget, phase_map, unequal_hessians
 from fedgauss.paper.results.phase_map import PhaseCell, slope_on_log_n
 from fedgauss.paper.results.unequal_hessians import HESSIANS, MeanCell
-from fedgauss.paper.setting import Curve
 from fedgauss.sweep.cell import cell_key
 
 

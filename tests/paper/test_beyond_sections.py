@@ -18,8 +18,8 @@ from beyond_rows import (
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.results import error_budget, phase_map, unequal_hessians
 from fedgauss.paper.results.unequal_hessians import HESSIANS
-from fedgauss.paper.slopes import fitted, over_draws
-from fedgauss.report.drawing import png
+from fedgauss.paper.trends import fitted, over_draws
+from fedgauss.report.output import png
 
 MODULES = {"error_budget": error_budget, "phase_map": phase_map, "unequal_hessians": unequal_hessians}
 

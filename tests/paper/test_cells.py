@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgauss.paper.distance import DistanceCell
+from fedgauss.paper.curves import FROM_OPTIMUM, FROM_ZERO, Curve, DistanceCell, Reading
 from fedgauss.paper.quantile import QuantileCell
 from fedgauss.paper.result import LARGE, PAPER, QUICK, catalogue
-from fedgauss.paper.setting import FROM_OPTIMUM, FROM_ZERO, Curve, Reading
 from fedgauss.sweep.cell import cell_key
 
 PRINTED = json.loads((Path(__file__).parent / "printed.json").read_text())
@@ -183,7 +182,7 @@ def test_figure_3_from_the_optimum(n_clients):
     curve = Curve(FROM_OPTIMUM, n_clients, sync_every=20, eta0=0.7, beta=0.85)
     ratios = defaultdict(lambda: defaultdict(list))
     for draw in range(8):
-        cell = QuantileCell("figure3_qq", (replace(curve, draw=draw),), "K", 500, 4000, lanes=1, seed=draw)
+        cell = QuantileCell("figure3_qq", (replace(curve, draw=draw),), "K", 500, replicates=4000, lanes=1, seed=draw)
         for row in cell.run():
             if row.measure == "quantile" and 0.1 <= row.x <= 0.95:
                 ratios[row.approximation][row.x].append(row.estimate / row.reference)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from fedgauss.paper.curves import CODED, OPTIMUM, ZERO
 from fedgauss.paper.judging import Panel, Verdict, points_of
 from fedgauss.paper.quantile import TRIMMED, measured, orders
 from fedgauss.paper.results.figure3_qq import clt_verdict, quantile_curves
-from fedgauss.paper.setting import CODED, OPTIMUM, ZERO
 from reproduction_rows import quantile_rows
 
 SIZES = (10, 25, 50)

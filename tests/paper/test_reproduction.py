@@ -13,17 +13,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from fedgauss.paper.curves import CODED, OPTIMUM, ZERO
 from fedgauss.paper.figures import Level, level_figure
 from fedgauss.paper.judging import Verdict
-from fedgauss.paper.page import print_list, print_reproduction, reproduction_page
-from fedgauss.paper.reproduce import Reproduction, write_reproduction
-from fedgauss.paper.result import SCALES, Section, catalogue
-from fedgauss.paper.setting import CODED, OPTIMUM, ZERO
-from fedgauss.paper.start import distance_outcomes, start_sentences
+from fedgauss.paper.page import distance_outcomes, print_list, print_reproduction, reproduction_page, start_sentences
+from fedgauss.paper.result import SCALES, Reproduction, Section, catalogue, write_reproduction
 from fedgauss.report.output import rows_csv
-from fedgauss.report.table import Table
-from fedgauss.report.text import plain
-from fedgauss.sweep.outcome import Summary
+from fedgauss.report.text import Table, plain
+from fedgauss.sweep.run import Summary
 from report_parsing import Checked
 from reproduction_rows import PAPER, distance_rows, rows_of
 

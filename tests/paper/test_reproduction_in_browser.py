@@ -10,13 +10,11 @@ from html import unescape
 import pytest
 
 from attack_table_rows import attack_rows
-from fedgauss.paper.page import reproduction_page
-from fedgauss.paper.reproduce import Reproduction, write_reproduction
-from fedgauss.paper.result import SCALES, catalogue
-from fedgauss.paper.start import distance_outcomes, start_drawing, start_sentences
-from fedgauss.report.drawing import themed_svg
-from fedgauss.report.table import Table
-from fedgauss.sweep.outcome import Summary
+from fedgauss.paper.page import distance_outcomes, reproduction_page, start_drawing, start_sentences
+from fedgauss.paper.result import SCALES, Reproduction, catalogue, write_reproduction
+from fedgauss.report.output import themed_svg
+from fedgauss.report.text import Table
+from fedgauss.sweep.run import Summary
 from reproduction_rows import rows_of
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

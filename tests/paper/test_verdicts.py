@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedgauss.paper.curves import CODED, OPTIMUM, ZERO
 from fedgauss.paper.judging import Estimate, Part, Verdict, outcome
 from fedgauss.paper.quantile import Q, measured
 from fedgauss.paper.result import catalogue
-from fedgauss.paper.setting import CODED, OPTIMUM, ZERO
 from reproduction_rows import PARTS, distance_rows, quantile_rows, rows_of
 
 # Every number that the paper prints or draws, as read off it: by part, curve and x.

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from fedgauss.paper.comparison import agreement, point_table, summary
+from fedgauss.paper.curves import OPTIMUM, ZERO
 from fedgauss.paper.judging import Panel, Part, outcome, printed_table
 from fedgauss.paper.result import Result, Scale, Section
-from fedgauss.paper.setting import OPTIMUM, ZERO
 from fedgauss.paper.trends import trends
-from fedgauss.paper.wording import agreement, point_table, summary
 
 PART = Part(
     "coin",
@@ -62,7 +62,7 @@ class CoinResult(Result):
 
     def section(self, rows: Sequence[CoinRow], others: Mapping[str, Sequence[Any]]) -> Section:
         from fedgauss.paper.figures import Column, comparison_figure
-        from fedgauss.report.drawing import Drawing
+        from fedgauss.report.output import Drawing
 
         found, (panel,) = outcome(PART, rows), PART.panels
         (points,) = found.points

@@ -5,8 +5,8 @@ import xml.etree.ElementTree as ET
 import matplotlib as mpl
 import pytest
 
-from fedgauss.report.drawing import Drawing, png, save, styled, svg, themed_svg, titled_figure
-from fedgauss.report.palette import DARK, LIGHT
+from fedgauss.report.output import Drawing, png, save, styled, svg, themed_svg, titled_figure
+from fedgauss.report.page import DARK, LIGHT
 
 
 @styled

@@ -11,13 +11,9 @@ from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from fedgauss._progress import bar
-from fedgauss.cli.app import app
-from fedgauss.cli.endings import plain_endings, sweep_endings
-from fedgauss.cli.engines import ROOM
-from fedgauss.cli.engines import executor as executor_of
+from fedgauss.cli.app import ROOM, app, executor_of, plain_endings, print_place, sweep_endings
 from fedgauss.cli.fit import FAMILIES
 
 _COVERAGE_HELP = """\
@@ -94,17 +90,14 @@ def coverage(
         with bar() as tick:
             tick("drawing", 0, 1)
             from fedgauss.coverage.page import write_coverage
-            from fedgauss.report.table import print_table
+            from fedgauss.report.text import print_table
 
             tables, page = write_coverage(results, folder, tick)
         console = Console()
         for table in tables:
             print_table(table, console)
             console.print()
-        console.print(
-            Text(f"The page is {page}, its figures and rows beside it; {time.monotonic() - began:.0f} s."),
-            soft_wrap=True,
-        )
+        print_place(page, "figures and rows", began)
 
 
 def _values(option: str, text: str, kind: Callable[[str], T]) -> list[T]:

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedgauss._progress import progress
-from fedgauss.cli.app import app
-from fedgauss.cli.endings import plain_endings
+from fedgauss.cli.app import app, plain_endings, print_place
 
 _DEMO_HELP = """\
 Simulate ten clients on a ring, compare them with exact theory, detect an attack, and write a page with figures.
@@ -55,12 +54,8 @@ def demo(
             from fedgauss.demo.terminal import print_demo
 
             page = write_demo(result, folder, tick)
-        console = Console()
-        print_demo(result, console)
-        console.print()
-        console.print(
-            Text(f"The page is {page}, its figures beside it; {time.monotonic() - began:.0f} s."), soft_wrap=True
-        )
+        print_demo(result, Console())
+        print_place(page, "figures", began)
 
 
 @app.command(help=_ADVISE_HELP)

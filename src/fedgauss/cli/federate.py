@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from fedgauss._progress import bar
-from fedgauss.cli.app import app
-from fedgauss.cli.endings import plain_endings
+from fedgauss.cli.app import app, plain_endings
 from fedgauss.cli.fit import FAMILIES, listed_names, show_fit
 
 _SITE_HELP = """\

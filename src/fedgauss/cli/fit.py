@@ -11,8 +11,7 @@ from rich.text import Text
 
 from fedgauss._families import shipped_families
 from fedgauss._progress import progress, waiting
-from fedgauss.cli.app import app
-from fedgauss.cli.endings import plain_endings
+from fedgauss.cli.app import app, plain_endings
 
 if TYPE_CHECKING:
     from fedgauss.inference.fit import Fit

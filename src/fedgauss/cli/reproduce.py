@@ -9,13 +9,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from fedgauss._progress import bar
-from fedgauss.cli.app import app
-from fedgauss.cli.endings import plain_endings, sweep_endings
-from fedgauss.cli.engines import ROOM
-from fedgauss.cli.engines import executor as executor_of
+from fedgauss.cli.app import ROOM, app, executor_of, plain_endings, print_place, sweep_endings
 
 _REPRODUCE_HELP = """\
 Compute the paper's numbers again, under every reading of its settings, and say which come out.
@@ -60,7 +56,7 @@ def reproduce(
     names = names or []
     command = _reproduce_command(names, scale.lower(), out, workers, scheduler)
     with plain_endings(), sweep_endings(command):
-        from fedgauss.paper.result import chosen, scale_named
+        from fedgauss.paper.result import chosen, measure, scale_named, write_reproduction
 
         how_much = scale_named(scale)
         if list_them:
@@ -69,7 +65,6 @@ def reproduce(
             print_list(chosen(names), Console())
             return
         results, executor = chosen(names, how_much), executor_of(engine, scheduler)
-        from fedgauss.paper.reproduce import measure
         from fedgauss.report.output import writable_folder
 
         folder = writable_folder(out, room=ROOM)
@@ -78,16 +73,10 @@ def reproduce(
         with bar() as tick:
             tick("drawing", 0, len(measured.results) + 1)
             from fedgauss.paper.page import print_reproduction
-            from fedgauss.paper.reproduce import write_reproduction
 
             sections, page = write_reproduction(measured, folder, tick)
-        console = Console()
-        print_reproduction(sections, console)
-        console.print()
-        console.print(
-            Text(f"The page is {page}, its figures and rows beside it; {time.monotonic() - began:.0f} s."),
-            soft_wrap=True,
-        )
+        print_reproduction(sections, Console())
+        print_place(page, "figures and rows", began)
 
 
 def _reproduce_command(

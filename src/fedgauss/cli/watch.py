@@ -9,8 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fedgauss.cli.app import app
-from fedgauss.cli.endings import plain_endings
+from fedgauss.cli.app import app, plain_endings
 
 _WATCH_HELP = """\
 Follow a federated run as it goes, from any framework: print alarms, and serve a live page.

@@ -1,25 +1,19 @@
 """What the laboratory leaves in its folder: rows, figures, and a page with tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
 
 from fedgauss import __version__
 from fedgauss._progress import Tick
 from fedgauss.coverage.cells import LEVEL, METHODS, CoverageRow
 from fedgauss.coverage.results import CoverageResults, FederationResult, common, label, shown, varying
-from fedgauss.report.drawing import WIDTH, Drawing, save, styled, titled_figure
-from fedgauss.report.output import rows_csv, write_whole
-from fedgauss.report.page import Page
-from fedgauss.report.palette import LIGHT
-from fedgauss.report.table import Table
-from fedgauss.report.text import number
+from fedgauss.report.output import WIDTH, Drawing, log_ticks, rows_csv, save, styled, titled_figure, write_whole
+from fedgauss.report.page import LIGHT, Page
+from fedgauss.report.text import Table, number, span
 
 _COLUMNS = {"n_clients": "$K$", "sync_every": "$τ$", "beta": "$β$", "dim": "$d$", "n_steps": "$n$"}
 _SHORT = {
@@ -110,7 +104,7 @@ def write_coverage(
 def _tables(results: Sequence[FederationResult]) -> tuple[Table, Table, Table]:
     """Coverage of every method, width of every method, and the default in detail."""
     rows = [row for result in results for row in result.rows.values()]
-    runs, errors = sorted({row.runs for row in rows}), sorted(row.error for row in rows)
+    runs = sorted({row.runs for row in rows})
     count = f"{runs[0]:,} runs" if len(runs) == 1 else f"{runs[0]:,} to {runs[-1]:,} runs"
     methods = [m for m in METHODS if any(m in result.rows for result in results)]
     short = [_SHORT[m] for m in methods]
@@ -129,7 +123,7 @@ def _tables(results: Sequence[FederationResult]) -> tuple[Table, Table, Table]:
             short,
             of_methods(lambda row: number(row.coverage)),
             f"Coverage of nominal {100 * LEVEL:g} % intervals, mean over coordinates; {count}, Monte Carlo errors of "
-            f"{number(errors[0])} to {number(errors[-1])}",
+            f"{span(row.error for row in rows)}",
         ),
         _table(
             results,
@@ -194,9 +188,7 @@ def _coverage_against_n(panels: Sequence[Sequence[FederationResult]]) -> Drawing
                 style = {"color": LIGHT[role], "ls": dashes, "ms": 3.0, "capsize": 0, "label": _SHORT[method]}
                 _errorbars(axes, [row.n_steps for row in rows], rows, **style)
         steps = [result.federation.n_steps for result in panel]
-        axes.set_xscale("log")
-        axes.set_xticks(steps, [f"{n:,}" for n in steps])
-        axes.xaxis.set_minor_locator(NullLocator())
+        log_ticks(axes, "x", steps, ",")
         axes.tick_params(axis="x", labelsize=8.5)
         axes.set_title(label(panel[0].federation, names), fontsize=10.5, color=LIGHT["muted"])
     for axes in grid[len(panels) :]:

@@ -1,7 +1,5 @@
 """Run the cells that a folder's store does not hold yet, and group its rows by federation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +7,7 @@ from pathlib import Path
 from fedgauss.coverage.cells import METHODS, BootstrapCell, CoverageCell, CoverageRow
 from fedgauss.coverage.federation import Federation
 from fedgauss.sweep.cell import Cell
-from fedgauss.sweep.outcome import Summary
-from fedgauss.sweep.run import Executor, run_cells
+from fedgauss.sweep.run import Executor, Summary, run_cells
 from fedgauss.sweep.store import Store
 
 STORE = "coverage.sqlite"

@@ -1,7 +1,5 @@
 """Simulated numbers compared with what they should be."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,19 +3,15 @@
 A figure's title is the sentence that its data support.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any
 
 import networkx as nx
 import numpy as np
-from matplotlib.ticker import MaxNLocator, NullLocator
 
 from fedgauss.demo.comparison import mean_ratio
 from fedgauss.demo.run import DemoResult
-from fedgauss.report.drawing import Drawing, styled, titled_figure
-from fedgauss.report.palette import LIGHT
+from fedgauss.report.output import Drawing, few_ticks, log_ticks, styled, titled_figure
+from fedgauss.report.page import LIGHT
 
 SCALED = r"$√n (\bar{Y}_n − θ^*)$"
 _RUNS = 6  # runs drawn as lines
@@ -67,10 +63,9 @@ def paths(result: DemoResult) -> Drawing:
         axes.plot(t, shown[:, :, i].T, color=LIGHT["simulated"], lw=0.7)
         axes.plot(t, mean[:, i], color=LIGHT["exact"], lw=1.6)
         axes.axhline(optimum[i], color=LIGHT["ink"], lw=0.8, ls=_DASHED)
-        axes.set(ylabel=f"coordinate {i + 1} of $Y_t$", xscale="log", xlim=(1, n))
-        axes.set_xticks(marks, [f"{mark}" for mark in marks])
-        axes.xaxis.set_minor_locator(NullLocator())
-        _few_ticks(axes.yaxis, 5)
+        log_ticks(axes, "x", marks)
+        axes.set(ylabel=f"coordinate {i + 1} of $Y_t$", xlim=(1, n))
+        few_ticks(axes.yaxis, 5)
     names = {
         "simulated": "simulated runs",
         "exact": "exact mean, and 2 sd to either side",
@@ -111,8 +106,8 @@ def averages(result: DemoResult) -> Drawing:
         axes.set_title(name, fontsize=10.5, color=LIGHT["muted"])
         axes.set(xlabel="coordinate 1", aspect="equal")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.23), handlelength=2.2, labelspacing=0.35)
-        _few_ticks(axes.xaxis)
-        _few_ticks(axes.yaxis)
+        few_ticks(axes.xaxis)
+        few_ticks(axes.yaxis)
     columns[0].set_ylabel(r"coordinate 2 of $\sqrt{n}\,(\bar{Y}_n - \theta^*)$")
     return Drawing(
         "averages",
@@ -151,7 +146,7 @@ def variance(result: DemoResult) -> Drawing:
     variance_of = r"variance of $\sqrt{n}\,(\bar{Y}_n - \theta^*)$"
     axes.set(xlabel="steps $n$", ylabel=f"{variance_of} / theory", xlim=(0, n * 1.02))
     axes.margins(y=0.12)
-    _few_ticks(axes.yaxis)
+    few_ticks(axes.yaxis)
     averaged = mean_ratio(result.averaged, result.sigma_n[n])
     return Drawing(
         "variance",
@@ -213,7 +208,7 @@ def watched(result: DemoResult) -> Drawing:
         axes.plot([alarm.step], [ratio[alarm.step]], "o", ms=7, color=LIGHT["limit"], zorder=3, label="alarm")
     axes.set(xlabel="step $t$", ylabel="statistic / threshold", xlim=(0, verdicts[-1].step))
     axes.set_ylim(bottom=0.0)
-    _few_ticks(axes.yaxis)
+    few_ticks(axes.yaxis)
     figure.legend(loc="outside lower center", ncols=3, handlelength=1.8, columnspacing=1.4)
     return Drawing(
         "watched",
@@ -227,8 +222,3 @@ def watched(result: DemoResult) -> Drawing:
 
 
 DRAWINGS: tuple[Callable[[DemoResult], Drawing], ...] = (network, paths, averages, variance, disagreement, watched)
-
-
-def _few_ticks(axis: Any, most: int = 6) -> None:
-    """Ticks at round numbers."""
-    axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))

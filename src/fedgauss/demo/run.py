@@ -1,7 +1,5 @@
 """The demonstration, computed: simulation beside theory, then a monitored attack. Nothing is drawn here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

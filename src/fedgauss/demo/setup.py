@@ -1,7 +1,5 @@
 """What the demonstration runs: ten clients on a ring, and an attack by half of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

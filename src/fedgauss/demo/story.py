@@ -3,8 +3,6 @@
 Clients are numbered from 1 here, as in the picture of the network; the library counts from 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,8 +17,7 @@ from fedgauss.demo.setup import PROBLEM_SEED, DemoSetup, StagedAttack
 from fedgauss.demo.watch import Repeats, WatchedAttack
 from fedgauss.detect.attribution import Attribution, Suspect
 from fedgauss.detect.verdict import Verdict
-from fedgauss.report.drawing import save
-from fedgauss.report.output import write_whole
+from fedgauss.report.output import save, write_whole
 from fedgauss.report.page import Page
 from fedgauss.report.text import listed, number, sentence, signed, with_error
 

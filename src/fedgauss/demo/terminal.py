@@ -1,8 +1,5 @@
 """The demonstration in a terminal: one table and what it means, then the attack."""
 
-from __future__ import annotations
-
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -11,6 +8,7 @@ from fedgauss.demo import story
 from fedgauss.demo.run import DemoResult
 from fedgauss.demo.setup import DemoSetup
 from fedgauss.demo.watch import WatchedAttack
+from fedgauss.report.text import terminal_table
 
 
 def print_demo(result: DemoResult, console: Console) -> None:
@@ -39,13 +37,13 @@ def print_watched(watched: WatchedAttack, setup: DemoSetup, console: Console) ->
     elif watched.unnamed:
         console.print(Text(f"Nobody could be named: {watched.unnamed}"), end="\n\n")
     console.print(Text(story.over_runs(watched.repeats, watched.verdicts[0].alpha)))
-    console.print(Text(story.clients_over_runs(watched.repeats, attack)))
+    console.print(Text(story.clients_over_runs(watched.repeats, attack)), end="\n\n")
 
 
 def _comparison_table(result: DemoResult) -> Table:
     """A section for each start."""
     s = result.setup
-    table = _table(
+    table = terminal_table(
         f"{s.network.n_clients} clients on a {s.network.name}, {s.n_steps} steps, mixing every {s.sync_every}, "
         f"{s.steps}\n{s.replicates} runs from each of two starts"
     )
@@ -63,7 +61,7 @@ def _comparison_table(result: DemoResult) -> Table:
 
 def _clients_table(watched: WatchedAttack) -> Table:
     """Clients, the most suspect first; mistakes stand out."""
-    table = _table()
+    table = terminal_table()
     for name in story.CLIENT_HEADER:
         table.add_column(name, justify="left" if name == "in truth" else "right", no_wrap=True)
     for suspect in watched.suspects.table if watched.suspects else ():
@@ -71,12 +69,6 @@ def _clients_table(watched: WatchedAttack) -> Table:
         mistaken = suspect.malicious != (suspect.client in watched.attackers)
         table.add_row(*row, style="red" if mistaken else "bold" if suspect.malicious else "")
     return table
-
-
-def _table(title: str | None = None) -> Table:
-    shape = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, title_justify="left", title_style="bold")
-    shape.title = title
-    return shape
 
 
 def _reading(result: DemoResult) -> str:

@@ -1,7 +1,5 @@
 """Runs under attack, fed to a monitor round by round as a server would feed it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -24,10 +24,9 @@ from fedgauss._interrupts import CtrlC
 from fedgauss.integrations.dask_worker import settings, versions
 from fedgauss.integrations.extras import needed
 from fedgauss.sweep.cell import Cell
-from fedgauss.sweep.outcome import SweepError, in_words
 from fedgauss.sweep.plan import Plan
 from fedgauss.sweep.run import Executor
-from fedgauss.sweep.workers import Finished
+from fedgauss.sweep.workers import Finished, SweepError, in_words
 
 _CONNECT = 5.0  # seconds until a scheduler counts as unreachable
 _FIRST_WORKER = 10.0  # seconds until a cluster counts as empty

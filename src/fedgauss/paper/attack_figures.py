@@ -1,21 +1,17 @@
 """Figures of attack results: one run over time, and how rules compare as the attack grows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from fedgauss.paper import attack_rules as rules
 from fedgauss.paper.attack import ALARM, DELAY, DETECTED, POWER, TRACE, AttackRow
 from fedgauss.paper.attack_report import AttackReport, shown
 from fedgauss.paper.figures import stacked
-from fedgauss.report.drawing import Drawing, styled
-from fedgauss.report.palette import LIGHT
+from fedgauss.report.output import Drawing, few_ticks, key, styled
+from fedgauss.report.page import LIGHT
 from fedgauss.report.text import number
 
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))
@@ -68,11 +64,11 @@ def _run_drawing(report: AttackReport, traces: Sequence[AttackRow]) -> Drawing:
 def _run_figure(title: str, panels: Sequence[tuple[str, str, list[AttackRow]]], onset: int) -> Figure:
     """A panel for each rule: statistic and threshold, the alarm, and the true and the estimated onset."""
     legend = [
-        Line2D([], [], color=LIGHT["exact"], label="statistic"),
-        Line2D([], [], color=LIGHT["limit"], ls=_DASHED, label="threshold"),
-        Line2D([], [], color=LIGHT["limit"], ls="", marker="o", ms=6, label="alarm"),
-        Line2D([], [], color=LIGHT["ink"], lw=1.0, label="true onset"),
-        Line2D([], [], color=LIGHT["finite"], ls=_DOTTED, lw=1.8, label="estimated onset"),
+        key("statistic", "exact"),
+        key("threshold", "limit", ls=_DASHED),
+        key("alarm", "limit", ls="", marker="o", ms=6),
+        key("true onset", lw=1.0),
+        key("estimated onset", "finite", ls=_DOTTED, lw=1.8),
     ]
     figure, grid = stacked(title, len(panels), legend, height=1.55, head=0.28)
     for (heading, symbol, run), (axes,) in zip(panels, grid, strict=True):
@@ -86,10 +82,9 @@ def _run_figure(title: str, panels: Sequence[tuple[str, str, list[AttackRow]]], 
             axes.axvline(named, color=LIGHT["finite"], ls=_DOTTED, lw=1.8, zorder=1)
             axes.plot(alarm, statistic[steps.index(alarm)], "o", ms=6, color=LIGHT["limit"], zorder=3)
         axes.set_title(heading, fontsize=10.5, color=LIGHT["muted"], pad=4)
-        axes.set_ylabel(symbol)
         axes.set_ylim(bottom=0.0)
-        axes.set_xlim(0.0, steps[-1])
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        axes.set(ylabel=symbol, xlim=(0.0, steps[-1]))
+        few_ticks(axes.yaxis, 5)
     grid[-1][0].set_xlabel("step $t$")
     return figure
 
@@ -143,11 +138,8 @@ def _curves(
     measures   the cases that each is drawn for; each has lines of its own
     """
     drawn = {rule: look for rule, look in _LOOKS.items() if rule in report.rules}
-    legend = [
-        Line2D([], [], color=LIGHT[role], ls=line, marker=mark, ms=4, label=shown(rule))
-        for rule, (role, line, mark) in drawn.items()
-    ]
-    legend.append(Line2D([], [], color=LIGHT["ink"], ls="", marker="D", mfc="none", ms=6, label="printed"))
+    legend = [key(shown(rule), role, ls=line, marker=mark, ms=4) for rule, (role, line, mark) in drawn.items()]
+    legend.append(key("printed", ls="", marker="D", mfc="none", ms=6))
     figure, ((axes,),) = stacked(title, 1, legend, height=2.5, columns=2)
     for rule, (role, line, mark) in drawn.items():
         for measure, cases in measures.items():
@@ -161,5 +153,5 @@ def _curves(
             axes.plot(x, value, "D", color=LIGHT["ink"], mfc="none", mew=0.9, ms=6, clip_on=False, zorder=4)
     axes.set_ylim(bottom=0.0)
     axes.set(xlabel=f"attack {report.symbol}", ylabel=label)
-    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    few_ticks(axes.yaxis)
     return figure

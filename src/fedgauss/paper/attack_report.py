@@ -6,17 +6,14 @@ was found by trying it is one "as coded". On MNIST, where the warm start is not 
 one, or at the optimum. Other rules have nothing to reproduce.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedgauss.paper.attack import ALARM, DELAY, DETECTED, EARLY, MISS, ONSET, POWER, PRINTED, AttackResult, AttackRow
 from fedgauss.paper.attack_rules import CONSTANT, GAUSSIAN_RATE, RIGHT_ZERO, UNDER_FOUND
-from fedgauss.paper.judging import SLACK, Estimate, Outcome, Point, Verdict, agreement_of, best_of
-from fedgauss.paper.wording import AGREES, symbol
-from fedgauss.report.table import Table
-from fedgauss.report.text import listed, number, sentence, with_error
+from fedgauss.paper.comparison import AGREES
+from fedgauss.paper.judging import SLACK, Estimate, Outcome, Point, Verdict, agreement_of, best_of, symbol
+from fedgauss.report.text import Table, listed, number, numbers, sentence, with_error
 
 _IN_STEPS = (*ONSET, *ALARM, DELAY, MISS)
 
@@ -127,7 +124,7 @@ class AttackReport:
             f"Printed numbers are judged by the rule above, with rules of detection in place of readings. Of a number "
             f"of steps the {SLACK:g} is a part of the run, {SLACK * self.n_steps:g} steps. Of {outcome.compared} "
             f"printed numbers these agree: {self._agreeing()}. The root mean square difference, with steps as parts of "
-            f"the run, is {listed([number(a.rms) for a in outcome.agreements])}.",
+            f"the run, is {numbers(a.rms for a in outcome.agreements)}.",
             f"A level of 0.05 is meant for the whole run. Of {self.runs:,} honest runs of {self.n_steps} steps, these "
             f"shares alarm: {self._each(with_zero, self.honest, DETECTED)}.",
             "The paper’s probability of detection counts every run with an alarm, whenever it comes. One at or before "

@@ -1,7 +1,5 @@
 """The rules that an attack table sets side by side, in three sets of rules that share their statistic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

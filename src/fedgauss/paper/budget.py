@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fedgauss._types import FloatArray
+from fedgauss.paper.curves import CODED, OPTIMUM, SHORT, ZERO, Clients, Curve, Reading
 from fedgauss.paper.result import Result, Scale
-from fedgauss.paper.setting import CODED, OPTIMUM, SHORT, ZERO, Clients, Curve, Reading
 
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization

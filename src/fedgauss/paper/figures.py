@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, NullLocator
 
-from fedgauss.paper.judging import Estimate, Panel, Point
+from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, SHORT, ZERO
+from fedgauss.paper.judging import Estimate, Panel, Point, symbol
 from fedgauss.paper.quantile import APPROXIMATIONS
-from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, SHORT, ZERO
-from fedgauss.paper.wording import curve_name, heading, symbol
-from fedgauss.report.drawing import WIDTH, styled
-from fedgauss.report.palette import LIGHT
+from fedgauss.report.output import WIDTH, few_ticks, key, log_ticks, named_rows, styled
+from fedgauss.report.page import LIGHT
 
 if TYPE_CHECKING:
     from fedgauss.paper.results.figure3_qq import QuantileCurve
@@ -61,7 +58,7 @@ def comparison_figure(title: str, columns: Sequence[Column], y_label: str) -> Fi
     figure, grid = _grid(title, len(readings), len(columns), legend, height=1.6)
     for reading, line in zip(readings, grid, strict=True):
         for column, axes in zip(columns, line, strict=True):
-            name = column.title or heading(column.panel)
+            name = column.title or column.panel.heading
             axes.set_title(
                 _CAPITAL[reading] + (f", {name}" if name else ""), y=1.0, pad=7, fontsize=10.5, color=LIGHT["muted"]
             )
@@ -71,7 +68,7 @@ def comparison_figure(title: str, columns: Sequence[Column], y_label: str) -> Fi
             _x_axis(axes, sorted({point.x for point in column.points}))
         line[0].set_ylim(bottom=0.0)
         line[0].set_ylabel(y_label)
-        line[0].yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        few_ticks(line[0].yaxis, 5)
     for column, axes in zip(columns, grid[-1], strict=True):
         axes.set_xlabel(symbol(column.panel.across))
     return figure
@@ -82,9 +79,8 @@ def quantile_figure(title: str, curves: Sequence[QuantileCurve]) -> Figure:
     """Quantiles of the approximations against those of U_n, both over the median of U_n; on the diagonal they agree."""
     readings = [r for r in READINGS if any(c.reading == r for c in curves)]
     sizes = sorted({c.n_clients for c in curves})
-    legend = [_key(name, _ORDER[name]) for name in APPROXIMATIONS] + [
-        Line2D([], [], color=LIGHT["ink"], lw=0.8, ls=(0, (4, 3)), label="agreement")
-    ]
+    legend = [_key(name, _ORDER[name]) for name in APPROXIMATIONS]
+    legend.append(key("agreement", lw=0.8, ls=(0, (4, 3))))
     figure, grid = _grid(title, len(readings), len(sizes), legend, height=1.35, head=0.46)
     for reading, line in zip(readings, grid, strict=True):
         for n_clients, axes in zip(sizes, line, strict=True):
@@ -95,8 +91,8 @@ def quantile_figure(title: str, curves: Sequence[QuantileCurve]) -> Figure:
                 axes.plot(x, y, _MARKERS[_ORDER[c.approximation]], ms=2.2, mew=0, color=_colour(c.approximation, 0))
             axes.axline((1.0, 1.0), slope=1.0, color=LIGHT["ink"], lw=0.8, ls=(0, (4, 3)), zorder=0)
             axes.set_title(f"{_CAPITAL[reading]}\n$K$ = {n_clients}", y=1.0, pad=4, fontsize=10, color=LIGHT["muted"])
-            axes.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
-            axes.yaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
+            few_ticks(axes.xaxis, 3)
+            few_ticks(axes.yaxis, 3)
         line[0].set_ylabel("approximation")
     for axes in grid[-1]:
         axes.set_xlabel("$U_n$ / median")
@@ -113,20 +109,17 @@ def level_figure(title: str, levels: Sequence[Level]) -> Figure:
         None: ("D", "ink", "printed"),
     }
     legend = [
-        Line2D([], [], ls="", marker=mark, color=LIGHT[role], mfc=_inside(key, role), ms=5.5, label=name)
-        for key, (mark, role, name) in looks.items()
+        key(name, role, ls="", marker=mark, mfc=_inside(reading, role), ms=5.5)
+        for reading, (mark, role, name) in looks.items()
     ]
     figure, ((axes,),) = _grid(title, 1, 1, legend, height=0.3 * len(levels), head=0.05, left=1.55)
+    named_rows(axes, [level.name for level in levels])
     for row, level in enumerate(reversed(levels)):
-        axes.axhline(row, color=LIGHT["faint"], lw=0.7, zorder=0)
-        for key, (mark, role, _) in looks.items():
-            value = level.printed if key is None else level.ours.get(key)
+        for reading, (mark, role, _) in looks.items():
+            value = level.printed if reading is None else level.ours.get(reading)
             if value is not None:
-                axes.plot(value, row, mark, color=LIGHT[role], mfc=_inside(key, role), ms=5.5, clip_on=False)
-    axes.set_yticks(range(len(levels)), [level.name for level in reversed(levels)])
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.set(xlim=(0.0, 1.0), ylim=(-0.6, len(levels) - 0.4), xlabel="mean distance to the normal law")
+                axes.plot(value, row, mark, color=LIGHT[role], mfc=_inside(reading, role), ms=5.5, clip_on=False)
+    axes.set(xlim=(0.0, 1.0), xlabel="mean distance to the normal law")
     return figure
 
 
@@ -196,8 +189,8 @@ def _framed(
 
 
 def _legend(panel: Panel, series: Sequence[str], columns: Sequence[Column]) -> list[Any]:
-    keys: list[Any] = [_key(curve_name(panel, one), _ORDER.get(one, i)) for i, one in enumerate(series)]
-    keys.append(Line2D([], [], color=LIGHT["ink"], lw=0.9, ls=(0, (3, 2)), marker="o", mfc="none", label="printed"))
+    keys: list[Any] = [_key(panel.curve_name(one), _ORDER.get(one, i)) for i, one in enumerate(series)]
+    keys.append(key("printed", lw=0.9, ls=(0, (3, 2)), marker="o", mfc="none"))
     ours = [one for column in columns for point in column.points for one in point.ours.values()]
     if any(one.floor is not None for one in ours):
         keys.append(Patch(color=LIGHT["faint"], label="noise floor"))
@@ -206,8 +199,8 @@ def _legend(panel: Panel, series: Sequence[str], columns: Sequence[Column]) -> l
     return keys
 
 
-def _key(label: str, i: int) -> Line2D:
-    return Line2D([], [], color=LIGHT[_ROLES[i]], marker=_MARKERS[i], ms=4, label=label)
+def _key(label: str, i: int) -> Any:
+    return key(label, _ROLES[i], marker=_MARKERS[i], ms=4)
 
 
 def _colour(series: str, i: int) -> str:
@@ -245,11 +238,10 @@ def _mark_floor(axes: Any, points: Sequence[Point], reading: str) -> None:
 def _x_axis(axes: Any, places: Sequence[float]) -> None:
     """Marks at the places, but none where it would touch another; logarithmic where places lie close together."""
     width = places[-1] - places[0]
-    shown = [places[0]]
     if len(places) > 2 and min(np.diff(places)) < 0.06 * width:
-        axes.set_xscale("log")
-        axes.xaxis.set_minor_locator(NullLocator())
-        shown = list(places)
+        log_ticks(axes, "x", places)
+        return
+    shown = [places[0]]
     for x in places[1:]:
         if x - shown[-1] > 0.14 * width:
             shown.append(x)

@@ -26,11 +26,12 @@ import numpy as np
 from scipy import special
 
 from fedgauss._types import FloatArray
-from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, ZERO
+from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, ZERO
 
 Claim = Literal["falls", "rises", "falls, then rises", "none"]
 Printed = Mapping[float | str, Mapping[float, float]]  # by curve and abscissa
 
+_SYMBOLS = {"K0": "K_0", "mu": "μ", "tau": "τ", "gamma": "γ", "rho": "ρ", "beta": "β"}
 SLACK = 0.02
 SHARE = 0.9
 WIDE = 0.5
@@ -110,11 +111,27 @@ class Panel:
             (_series(curve), float(x)): value for curve, values in self.printed.items() for x, value in values.items()
         }
 
+    @property
+    def heading(self) -> str:
+        """What tells it from the others of its result; "" for one that stands alone."""
+        if self.only is not None:
+            return f"{symbol(self.only[0])} = {self.only[1]:g}"
+        return f"{self.side} panel" if self.side else ""
+
+    def curve_name(self, series: str) -> str:
+        """The name of a curve."""
+        return series if self.by == "approximation" else f"{symbol(self.by)} = {series}"
+
     def place(self, row: Any) -> tuple[str, float] | None:
         """The curve of this panel that a row lies on, and its abscissa; None if it lies on another panel."""
         if self.only is not None and getattr(row, self.only[0]) != self.only[1]:
             return None
         return _series(getattr(row, self.by)), float(getattr(row, self.across))
+
+
+def symbol(name: str) -> str:
+    """A coordinate as a formula; a word as it is."""
+    return name if name == "approximation" else f"${_SYMBOLS.get(name, name)}$"
 
 
 def _series(value: float | str) -> str:

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.paper import wording
-from fedgauss.paper.distance import filled
+from fedgauss.paper.comparison import agreement, point_table, summary
+from fedgauss.paper.curves import READINGS, SHORT, Curve, CurvesCell
 from fedgauss.paper.judging import SHARE, Estimate, Part, Point, error_of_mean, outcome, points_of
 from fedgauss.paper.result import Result, Scale, Section
-from fedgauss.paper.setting import READINGS, SHORT, Curve
-from fedgauss.paper.trends import trends
+from fedgauss.paper.trends import title_of, trend_sentence, trend_table, trends
+from fedgauss.report.output import Drawing
 from fedgauss.report.text import listed, number
 
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization
     from fedgauss.engine.observers import Observer
-    from fedgauss.engine.runs import Runs
     from fedgauss.engine.together import Setting
 APPROXIMATIONS = ("Aggr-GA", "Client-GA", "f-CLT")
 LEVELS = tuple(float(level) for level in np.round(np.arange(0.02, 0.99, 0.02), 2))
@@ -57,37 +57,22 @@ class QuantileRow:
 
 
 @dataclass(frozen=True)
-class QuantileCell:
+class QuantileCell(CurvesCell):
     """U_n of local SGD and of its three approximations: quantiles, and their largest relative gap Q.
 
     named   the coordinate that tells the curves apart: K, tau or gamma
     """
 
-    result: str
-    curves: tuple[Curve, ...]
     named: str
     n_steps: int
-    replicates: int
-    lanes: int
-    seed: int = 0
 
     def __str__(self) -> str:
         return f"{self.result} with K = {self.n_clients}, n = {self.n_steps}"
 
     @property
-    def experiment(self) -> str:
-        """The result that the rows belong to."""
-        return self.result
-
-    @property
-    def n_clients(self) -> int:
-        """K, the same for every curve."""
-        return self.curves[0].n_clients
-
-    @property
     def cost(self) -> float:
         """In draws; Client-GA costs as much as the run itself."""
-        return 2.0 * self.n_steps * self.n_clients * self.replicates * (1.0 + 0.1 * self.lanes)
+        return 2.0 * self.draws(self.n_steps)
 
     @property
     def group(self) -> str:
@@ -98,17 +83,15 @@ class QuantileCell:
         """For each curve and approximation: Q, Q trimmed to [.05, .95], and pairs of quantiles."""
         from fedgauss.problems.linearize import linearize
 
-        curves = filled(self.curves, self.lanes)
-        lins = [linearize(curve.problem()) for curve in curves]
-        reference = self._local_sgd(curves, lins)
-        others = self._approximations(curves, lins)
+        lins = [linearize(curve.problem()) for curve in self.filled]
+        reference, others = self._local_sgd(lins), self._approximations(lins)
         rows: list[QuantileRow] = []
         for i, curve in enumerate(self.curves):
             for name in APPROXIMATIONS:
                 rows += self._rows(curve, name, reference[i], others[name][i])
         return rows
 
-    def _local_sgd(self, curves: Sequence[Curve], lins: Sequence[Linearization]) -> list[FloatArray]:
+    def _local_sgd(self, lins: Sequence[Linearization]) -> list[FloatArray]:
         """U_n of each curve, in its own norm; both are folded, so that one program serves all."""
         from fedgauss.engine.observers import at, sup_partial_sum
 
@@ -116,63 +99,40 @@ class QuantileCell:
             both = ((sup_partial_sum(lin.optimum, norm), f"_{norm}") for norm in ("euclidean", "max"))
             return tuple(at((self.n_steps,), observer, suffix) for observer, suffix in both)
 
-        settings = [curve.setting(watch(lin)) for curve, lin in zip(curves, lins, strict=True)]
+        settings = [curve.setting(watch(lin)) for curve, lin in zip(self.filled, lins, strict=True)]
         return [
             runs.observed[f"sup_partial_sum_{curve.norm}"][:, 0].astype(float)
-            for curve, runs in zip(curves, self._together(settings), strict=True)
+            for curve, runs in zip(self.filled, self.together(settings, self.n_steps), strict=True)
         ]
 
-    def _approximations(self, curves: Sequence[Curve], lins: Sequence[Linearization]) -> dict[str, list[FloatArray]]:
+    def _approximations(self, lins: Sequence[Linearization]) -> dict[str, list[FloatArray]]:
         """U_n of each approximation of each curve."""
         from fedgauss import approx, networks, step_sizes
         from fedgauss.engine.observers import sup_partial_sum
 
         ring, watch = networks.ring(self.n_clients), (sup_partial_sum(np.zeros(lins[0].dim)),)
         settings: dict[str, list[Setting]] = {name: [] for name in APPROXIMATIONS}
-        for curve, lin in zip(curves, lins, strict=True):
+        for curve, lin in zip(self.filled, lins, strict=True):
             steps = step_sizes.polynomial(curve.eta0, curve.beta, shift=float(curve.shift))
             settings["Aggr-GA"].append(approx.aggregated_setting(lin, steps, watch))
             settings["Client-GA"].append(approx.client_setting(lin, ring, steps, curve.sync_every, 0, watch))
             settings["f-CLT"].append(approx.brownian_setting(lin, watch))
         return {
-            name: [runs.sup_partial_sum.astype(float) for runs in self._together(listed)]
+            name: [runs.sup_partial_sum.astype(float) for runs in self.together(listed, self.n_steps)]
             for name, listed in settings.items()
         }
 
-    def _together(self, settings: Sequence[Setting]) -> list[Runs]:
-        from fedgauss.engine.together import simulate_together
-
-        return simulate_together(settings, self.n_steps, replicates=self.replicates, seed=self.seed, progress=False)
-
     def _rows(self, curve: Curve, name: str, u: FloatArray, g: FloatArray) -> list[QuantileRow]:
-        from fedgauss.theory.distances import max_relative_quantile_gap, quantile_gap_error
+        from fedgauss.theory.distances import max_relative_quantile_gap as gap
+        from fedgauss.theory.distances import quantile_gap_error
 
-        coordinates = curve.coordinates | {"K": self.n_clients}
-
-        def row(measure: str, estimate: float, **columns: float) -> QuantileRow:
-            return QuantileRow(
-                self.result,
-                curve.reading.name,
-                curve.draw,
-                self.seed,
-                f"{self.named}={coordinates[self.named]:g}",
-                name,
-                self.n_steps,
-                self.n_clients,
-                self.replicates,
-                measure,
-                estimate,
-                tau=coordinates["tau"],
-                gamma=coordinates["gamma"],
-                **columns,
-            )
-
+        row = partial(QuantileRow, **self.place(curve, [self.named], self.n_steps), approximation=name)
         gaps = [
-            row(measure, max_relative_quantile_gap(u, g, trim=trim), error=quantile_gap_error(u, g, trim=trim))
+            row(measure=measure, estimate=gap(u, g, trim=trim), error=quantile_gap_error(u, g, trim=trim))
             for measure, trim in ((Q, 0.0), (TRIMMED, 0.05))
         ]
         pairs = zip(LEVELS, np.quantile(u, LEVELS), np.quantile(g, LEVELS), strict=True)
-        return gaps + [row(QUANTILE, float(r), x=level, reference=float(q)) for level, q, r in pairs]
+        return gaps + [row(measure=QUANTILE, estimate=float(r), x=level, reference=float(q)) for level, q, r in pairs]
 
 
 def quantile_cells(
@@ -181,7 +141,7 @@ def quantile_cells(
     """A cell for each draw of the clients."""
     size = scale.replicates(500)
     return [
-        QuantileCell(result, tuple(curves(draw)), named, n_steps, size, lanes=10, seed=draw)
+        QuantileCell(result, tuple(curves(draw)), named, n_steps, replicates=size, lanes=10, seed=draw)
         for draw in range(scale.draws)
     ]
 
@@ -271,13 +231,12 @@ class GapResult(Result):
     def section(self, rows: Sequence[QuantileRow], others: Mapping[str, Sequence[Any]]) -> Section:
         """How gaps compare, and how they move along the table."""
         from fedgauss.paper.figures import Column, comparison_figure
-        from fedgauss.report.drawing import Drawing
 
         assert self.part is not None
         found, (panel,) = outcome(self.part, measured(rows, Q)), self.part.panels
         (full,), trimmed = found.points, points_of(panel, measured(rows, TRIMMED), compared=False)
         moving = trends(panel, trimmed)
-        title = wording.title([(panel, moving)], "trimmed $Q$")
+        title = title_of([(panel, moving)], "trimmed $Q$")
         drawing = Drawing(
             self.name,
             comparison_figure(title, [Column(panel, full, "all levels"), Column(panel, trimmed, "5 to 95 %")], "$Q$"),
@@ -289,18 +248,18 @@ class GapResult(Result):
         return Section(
             self,
             found.verdict,
-            wording.summary([found], [(panel, moving)]),
+            summary([found], [(panel, moving)]),
             (
-                *wording.agreement(found),
+                *agreement(found),
                 "What follows is for $Q$ trimmed to levels 5 to 95 %, which chance moves less, averaged over "
-                "approximations. " + wording.trend_sentence(panel, moving),
+                "approximations. " + trend_sentence(panel, moving),
                 *order_sentences(orders(trimmed)),
             ),
             (drawing,),
             (
-                wording.trend_table(panel, moving),
-                wording.point_table(panel, full, "$Q$ over all levels", self.part.runs),
-                wording.point_table(panel, trimmed, "$Q$ over levels 5 to 95 %", self.part.runs),
+                trend_table(panel, moving),
+                point_table(panel, full, "$Q$ over all levels", self.part.runs),
+                point_table(panel, trimmed, "$Q$ over levels 5 to 95 %", self.part.runs),
             ),
             self.part.why,
             (found,),

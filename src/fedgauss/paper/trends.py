@@ -1,4 +1,4 @@
-r"""Whether a distance moves along an axis, and which way.
+r"""Whether a distance moves along an axis, which way, and how that is said.
 
 On each curve, and for each draw of the clients, a line is fitted by least squares to the points (t_i, v_i), where
 t = log x, or t = rho for the second eigenvalue. With a_i the weights that give its slope times t_last - t_first,
@@ -16,25 +16,29 @@ What else a direction may be:
                  may be the draw, and no direction is claimed
 
 "Falls, then rises" takes more than a line: on the mean curve, the first and the last value must lie above the lowest,
-which is neither, by more than two errors of the difference. It takes three abscissae to be examined at all.
+which is neither, by more than two errors of the difference. It takes three abscissae to be examined at all. What a
+run does not show is "not detected", never absent.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy import special
 
 from fedgauss._types import FloatArray
-from fedgauss.paper.judging import Estimate, Panel, Point, error_of_mean
-from fedgauss.paper.setting import READINGS
+from fedgauss.paper.curves import OPTIMUM, READINGS, SHORT, ZERO
+from fedgauss.paper.judging import Estimate, Panel, Point, error_of_mean, symbol
+from fedgauss.report.text import Table, listed, number, sentence, signed, span
 
 Direction = Literal["falls", "rises", "falls, then rises", "differs", "not detected", "at floor", "one draw"]
 
+Values = Sequence[float] | FloatArray
 Trends = dict[str | None, "Trend"]  # by reading; None: of the printed numbers
 
+_NOUNS = {"falls": "fall", "rises": "rise", "falls, then rises": "fall and later rise"}
+_LEVEL = 0.99  # of intervals for slopes
 _FLOORS = 1.5  # noise floors, below which a distance is hardly told from zero
 
 
@@ -154,9 +158,8 @@ def _curves(points: Sequence[Point], reading: str | None) -> list[_Curve]:
         elif reading is None and point.printed is not None:
             found.setdefault(point.series, []).append((point.x, Estimate((point.printed,), (0.0,), runs=0)))
     curves = []
-    for series, listed in found.items():
-        listed.sort(key=lambda pair: pair[0])
-        x, ours = zip(*listed, strict=True)
+    for series, pairs in found.items():
+        x, ours = zip(*sorted(pairs, key=lambda pair: pair[0]), strict=True)
         draws = min(estimate.draws for estimate in ours)
         values = np.array([estimate.values[:draws] for estimate in ours])
         errors = np.array([estimate.errors[:draws] for estimate in ours])
@@ -206,3 +209,188 @@ def _slope_weights(t: FloatArray) -> FloatArray:
     centred = t - t.mean()
     weights: FloatArray = centred / np.sum(centred**2)
     return weights
+
+
+# --- in words --------------------------------------------------------------------------------------------------------
+
+
+def trend_sentence(panel: Panel, found: Trends) -> str:
+    """How points move along the axis, and under which readings that is as claimed."""
+    ours = _by_short_name(found)
+    if panel.expected == "falls, then rises":
+        ends = "; ".join(_ends(panel, reading, one) for reading, one in ours.items())
+        measured = f"the first, the lowest and the last mean over curves are {ends}"
+    else:
+        changes = [f"{signed(one.change)} ({number(one.error)}) {reading}" for reading, one in ours.items()]
+        measured = f"the fitted change is {listed(changes)}"
+    name, some = panel.heading, next(iter(ours.values()))
+    where = f"from {symbol(panel.across)} = {some.x_first:g} to {some.x_last:g}"
+    return sentence(f"{name + ': ' if name else ''}{where} {measured}. {sentence(claimed(panel, found))}")
+
+
+def _by_short_name(found: Trends) -> dict[str, Trend]:
+    return {SHORT[reading]: one for reading, one in found.items() if reading is not None}
+
+
+def _ends(panel: Panel, reading: str, found: Trend) -> str:
+    first, lowest, last = (number(value, 2) for value in (found.first, found.lowest, found.last))
+    return f"{first}, {lowest} (at {symbol(panel.across)} = {found.x_lowest:g}) and {last} {reading}"
+
+
+def claimed(panel: Panel, found: Trends) -> str:
+    """The claimed fall with n is there from zero; it was not detected from the optimum; as coded the distance rises."""
+    ours = _by_short_name(found)
+    where = f" at {panel.heading}" if panel.only is not None else ""
+    of = " of trimmed $Q$" if panel.by == "approximation" else ""
+    claim = f"the claimed {_NOUNS[panel.expected]}{of} with {symbol(panel.across)}{where}"
+    if not all(one.examines(panel) for one in ours.values()):
+        return f"{claim} is not examined at this scale: that takes more than two values of {symbol(panel.across)}."
+    clauses = _clauses(panel, ours)
+    return f"{claim} {clauses[0]}{''.join(f'; it {clause}' for clause in clauses[1:])}."
+
+
+def _clauses(panel: Panel, ours: dict[str, Trend]) -> list[str]:
+    """Each goes on from "it"."""
+    clauses = []
+    if there := _readings(ours, panel.expected):
+        clauses.append(f"is there {listed(there)}")
+    if unseen := _readings(ours, "not detected"):
+        clauses.append(f"was not detected {listed(unseen, 'or')}")
+    if low := _readings(ours, "at floor"):
+        clauses.append(f"was not detected {listed(low, 'or')}, so near the noise floor that these runs cannot tell")
+    if once := _readings(ours, "one draw"):
+        clauses.append(f"is left open {listed(once)} (one draw of the clients: no direction is claimed)")
+    what = "it" if panel.by == "approximation" else "the distance"
+    for reading, one in ours.items():
+        if one.direction == "differs":
+            clauses.append(f"differs with {symbol(panel.by)} {reading}: {what} {_by_curve(panel, one)}")
+    against = {"falls", "rises"} - {panel.expected}
+    for direction in sorted(against):
+        if others := _readings(ours, direction):
+            on_the_whole = " on the whole" if panel.expected == "falls, then rises" else ""
+            clauses.append(f"was not detected {listed(others, 'or')}, where {what} {direction}{on_the_whole}")
+    return clauses
+
+
+def _by_curve(panel: Panel, found: Trend) -> str:
+    """Falls for beta = 0.85 and rises for beta = 0.95."""
+    by_direction: dict[str, list[str]] = {}
+    for series, moved in found.by_curve:
+        by_direction.setdefault(moved, []).append(panel.curve_name(series))
+    return listed([f"{moved} for {listed(curves)}" for moved, curves in by_direction.items()])
+
+
+def _readings(ours: dict[str, Trend], direction: str) -> list[str]:
+    return [reading for reading, one in ours.items() if one.direction == direction]
+
+
+def title_of(found: Sequence[tuple[Panel, Trends]], what: str = "the distance") -> str:
+    """From zero the distance does one thing, from the optimum another."""
+    clauses: list[str] = []
+    for reading in (ZERO, OPTIMUM):
+        moves = [(panel, one[reading].direction) for panel, one in found if reading in one]
+        if moves:
+            clauses.append(f"{SHORT[reading]} {'it' if clauses else what} {_moves(moves)}")
+    return sentence("; ".join(clauses) or what)
+
+
+def _moves(moves: Sequence[tuple[Panel, Direction]]) -> str:
+    """Falls with n at r = 0.2 and rises with n at r = 0.6; or, in both panels, the same."""
+    verbs = [_verb(direction, panel) for panel, direction in moves]
+    if len(moves) == 1:
+        return verbs[0]
+    if len(set(verbs)) == 1:
+        return f"{verbs[0]} in both panels"
+    if len({panel.across for panel, _ in moves}) > 1:
+        return listed(verbs)
+    return listed([f"{verb} at {panel.heading}" for verb, (panel, _) in zip(verbs, moves, strict=True)])
+
+
+def _verb(direction: Direction, panel: Panel) -> str:
+    axis = symbol(panel.across)
+    special: dict[Direction, str] = {
+        "not detected": f"shows no trend in {axis} that is detected",
+        "at floor": "stays near the noise floor",
+        "differs": f"moves along {axis} in ways that differ with {symbol(panel.by)}",
+        "one draw": f"has one draw of clients at each {axis}",
+    }
+    return special.get(direction, f"{direction} with {axis}")
+
+
+def trend_table(panel: Panel, trends: Trends) -> Table:
+    """A row for the printed numbers (None) and for each reading: both ends and the fitted change."""
+    axis, name = symbol(panel.across), panel.heading
+    some = next(iter(trends.values()))
+    return Table(
+        ("", f"{axis} = {some.x_first:g}", f"{axis} = {some.x_last:g}", "change", "direction"),
+        tuple(
+            (
+                "printed" if reading is None else SHORT[reading],
+                number(found.first),
+                number(found.last),
+                signed(found.change) + ("" if reading is None else f" ({number(found.error)})"),
+                "" if reading is None else found.direction,
+            )
+            for reading, found in trends.items()
+        ),
+        f"Along {axis}{', ' + name if name else ''}: means over curves and draws at both ends, and the change of a "
+        "fitted line with its error",
+    )
+
+
+# --- slopes on a logarithmic axis, with 99 % intervals ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A slope, its standard error, and how many of these the 99 % interval reaches to either side."""
+
+    value: float
+    error: float
+    reach: float
+
+    @property
+    def low(self) -> float:
+        """The lower end of the interval."""
+        return self.value - self.reach * self.error
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return self.value + self.reach * self.error
+
+    def covers(self, value: float) -> bool:
+        """Whether the interval holds a value."""
+        return self.low <= value <= self.high
+
+    def interval(self, digits: int = 3) -> str:
+        """−0.012 to 0.034."""
+        return span((self.low, self.high), digits)
+
+
+def known_error(value: float, error: float) -> Slope:
+    """A slope whose standard error is known, as a Monte-Carlo error is."""
+    return Slope(value, error, float(special.ndtri(0.5 + _LEVEL / 2)))
+
+
+def fitted(x: Values, y: Values, errors: Values) -> Slope:
+    """The least-squares slope of y on log x; the errors of the y are independent."""
+    weights = log_weights(x)
+    return known_error(float(weights @ np.asarray(y)), float(np.linalg.norm(weights * np.asarray(errors))))
+
+
+def slope(x: Values, y: Values) -> float:
+    """The least-squares slope of y on log x."""
+    return float(log_weights(x) @ np.asarray(y))
+
+
+def over_draws(values: Sequence[float]) -> Slope:
+    """The mean of independent slopes, with Student's interval."""
+    count = len(values)
+    error = float(np.std(values, ddof=1)) / count**0.5
+    return Slope(float(np.mean(values)), error, float(special.stdtrit(count - 1, 0.5 + _LEVEL / 2)))
+
+
+def log_weights(x: Values) -> FloatArray:
+    """c with slope = c'y on log x."""
+    return _slope_weights(np.log(x))

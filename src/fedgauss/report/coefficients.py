@@ -1,7 +1,5 @@
 """A fit as files: the numbers as JSON, and a figure of the coefficients with their intervals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,8 @@ from matplotlib.figure import Figure
 
 from fedgauss._types import FloatArray
 from fedgauss.inference.fit import Fit
-from fedgauss.report.drawing import png, styled, svg
-from fedgauss.report.output import write_whole
-from fedgauss.report.palette import LIGHT
+from fedgauss.report.output import png, styled, svg, write_whole
+from fedgauss.report.page import LIGHT
 
 _WIDTH, _ROW = 6.4, 0.27  # inches
 _LONGEST_NAME = 34

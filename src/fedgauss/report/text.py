@@ -1,4 +1,4 @@
-"""How formulas, numbers and lists are written on pages and in terminals.
+"""How formulas, numbers, lists and tables are written on pages and in terminals.
 
 A formula stands between dollar signs: `$\\bar{Y}_n$` is a Y with a bar and a subscript n.
 """
@@ -6,8 +6,14 @@ A formula stands between dollar signs: `$\\bar{Y}_n$` is a Y with a bar and a su
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as RichTable
 
 _FORMULA = re.compile(r"\$([^$]*)\$")
 # In order: a barred letter, a subscript or superscript (a character or a group), a letter that is set in italics.
@@ -52,9 +58,73 @@ def listed(parts: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
 
 
+def numbers(values: Iterable[float], digits: int = 3) -> str:
+    """Rounded numbers, as 0.1, 0.2 and 0.3."""
+    return listed([number(float(value), digits) for value in values])
+
+
+def span(values: Iterable[float], digits: int = 3) -> str:
+    """The smallest and the largest, as 0.1 to 0.3."""
+    ordered = sorted(values)
+    return f"{number(ordered[0], digits)} to {number(ordered[-1], digits)}"
+
+
 def sentence(text: str) -> str:
     """Text with a capital first letter."""
     return text[:1].upper() + text[1:]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text by rows and columns; the first column names the rows. Formulas stand between dollar signs."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print a table to a terminal."""
+    shown = terminal_table(plain(table.caption), "italic")
+    lines = [[plain(cell) for cell in row] for row in (table.header, *table.rows)]
+    for i, cells in enumerate(zip(*lines, strict=True)):
+        # In a table that is too wide, cells break between words and numbers never do.
+        longest = max(len(word) for cell in cells for word in ("", *cell.split()))
+        shown.add_column(cells[0], justify="right" if i else "left", min_width=longest)
+    for line in lines[1:]:
+        shown.add_row(*line)
+    print_whole(shown, console)
+
+
+def terminal_table(title: str | None = None, style: str = "bold") -> RichTable:
+    """An empty table for a terminal, under a title in this style."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+        title=title,
+        title_justify="left",
+        title_style=style,
+    )
+
+
+def print_whole(table: RichTable, console: Console) -> None:
+    """Print a table, in a narrow terminal wider than that: the terminal then breaks lines, and no number is cut off."""
+    from rich.measure import Measurement
+    from rich.segment import Segment
+
+    narrow = console.width
+    console.width = max(narrow, Measurement.get(console, console.options, table).minimum)
+    if any(Segment.get_line_length(line) > console.width for line in Segment.split_lines(console.render(table))):
+        # rich has made the first column narrower than its longest word, and it would grow past the edge again.
+        table.columns[0].width = table.columns[0].min_width
+    try:
+        console.print(table, crop=False)
+    finally:
+        console.width = narrow
 
 
 def _set(formula: str) -> str:

@@ -1,7 +1,5 @@
 """A cell is the unit of work of a sweep: plain values that say what to compute, and the rows it returns."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
-"""Which cell of a sweep runs next."""
-
-from __future__ import annotations
+"""Which cell of a sweep runs next, and how far the sweep is."""
 
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 
 from fedgauss.sweep.cell import Cell
 
@@ -56,3 +55,26 @@ class Plan:
 def cost(cell: Cell) -> float:
     """How long a cell takes beside the others of its sweep; 1 where it does not say."""
     return float(getattr(cell, "cost", 1.0))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How far a sweep is: cells asked for, found in the store, and run; and the seconds that went by."""
+
+    total: int
+    found: int
+    run: int
+    seconds: float
+
+    @property
+    def done(self) -> int:
+        """Cells that are finished, now or before."""
+        return self.found + self.run
+
+    @property
+    def left(self) -> int:
+        """Cells that are not."""
+        return self.total - self.done
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.total} cells finished, {self.run} of them in these {self.seconds:.1f} s"

@@ -1,7 +1,5 @@
 """Runs the cells of a sweep, in worker processes or elsewhere, and writes each to the store as it finishes."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -9,17 +7,24 @@ from contextlib import closing
 
 from fedgauss import _checks
 from fedgauss._interrupts import CtrlC
-from fedgauss.sweep.bar import Bar
+from fedgauss._progress import ProgressBar, clock
 from fedgauss.sweep.cell import Cell, cell_key
-from fedgauss.sweep.outcome import Summary, SweepError, SweepInterrupted, in_words
-from fedgauss.sweep.plan import Plan, cost
+from fedgauss.sweep.plan import Plan, Summary, cost
 from fedgauss.sweep.store import Store
-from fedgauss.sweep.workers import Finished, run_in_workers
+from fedgauss.sweep.workers import Finished, SweepError, in_words, run_in_workers
 
 # Runs the cells of a plan and yields each as it finishes; yields None now and then, when it is time to look up.
 Executor = Callable[[Plan, CtrlC], Generator[Finished | None, None, None]]
 
 _MOST_WORKERS = 8  # unless more are asked for: each holds a JAX of its own in memory
+
+
+class SweepInterrupted(KeyboardInterrupt):
+    """Ctrl-C. `summary` says how far the sweep came; the same call goes on from there."""
+
+    def __init__(self, summary: Summary) -> None:
+        super().__init__(str(summary))
+        self.summary = summary
 
 
 def run_cells(
@@ -55,17 +60,20 @@ def run_cells(
         with CtrlC() as ctrl_c:
             found = store.finished(asked)
             plan = Plan(cell for key, cell in asked.items() if key not in found)
+            total, spent = plan.cost, 0.0
             if executor is not None:
                 stream = executor(plan, ctrl_c)
             else:
                 stream = _run_here(plan, ctrl_c) if count == 0 else run_in_workers(plan, count, ctrl_c)
-            with closing(stream), Bar(progress, plan.cost) as bar:
+            with closing(stream), ProgressBar("cells", total, progress) as bar:
                 for finished in stream:
                     if finished is not None:
                         store.add(*finished)
                         run += 1
-                        bar.spent += cost(finished[0])
-                    bar.show(summary())
+                        spent += cost(finished[0])
+                    now = summary()
+                    left = now.seconds * (total / spent - 1.0) if spent else None
+                    bar.update(now.done, now.total, left, f"{now.done}/{now.total} {status(now, left)}")
                     if on_tick is not None:
                         with ctrl_c.let_in():
                             on_tick(summary())
@@ -75,6 +83,15 @@ def run_cells(
         error.summary = summary()
         raise
     return summary()
+
+
+def status(summary: Summary, left: float | None) -> str:
+    """The rate and the time left, in words; `left` is None while nothing is known of it."""
+    if left is None:
+        return "starting"
+    rate = summary.run / max(summary.seconds, 1e-9)
+    speed = f"{rate:.1f} a second" if rate >= 1.0 else f"{60 * rate:.1f} a minute"
+    return f"{speed}, {clock(left)} left"
 
 
 def _usable_cpus() -> int:

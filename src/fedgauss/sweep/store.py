@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from fedgauss import __version__
@@ -79,9 +78,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ending: object) -> None:
         self.close()
 
     def __len__(self) -> int:

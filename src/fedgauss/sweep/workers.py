@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedgauss._interrupts import CtrlC
 from fedgauss.sweep.cell import Cell, Row
-from fedgauss.sweep.outcome import SweepError, in_words
-from fedgauss.sweep.plan import Plan
+from fedgauss.sweep.plan import Plan, Summary
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -34,6 +33,33 @@ ENVIRONMENT = {
     "PJRT_NPROC": "1",  # JAX on the CPU
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # several workers can share an accelerator
 }
+
+
+class SweepError(RuntimeError):
+    """A cell failed, or the worker that ran it died. What finished before is in the store.
+
+    cell      the cell, or None where workers did not start
+    summary   how far the sweep came
+    """
+
+    def __init__(self, message: str, cell: Cell | None = None) -> None:
+        super().__init__(message)
+        self.cell = cell
+        self.summary: Summary | None = None
+
+    @classmethod
+    def failed(cls, cell: Cell | None, reason: str, trace: str = "") -> SweepError:
+        """The error for a cell that cannot be run, with the traceback of the worker that tried."""
+        stop = "" if reason.endswith((".", "?")) else "."
+        error = cls(f"{cell} failed with {reason}{stop} Finished cells are kept: mend this and run again.", cell)
+        if trace:
+            error.add_note(f"In the worker:\n{trace}")
+        return error
+
+
+def in_words(error: Exception) -> str:
+    """The kind of an error and its message, as one line of a traceback has them."""
+    return f"{type(error).__name__}: {error}"
 
 
 def run_in_workers(plan: Plan, count: int, ctrl_c: CtrlC) -> Generator[Finished | None, None, None]:

@@ -22,7 +22,7 @@ from fedgauss.integrations.live.history import OutOfOrder
 from fedgauss.integrations.live.rounds import MOST_BYTES, round_from_json
 from fedgauss.integrations.live.run import Ended, LiveRun, Told
 from fedgauss.integrations.live.state import state_of
-from fedgauss.report.palette import palette_css
+from fedgauss.report.page import palette_css
 
 _SHORTEST = 16  # characters of a token
 _WAIT = 10.0  # seconds that a connection may stay silent

@@ -1,14 +1,11 @@
 """The first ablation: gaps between quantiles over tau."""
 
-from __future__ import annotations
-
 from functools import partial
 
-from fedgauss.paper.distance import readings_of
+from fedgauss.paper.curves import Curve, readings_of
 from fedgauss.paper.judging import Panel, Part, printed_table
 from fedgauss.paper.quantile import GapResult, QuantileCell, quantile_cells
 from fedgauss.paper.result import Scale
-from fedgauss.paper.setting import Curve
 
 _PRINTED = printed_table(
     (5, 10, 15),

@@ -1,7 +1,5 @@
 """Flipped labels on MNIST: three of five clients swap labels after a quarter of the run."""
 
-from __future__ import annotations
-
 from fedgauss.paper.attack import ALARM, DETECTED, ONSET, AttackCell, AttackResult
 from fedgauss.paper.attack_rules import RIGHT_TUNED
 from fedgauss.paper.judging import Panel, Part, Printed

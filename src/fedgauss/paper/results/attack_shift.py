@@ -20,9 +20,9 @@ from fedgauss.paper.attack import (
     RunsJudged,
 )
 from fedgauss.paper.attack_rules import INNOVATION, OTHER_RULES, PAPER_RULES, RIGHT_TUNED, RULE_SETS, STUDENTISED
+from fedgauss.paper.curves import CENTER
 from fedgauss.paper.judging import Panel, Part, printed_table
 from fedgauss.paper.result import Scale
-from fedgauss.paper.setting import CENTER
 
 if TYPE_CHECKING:
     from fedgauss.problems.regression import Regression

@@ -1,12 +1,9 @@
 """The table of distances over rho, how little clients are connected."""
 
-from __future__ import annotations
-
-from fedgauss.paper.distance import DistanceCell, DistanceResult, legacy_table
+from fedgauss.paper.comparison import HABITS, HIDDEN, NEAR_OPTIMUM, DistanceResult
+from fedgauss.paper.curves import Curve, DistanceCell, legacy_table
 from fedgauss.paper.judging import Panel, Part, printed_table
-from fedgauss.paper.reasons import HABITS, HIDDEN, NEAR_OPTIMUM
 from fedgauss.paper.result import Scale
-from fedgauss.paper.setting import Curve
 
 _PRINTED = printed_table(
     tuple(tenth / 10 for tenth in range(1, 10)),

@@ -1,11 +1,9 @@
 """How much of a distance each term of the error makes, and how much of it depends on the number of clients."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,15 +27,12 @@ from fedgauss.paper.budget import (
     matching,
     runs,
 )
+from fedgauss.paper.curves import LEGACY, Curve
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
-from fedgauss.paper.setting import LEGACY, Curve
-from fedgauss.paper.slopes import Slope, fitted, over_draws, slope
-from fedgauss.report.text import listed, number, with_error
-
-if TYPE_CHECKING:
-    from fedgauss.report.drawing import Drawing
-    from fedgauss.report.table import Table
+from fedgauss.paper.trends import Slope, fitted, over_draws, slope
+from fedgauss.report.output import Drawing
+from fedgauss.report.text import Table, listed, number, numbers, span, with_error
 
 _NAME = "error_budget"
 _FIGURE_1: Where = "Figure 1, right"
@@ -212,12 +207,11 @@ def _on_slopes(rows: Rows) -> Iterator[str]:
             f"interval {simulated.interval(4)}, from {source}); {_covers(simulated)}."
         )
     lines, (zero,) = _lines(rows, "exact moments", _OPTIMUM), _lines(rows, "exact moments", _ZERO)
-    means = listed([number(float(d)) for d in np.array(lines)[:, :, 1].mean(axis=0)])
     yield (
         f"Without Monte-Carlo error, from exact means and covariances over {len(lines)} draws of the clients, the "
         f"slope is {number(exact.value, 4)} (99 % interval {exact.interval(4)}); {_covers(exact)}. The mean distance "
-        f"is {means} at $K$ = {listed([f'{k:g}' for k, _, _ in zero])}; from zero, for one draw, it is "
-        f"{listed([number(d) for _, d, _ in zero])}."
+        f"is {numbers(np.array(lines)[:, :, 1].mean(axis=0))} at $K$ = {listed([f'{k:g}' for k, _, _ in zero])}; from "
+        f"zero, for one draw, it is {numbers(d for _, d, _ in zero)}."
     )
 
 
@@ -246,7 +240,7 @@ def _on_figure_2(rows: Rows) -> Iterator[str]:
             f"the panels $r$ = 0.6 and $r$ = 0.2 is {with_error(gap, error)}, {number(abs(gap / error), 1)} "
             f"Monte-Carlo standard errors, at $β$ = {beta:g}. There runs with $r$ = 0.2 and 0.6 are at "
             f"{_distances(pair, 'all', 'Sigma/K')}, and normal laws with their exact covariances at "
-            f"{listed([number(d) for d in exact[500, beta]])}.{more if abs(gap) > _MANY * error else ''}"
+            f"{numbers(exact[500, beta])}.{more if abs(gap) > _MANY * error else ''}"
         )
     worst = max((many - few for few, many in exact.values()), key=abs)
     yield (
@@ -280,7 +274,7 @@ def _on_other_clients(rows: Rows) -> Iterator[str]:
         opposed = " Here $D_1$ had cancelled part of the others." if left[0] > first else ""
         yield (
             f"Logistic clients {budget.at.reading}: {number(first, 2)} with all terms, then "
-            f"{listed([number(d, 2) for d in left])} as $D_1$, $D_3$, $D_2$ and $D_4$ are taken out.{opposed}"
+            f"{numbers(left, 2)} as $D_1$, $D_3$, $D_2$ and $D_4$ are taken out.{opposed}"
         )
 
 
@@ -291,8 +285,8 @@ def _on_covariances(rows: Rows) -> str:
     finite = [budget.distance("all") for budget in budgets if budget.at.reading == _OPTIMUM]
     return (
         "In all these settings with the paper’s clients the linear part $W$ alone is "
-        f"{number(min(limit), 2)} to {number(max(limit), 2)} from $N(0, Σ/K)$. From the optimum, all terms together "
-        f"are {number(min(finite), 2)} to {number(max(finite), 2)} from $N(0, Σ_n)$."
+        f"{span(limit, 2)} from $N(0, Σ/K)$. From the optimum, all terms together are {span(finite, 2)} from "
+        "$N(0, Σ_n)$."
     )
 
 
@@ -307,7 +301,7 @@ def _taken_out(budgets: Sequence[Budget]) -> list[str]:
 
 
 def _distances(budgets: Sequence[Budget], stage: str, covariance: str = "Sigma_n", digits: int = 3) -> str:
-    return listed([number(budget.distance(stage, covariance), digits) for budget in budgets])
+    return numbers((budget.distance(stage, covariance) for budget in budgets), digits)
 
 
 def _covers(found: Slope) -> str:
@@ -328,7 +322,6 @@ def _label(budget: Budget) -> str:
 
 def _drawings(rows: Rows) -> tuple[Drawing, ...]:
     from fedgauss.paper.beyond_figures import Lines, Trail, budget_figure, clients_figure
-    from fedgauss.report.drawing import Drawing
 
     shown = _shown(budgets_of(rows))
     by_term = Drawing(
@@ -347,10 +340,7 @@ def _drawings(rows: Rows) -> tuple[Drawing, ...]:
         Lines(reading, role, _lines(rows, "distance", reading)[0], _lines(rows, "exact moments", reading))
         for reading, role in ((_ZERO, "limit"), (_OPTIMUM, "finite"))
     ]
-    low, high = (
-        f"{number(min(values), 2)} to {number(max(values), 2)}"
-        for values in ([d for line in family.exact for _, d, _ in line] for family in families)
-    )
+    low, high = (span((d for line in family.exact for _, d, _ in line), 2) for family in families)
     title = f"From zero the distance is {low}, and from the optimum {high}"
     against_k = Drawing(
         "error_budget_clients",
@@ -374,9 +364,6 @@ def _left(budget: Budget) -> dict[str, float]:
 
 
 def _tables(budgets: Sequence[Budget]) -> tuple[Table, ...]:
-    from fedgauss.report.table import Table
-
-    floors = sorted(budget.floor for budget in budgets)
     return (
         Table(
             ("setting", "all", "−$D_1$", "−$D_3$", "−$D_2$", "−$D_4$", "all, $Σ/K$", "$W$, $Σ/K$"),
@@ -391,7 +378,7 @@ def _tables(budgets: Sequence[Budget]) -> tuple[Table, ...]:
             ),
             "Distances over balls to $N(0, Σ_n)$, with all terms (Monte-Carlo error in brackets) and as terms are "
             "taken out one after another, empty where the term is zero; without $D_4$ it is $W$ that is left; in the "
-            f"last columns against $N(0, Σ/K)$; noise floor {number(floors[0])} to {number(floors[-1])}",
+            f"last columns against $N(0, Σ/K)$; noise floor {span(budget.floor for budget in budgets)}",
         ),
         Table(
             ("setting", *(f"${term}$" for term in TERMS)),

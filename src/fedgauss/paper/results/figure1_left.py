@@ -1,14 +1,11 @@
 """Figure 1, left: the distance against n."""
 
-from __future__ import annotations
-
 from functools import partial
 
-from fedgauss.paper.distance import STEPS, TAUS, DistanceCell, DistanceResult, distance_cells, readings_of
+from fedgauss.paper.comparison import ONLY_D4, UNSTATED_START, DistanceResult
+from fedgauss.paper.curves import CODED, STEPS, TAUS, Curve, DistanceCell, Reading, distance_cells, readings_of, squares
 from fedgauss.paper.judging import Panel, Part, printed_table
-from fedgauss.paper.reasons import ONLY_D4, UNSTATED_START
 from fedgauss.paper.result import Scale
-from fedgauss.paper.setting import CODED, Curve, Reading, squares
 
 _CODED = Reading(CODED, "zeros", "sd", squares(1, 10))
 _PRINTED = printed_table(

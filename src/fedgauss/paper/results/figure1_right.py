@@ -1,12 +1,9 @@
 """Figure 1, right: the distance against K."""
 
-from __future__ import annotations
-
-from fedgauss.paper.distance import DistanceCell, DistanceResult, against_clients
+from fedgauss.paper.comparison import ONLY_D4, DistanceResult
+from fedgauss.paper.curves import CODED, DistanceCell, Reading, against_clients, squares
 from fedgauss.paper.judging import Panel, Part, printed_table
-from fedgauss.paper.reasons import ONLY_D4
 from fedgauss.paper.result import Scale
-from fedgauss.paper.setting import CODED, Reading, squares
 
 _CLIENTS = (10, 20, 40, 60, 80, 100)
 _CODED = Reading(CODED, "zeros", "sd", squares(1, 10))

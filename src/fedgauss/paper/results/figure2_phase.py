@@ -1,14 +1,12 @@
 """Figure 2: the distance to the limit law with K = n^r clients."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 
-from fedgauss.paper.distance import DistanceCell, DistanceResult, distance_cells, readings_of
+from fedgauss.paper.comparison import DistanceResult
+from fedgauss.paper.curves import CODED, Curve, DistanceCell, Reading, distance_cells, readings_of
 from fedgauss.paper.judging import Panel, Part, printed_table
 from fedgauss.paper.result import Scale
-from fedgauss.paper.setting import CODED, Curve, Reading
 
 _CODED = Reading(CODED, "zeros", noise_vars=(1.0, 4.0))
 _STEPS = tuple(range(100, 1001, 100))

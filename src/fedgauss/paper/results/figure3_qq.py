@@ -1,7 +1,5 @@
 """Figure 3: QQ plots of the largest partial sum. No numbers are printed, so the claim itself is judged."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss.paper.distance import readings_of
+from fedgauss.paper.comparison import errors_shown, over_draws
+from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, SHORT, Curve, Reading, readings_of
 from fedgauss.paper.judging import Panel, Point, Verdict, points_of
 from fedgauss.paper.quantile import (
     APPROXIMATIONS,
@@ -24,10 +23,8 @@ from fedgauss.paper.quantile import (
     quantile_cells,
 )
 from fedgauss.paper.result import Result, Scale, Section
-from fedgauss.paper.setting import CODED, OPTIMUM, READINGS, SHORT, Curve, Reading
-from fedgauss.paper.wording import errors_shown, over_draws
-from fedgauss.report.table import Table
-from fedgauss.report.text import listed
+from fedgauss.report.output import Drawing
+from fedgauss.report.text import Table, listed
 
 _INNER = (0.095, 0.955)  # 10 to 95 %, with room for rounding
 _CODED = Reading(CODED, "optimum")
@@ -109,7 +106,6 @@ class QuantileResult(Result):
     def section(self, rows: Sequence[QuantileRow], others: Mapping[str, Sequence[Any]]) -> Section:
         """How far quantiles are apart, and which approximation is the worst."""
         from fedgauss.paper.figures import quantile_figure
-        from fedgauss.report.drawing import Drawing
 
         curves = quantile_curves(rows)
         trimmed = points_of(Panel("K", "approximation"), measured(rows, TRIMMED))

@@ -1,26 +1,29 @@
 """Figure 4: the distance against n and against K, with much heterogeneity."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
-from fedgauss.paper.distance import (
+from fedgauss.paper.comparison import DistanceResult
+from fedgauss.paper.curves import (
+    CODED,
+    READINGS,
+    SHORT,
     STEPS,
     TAUS,
+    Curve,
     DistanceCell,
-    DistanceResult,
     DistanceRow,
+    Reading,
     against_clients,
     distance_cells,
     readings_of,
+    squares,
 )
 from fedgauss.paper.judging import Outcome, Panel, Part, points_of, printed_table
 from fedgauss.paper.result import Scale
 from fedgauss.paper.results.figure1_left import PART as FIGURE_1_LEFT
-from fedgauss.paper.setting import CODED, READINGS, SHORT, Curve, Reading, squares
 from fedgauss.report.text import listed, number, signed
 
 _GAMMA = 5.0

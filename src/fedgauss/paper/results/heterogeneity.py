@@ -1,13 +1,11 @@
 """The table of distances over gamma, how much clients differ."""
 
-from __future__ import annotations
-
 from functools import partial
 
-from fedgauss.paper.distance import DistanceCell, DistanceResult, distance_cells, readings_of
+from fedgauss.paper.comparison import DistanceResult
+from fedgauss.paper.curves import LEGACY, Curve, DistanceCell, distance_cells, readings_of
 from fedgauss.paper.judging import Panel, Part, printed_table
 from fedgauss.paper.result import Scale
-from fedgauss.paper.setting import LEGACY, Curve
 
 _GAMMAS = (1, 2, 3, 4, 5)
 _PRINTED = printed_table(

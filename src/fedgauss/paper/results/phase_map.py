@@ -1,10 +1,8 @@
 """The phase transition without a start bias: how the distance to the limit law scales with K and with n."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,13 +10,10 @@ from fedgauss._types import FloatArray
 from fedgauss.paper.budget import FIGURE_2, BeyondResult, BeyondRow, CurveCell, MomentsCell, Point, Rows, matching, runs
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
-from fedgauss.paper.slopes import Slope, fitted, known_error, slope, slope_weights
-from fedgauss.report.text import number, signed, with_error
+from fedgauss.paper.trends import Slope, fitted, known_error, log_weights, slope
+from fedgauss.report.output import Drawing
+from fedgauss.report.text import Table, number, signed, span, with_error
 from fedgauss.theory.rates import berry_esseen_limit
-
-if TYPE_CHECKING:
-    from fedgauss.report.drawing import Drawing
-    from fedgauss.report.table import Table
 
 Axis = Literal["n", "K"]
 Place = tuple[float, int]  # beta, and n or K
@@ -107,7 +102,7 @@ def slope_on_log_n(n: Sequence[int] | FloatArray, lengths: FloatArray) -> tuple[
         side, where = np.unravel_index(np.argmax(np.abs(gaps)), gaps.shape)
         distances.append(abs(gaps[side, where]))
         below.append(np.sign(gaps[side, where]) * (row <= np.sort(row)[where]))
-    d, weights = np.array(distances), slope_weights(n)
+    d, weights = np.array(distances), log_weights(n)
     gradient = weights / d
     error = np.sqrt(gradient @ np.cov(np.array(below, dtype=float)) @ gradient / count)
     return float(weights @ np.log(d)), float(error)
@@ -184,13 +179,8 @@ def _slopes(rows: Rows, measure: str, across: Axis, column: str = "estimate") ->
     return {place: slope([x for x, _, _ in line], np.log([y for _, y, _ in line])) for place, line in lines.items()}
 
 
-def _range(values: Iterable[float], digits: int = 2) -> str:
-    ordered = sorted(values)
-    return f"{number(ordered[0], digits)} to {number(ordered[-1], digits)}"
-
-
 def _powers(rows: Rows) -> str:
-    return _range(one.value for one in slopes_on_log_k(rows).values())
+    return span((one.value for one in slopes_on_log_k(rows).values()), 2)
 
 
 def _on_k(rows: Rows) -> str:
@@ -238,15 +228,14 @@ def _on_n(rows: Rows) -> Iterator[str]:
     for beta in dict.fromkeys(beta for beta, _ in slopes):
         own = [place for place in slopes if place[0] == beta]
         yield (
-            f"Slopes on $log n$ at $β$ = {beta:g}, over $K$: {_range(slopes[place].value for place in own)} simulated, "
-            f"{_range((exact[place] for place in own), 3)} from exact moments; $n^{{β−1}}$ would have "
+            f"Slopes on $log n$ at $β$ = {beta:g}, over $K$: {span((slopes[place].value for place in own), 2)} "
+            f"simulated, {span(exact[place] for place in own)} from exact moments; $n^{{β−1}}$ would have "
             f"{number(beta - 1.0, 2)}."
         )
 
 
 def _drawing(rows: Rows) -> Drawing:
     from fedgauss.paper.beyond_figures import Lines, phase_figure
-    from fedgauss.report.drawing import Drawing
 
     simulated, exact = _lines(rows, "distance", "K"), _lines(rows, "exact moments", "K")
     betas, steps = (sorted(set(values)) for values in zip(*simulated, strict=True))
@@ -280,8 +269,6 @@ def _bound(n: int, k: int, beta: float) -> tuple[float, float]:
 
 
 def _table(rows: Rows, across: Axis, slopes: Mapping[Place, Slope], digits: int) -> Table:
-    from fedgauss.report.table import Table
-
     by = "n" if across == "K" else "K"
     exact = _slopes(rows, "exact moments", across)
     printed, corrected = (_slopes(rows, "distance", across, column) for column in ("printed", "corrected"))

@@ -1,14 +1,11 @@
 """The table of distances over tau, the number of local steps between mixings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
-from fedgauss.paper.distance import DistanceCell, DistanceResult, DistanceRow, legacy_table
+from fedgauss.paper.comparison import HABITS, HIDDEN, NEAR_OPTIMUM, DistanceResult
+from fedgauss.paper.curves import SHORT, Curve, DistanceCell, DistanceRow, legacy_table
 from fedgauss.paper.judging import Outcome, Panel, Part, printed_table
-from fedgauss.paper.reasons import HABITS, HIDDEN, NEAR_OPTIMUM
 from fedgauss.paper.result import Scale
-from fedgauss.paper.setting import SHORT, Curve
 from fedgauss.paper.trends import exponent, trends
 from fedgauss.report.text import listed, number, with_error
 

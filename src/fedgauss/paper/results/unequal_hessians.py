@@ -1,11 +1,9 @@
 """Clients that differ in Hessian: whether the bias that client drift leaves in the average grows with K."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,15 +19,12 @@ from fedgauss.paper.budget import (
     by_draw,
     runs,
 )
+from fedgauss.paper.curves import Clients, Curve
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
-from fedgauss.paper.setting import Clients, Curve
-from fedgauss.paper.slopes import Slope, over_draws, slope
-from fedgauss.report.text import listed, number, with_error
-
-if TYPE_CHECKING:
-    from fedgauss.report.drawing import Drawing
-    from fedgauss.report.table import Table
+from fedgauss.paper.trends import Slope, over_draws, slope
+from fedgauss.report.output import Drawing
+from fedgauss.report.text import Table, listed, number, numbers, with_error
 
 HESSIANS: tuple[Clients, Clients] = ("Hessians follow offsets", "Hessians permuted")
 
@@ -122,7 +117,7 @@ def _means(rows: Rows, clients: Clients) -> FloatArray:
 def _on_growth(rows: Rows) -> Iterator[str]:
     for clients, exponent in zip(HESSIANS, exponents(rows), strict=True):
         table = _means(rows, clients)
-        values = listed([number(float(value), 2) for value in table[:, :, 1].mean(axis=0)])
+        values = numbers(table[:, :, 1].mean(axis=0), 2)
         at = listed([f"{k:g}" for k in table[0, :, 0]])
         yield (
             f"{clients}: the exact standardised mean of the average is {values} at $K$ = {at}, on average over "
@@ -135,9 +130,7 @@ def _on_distances(rows: Rows) -> Iterator[str]:
     for clients in HESSIANS:
         if budgets := budgets_of(rows, clients=clients):
             at = listed([str(budget.at.K) for budget in budgets])
-            whole, rest = (
-                listed([number(budget.distance(stage), 2) for budget in budgets]) for stage in ("all", _UNDRIFTED)
-            )
+            whole, rest = (numbers((one.distance(stage) for one in budgets), 2) for stage in ("all", _UNDRIFTED))
             yield (
                 f"{clients}, simulated at $K$ = {at} for one draw of the clients: the distance over balls is {whole}, "
                 f"and {rest} with $D_3$ taken out."
@@ -146,7 +139,6 @@ def _on_distances(rows: Rows) -> Iterator[str]:
 
 def _drawing(rows: Rows) -> Drawing:
     from fedgauss.paper.beyond_figures import drift_figure
-    from fedgauss.report.drawing import Drawing
 
     follow, permuted = exponents(rows)
     return Drawing(
@@ -164,8 +156,6 @@ def _drawing(rows: Rows) -> Drawing:
 
 
 def _tables(rows: Rows) -> tuple[Table, ...]:
-    from fedgauss.report.table import Table
-
     tables = [_means(rows, clients) for clients in HESSIANS]
     means = Table(
         ("", *HESSIANS),
