@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.engine.folds import Observer, Step
+from fedgauss.engine.loop import Observer, Step
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.problems.preconditioned import Preconditioned
 

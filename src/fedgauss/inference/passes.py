@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
-from fedgauss.engine.folds import Observer, Step
-from fedgauss.engine.runs import Runs
-from fedgauss.engine.simulate import simulate
+from fedgauss.engine.loop import Observer, Step
+from fedgauss.engine.simulate import Runs, simulate
 from fedgauss.inference.client_sums import THINNED, ClientStatistics, ClientSums, client_statistics, unaligned
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, pytree

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.engine.folds import Observer, Step
+from fedgauss.engine.loop import Observer, Step
 from fedgauss.problems.base import pytree
 
 _BATCH_POWER = 4  # batch i ends at step i^4 and is 4 t^.75 long: longer than the memory of eta_t ~ t^-.75, about t^.75

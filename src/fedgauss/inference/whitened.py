@@ -25,7 +25,7 @@ from jax import lax
 
 from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
-from fedgauss.engine.folds import Observer
+from fedgauss.engine.loop import Observer
 from fedgauss.engine.simulate import simulate
 from fedgauss.inference.client_sums import THINNED, ClientSums, client_statistics, second_derivative, unaligned
 from fedgauss.inference.passes import LastClients, Pass, StepPlan, inverse

@@ -17,7 +17,7 @@ from fedgauss.report.text import listed, number
 
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization
-    from fedgauss.engine.runs import Runs
+    from fedgauss.engine.simulate import Runs
 
 STEPS = (100, 200, 300, 400, 500)  # after which programs with ten clients are looked at
 TAUS = (10, 15, 20)
@@ -106,7 +106,7 @@ class DistanceCell:
     def run(self) -> list[DistanceRow]:
         """A row for each curve and listed step."""
         from fedgauss.engine.observers import Average, Last, at
-        from fedgauss.engine.together import simulate_together
+        from fedgauss.engine.simulate import simulate_together
         from fedgauss.problems.linearize import linearize
 
         watch = (at(self._seen, Average()), at(self._seen, Last()))

@@ -24,8 +24,7 @@ from fedgauss.report.text import listed, number
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization
     from fedgauss.engine.observers import Observer
-    from fedgauss.engine.runs import Runs
-    from fedgauss.engine.together import Setting
+    from fedgauss.engine.simulate import Runs, Setting
 APPROXIMATIONS = ("Aggr-GA", "Client-GA", "f-CLT")
 LEVELS = tuple(float(level) for level in np.round(np.arange(0.02, 0.99, 0.02), 2))
 Q, TRIMMED, QUANTILE = "Q", "Q trimmed", "quantile"
@@ -140,7 +139,7 @@ class QuantileCell:
         }
 
     def _together(self, settings: Sequence[Setting]) -> list[Runs]:
-        from fedgauss.engine.together import simulate_together
+        from fedgauss.engine.simulate import simulate_together
 
         return simulate_together(settings, self.n_steps, replicates=self.replicates, seed=self.seed, progress=False)
 

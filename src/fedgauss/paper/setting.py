@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 if TYPE_CHECKING:
+    from fedgauss.engine.loop import Start
     from fedgauss.engine.observers import Observer
-    from fedgauss.engine.starts import Start
-    from fedgauss.engine.together import Setting
+    from fedgauss.engine.simulate import Setting
     from fedgauss.networks import Network
     from fedgauss.problems.regression import Regression
     from fedgauss.step_sizes import StepSizes
@@ -65,7 +65,7 @@ class Reading:
 
     def theta_0(self) -> Start:
         """The start, as `simulate` takes it."""
-        from fedgauss.engine.starts import near_optimum
+        from fedgauss.engine.loop import near_optimum
 
         return near_optimum(0.25) if self.start == "near optimum" else self.start
 
@@ -156,7 +156,7 @@ class Curve:
 
     def setting(self, observe: Sequence[Observer]) -> Setting:
         """What `simulate_together` runs, and what it records."""
-        from fedgauss.engine.together import Setting
+        from fedgauss.engine.simulate import Setting
 
         return Setting(
             problem=self.problem(),

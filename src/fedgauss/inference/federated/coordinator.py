@@ -11,7 +11,7 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.engine.runs import Runs
+from fedgauss.engine.simulate import Runs
 from fedgauss.inference.between_clients import IntArray
 from fedgauss.inference.client_sums import client_statistics
 from fedgauss.inference.data_checks import check_collinear, check_constant, check_rows

@@ -15,7 +15,7 @@ from fedgauss._random import Noise, stage_key
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
-from fedgauss.engine.starts import Start, resolve_start
+from fedgauss.engine.loop import Start, resolve_start
 from fedgauss.integrations.gossip.local_steps import PeerColumn, own_surrogate
 from fedgauss.integrations.gossip.messages import (
     Message,
