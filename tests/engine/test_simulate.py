@@ -211,5 +211,5 @@ def test_results_print_themselves():
 
 
 def test_asking_for_what_was_not_kept_says_how_to_keep_it():
-    with pytest.raises(AttributeError, match=r"no 'cusum'. Ask for it with observe"):
+    with pytest.raises(AttributeError, match=r"not 'cusum'. Ask for it with observe"):
         _ = base().cusum

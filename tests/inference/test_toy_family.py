@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from fedgauss.experiments.coverage_cells import CoverageCell
-from fedgauss.experiments.coverage_settings import Federation
 
 import fedgauss as fg
+from fedgauss.coverage.cells import CoverageCell
+from fedgauss.coverage.federation import Federation
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.messages import decoded, encoded
 from fedgauss.inference.federated.site import Site
@@ -138,9 +138,9 @@ def test_sites_that_do_not_know_it_say_which_families_they_know(monkeypatch):
 def test_it_covers_in_the_laboratory():
     """60 runs, three coordinates: .87 is four standard errors below .95 where coordinates are independent."""
     cell = CoverageCell(Federation("exponential", n_clients=4, n_steps=400, dim=3), runs=60)
-    rows = {row["method"]: row for row in cell.run()}
-    assert rows["plugin"]["family"] == "exponential"
-    assert 0.87 < rows["plugin"]["coverage"] <= 1.0
+    rows = {row.method: row for row in cell.run()}
+    assert rows["plugin"].family == "exponential"
+    assert 0.87 < rows["plugin"].coverage <= 1.0
 
 
 def test_its_closed_forms_are_those_of_draws():

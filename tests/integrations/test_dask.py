@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fedgauss.experiments.catalogue import catalogue, scale_named
 from fedgauss.report.reproduction import sweep as reproduction
 
 import fedgauss
@@ -21,6 +20,7 @@ from fedgauss.coverage import results as coverage
 from fedgauss.coverage.federation import federations
 from fedgauss.integrations import dask_cluster
 from fedgauss.integrations.dask_cluster import on_dask
+from fedgauss.paper.result import catalogue, scale_named
 from fedgauss.sweep.cell import cell_key
 from fedgauss.sweep.run import SweepError, SweepInterrupted, run_cells
 from fedgauss.sweep.store import Store

@@ -34,6 +34,19 @@ class TamperedNetwork(Network):
         """C_{source, target}: the weight of the message in the target's average."""
         return _weight(self.honest, self.source, self.target)
 
+    def repeated(self, times: int) -> Network:
+        """Not for forged messages, which pass an edge at one of the rounds of mixing: repeat the honest network first.
+
+        Raises
+        ------
+        ValueError
+            Always.
+        """
+        raise ValueError(
+            f"a network must be repeated before its messages are forged; got repeated({times}) of a tampered one. "
+            f"Use man_in_the_middle(network.repeated({times}), ...)?"
+        )
+
     def __str__(self) -> str:
         return f"{self.honest}; messages from {self.source} to {self.target} are forged from step {self.start} on"
 

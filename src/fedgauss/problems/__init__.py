@@ -13,7 +13,7 @@ from fedgauss.problems.attacks import (
     mean_shift,
     sign_flip,
 )
-from fedgauss.problems.base import Moments, Problem
+from fedgauss.problems.base import Moments, Problem, pytree
 from fedgauss.problems.combine import change_at, coupled
 from fedgauss.problems.loss import from_loss
 from fedgauss.problems.mnist import MNIST_FLIP, mnist
@@ -58,6 +58,7 @@ __all__ = [
     "on_off",
     "one_versus_rest",
     "poisson",
+    "pytree",
     "random_effects",
     "sign_flip",
     "slow_drift",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
@@ -20,10 +21,26 @@ T = TypeVar("T")
 def pytree(cls: type[T]) -> type[T]:
     """A frozen dataclass that JAX can trace through: array fields are arguments, never compiled-in constants.
 
-    Fields marked `field(metadata={"static": True})` are part of the program instead: they must be hashable.
+    Fields marked `field(metadata={"static": True})` are part of the program instead: they must be hashable. So is the
+    class itself: to `jax.tree_util.register_dataclass` two classes with the same fields are equal, and now and then a
+    call with one would run the program that was compiled for the other.
     """
     frozen = dataclass(frozen=True, eq=False, repr=False)(cls)
-    jax.tree_util.register_dataclass(frozen)
+    static = [each.name for each in fields(frozen) if each.metadata.get("static")]  # type: ignore[arg-type]
+    traced = [each.name for each in fields(frozen) if each.name not in static]  # type: ignore[arg-type]
+    keys = [jax.tree_util.GetAttrKey(name) for name in traced]
+
+    def flatten(part: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        return [getattr(part, name) for name in traced], (frozen, *(getattr(part, name) for name in static))
+
+    def flatten_with_keys(part: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        values, fixed = flatten(part)
+        return list(zip(keys, values, strict=True)), fixed
+
+    def unflatten(fixed: tuple[Any, ...], values: Iterable[Any]) -> T:
+        return frozen(**dict(zip(traced, values, strict=True)), **dict(zip(static, fixed[1:], strict=True)))
+
+    jax.tree_util.register_pytree_with_keys(frozen, flatten_with_keys, unflatten, flatten)
     return frozen
 
 

@@ -20,10 +20,12 @@ Sink: TypeAlias = Callable[[int, Verdict], None]
 def readings(verdict: Verdict) -> dict[str, float]:
     """The numbers that a tracker draws; `ratio` is statistic over threshold, above 1 in an alarm.
 
-    There is also a ratio for each channel, such as `ratio_mean`. The statistic of an invalid update is infinite, which
-    trackers draw badly or refuse, and is left out.
+    There is also a ratio for each channel, such as `ratio_mean`. Infinite numbers, which trackers draw badly or refuse,
+    are left out: the statistic of an invalid update, and the threshold of a channel that cannot alarm yet.
     """
-    numbers = {"threshold": verdict.threshold, "alarm": float(verdict.alarm), "step": float(verdict.step)}
+    numbers = {"alarm": float(verdict.alarm), "step": float(verdict.step)}
+    if math.isfinite(verdict.threshold):
+        numbers["threshold"] = verdict.threshold
     if math.isfinite(verdict.statistic):
         numbers |= {"statistic": verdict.statistic, "ratio": verdict.statistic / verdict.threshold}
     if verdict.onset is not None:
@@ -34,11 +36,14 @@ def readings(verdict: Verdict) -> dict[str, float]:
 
 
 def as_json(round: int, verdict: Verdict) -> str:
-    """Everything as one line of JSON, with the verdict in words; null for a statistic that is not finite."""
-    statistic = verdict.statistic if math.isfinite(verdict.statistic) else None
-    channels = {name: {"statistic": top, "threshold": limit} for name, top, limit in verdict.readings}
-    fields = asdict(verdict) | {"round": round, "statistic": statistic, "words": str(verdict), "readings": channels}
-    return json.dumps(fields, allow_nan=False)
+    """Everything as one line of JSON, with the verdict in words; null for a number that is not finite."""
+
+    def pair(statistic: float, threshold: float) -> dict[str, float | None]:
+        return {"statistic": _finite(statistic), "threshold": _finite(threshold)}
+
+    channels = {name: pair(statistic, threshold) for name, statistic, threshold in verdict.readings}
+    fields = asdict(verdict) | pair(verdict.statistic, verdict.threshold)
+    return json.dumps(fields | {"round": round, "words": str(verdict), "readings": channels}, allow_nan=False)
 
 
 class JsonLines:
@@ -100,6 +105,10 @@ class Sinks:
                 return
             self._warned.add(i)
             _warn(f"{_name(self._sinks[i])} failed and the run goes on; {type(error).__name__}: {error}")
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def _warn(message: str) -> None:

@@ -1,0 +1,138 @@
+"""The battery for regression families: every shipped one passes, and every rule finds a broken one."""
+
+import sys
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from mutants import expect_every_rule_has_a_mutant, expect_failure
+
+from fedgauss.problems.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, ResidualMoments, names
+from fedgauss.problems.families.base import family as family_named
+from fedgauss.testing import check_family, checks_for_family, family
+
+SHIPPED = {
+    "linear": Linear(),
+    "linear, Student": Linear(df=5.0),
+    "logistic": Logistic(),
+    "poisson": Poisson(),
+    "huber": Huber(),
+    "huber, wide": Huber(threshold=3.0),
+    "one_versus_rest": OneVersusRest(3),
+}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_families_conform(name):
+    """Their simulated problems are in the battery for problems."""
+    battery = [check for check in checks_for_family(SHIPPED[name]) if not check.name.startswith("simulated")]
+    assert len(battery) == 14
+    assert [str(found) for found in (check.outcome() for check in battery) if found.status == "failed"] == []
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_families_conform_as_problems(name):
+    check_family(SHIPPED[name])
+
+
+def test_no_shipped_family_is_left_out():
+    kinds = {type(each) for each in SHIPPED.values()}
+    shipped = {type(family_named(name)) for name in names()}
+    assert {kind for kind in shipped if kind.__module__.startswith("fedgauss.")} == kinds
+
+
+@dataclass(frozen=True)
+class Exponential(Family):
+    """y is exponential with mean exp(eta): a sound family, for mutants to spoil."""
+
+    name = "exponential_for_a_test"
+    needs = "positive numbers"
+    signal = 0.3
+
+    def mean(self, predictor):
+        return jnp.exp(predictor)
+
+    def residual(self, predictor, response):
+        return 1.0 - response * jnp.exp(-predictor)
+
+    def check_response(self, response):
+        if np.any(response <= 0):
+            raise ValueError(f"responses must be positive; the smallest is {response.min():g}.")
+
+    def start(self, totals, n_rows):
+        return np.log(totals / n_rows)
+
+    def respond(self, predictor, noise, noise_sd):
+        return -jnp.exp(predictor[0]) * jnp.log(noise.uniform(1)[0])
+
+    def residual_moments(self, u, v):
+        q = np.exp(v - u)
+        return ResidualMoments(1.0 - q, 1.0 - 2.0 * q + 2.0 * q**2, q)
+
+    def slopes(self, theta_var, beta_var, gap_var, noise_sd):
+        growth = jnp.exp(gap_var / 2)
+        return growth, growth
+
+
+def test_the_sound_family_conforms_by_itself_and_as_a_problem():
+    report = check_family(Exponential())
+    assert len(report.outcomes) == 14 + 24
+    skipped = [found.name for found in report.outcomes if found.status == "skipped"]
+    assert skipped == ["found by name", "rescaled", "classes", "simulated: max steps"]
+
+
+def test_a_family_that_draws_no_responses_is_checked_as_far_as_it_goes():
+    silent = dataclass(frozen=True)(type("Silent", (Family,), {"name": "silent", "mean": lambda self, eta: eta}))()
+    assert all(found.status != "failed" for found in check_family(silent).outcomes)
+    assert not any(check.name.startswith("simulated") for check in checks_for_family(silent))
+
+
+def spoiled(kind=Exponential, **attributes):
+    """A sound family with other attributes."""
+    return dataclass(frozen=True)(type("Spoiled", (kind,), attributes))()
+
+
+class Mutable(Exponential):
+    __hash__ = None
+
+
+def three_columns(self, response):
+    return np.stack([response] * 3, axis=1)
+
+
+MUTANTS = [
+    ("named", spoiled(name="waiting time"), "name = 'waiting time'"),
+    ("named", spoiled(aliases=["exp"]), r"aliases = \['exp'\]"),
+    ("found by name", spoiled(name="poisson"), r"Poisson\(\) under 'poisson'"),
+    ("comparable", Mutable(), "TypeError: unhashable type"),
+    ("comparable", spoiled(__eq__=lambda self, other: self is other), "a copy that is not equal"),
+    ("described", spoiled(describe=lambda self: "two\nlines"), "two.nlines"),
+    ("described", spoiled(needs=""), "needs = ''"),
+    ("shapes", spoiled(mean=lambda self, eta: jnp.exp(eta[0])), r"`mean` of shape \(3, 4096\)"),
+    ("shapes", spoiled(respond=lambda self, eta, noise, sd: jnp.exp(eta)), r"responses of shape \(1, 3, 4096\)"),
+    ("shapes", spoiled(residual=lambda self, eta, y: eta / 0.0), "not finite"),
+    ("mean", spoiled(mean=lambda self, eta: 2.0 * jnp.exp(eta)), r"mean is .* draws average"),
+    ("unbiased", spoiled(residual=lambda self, eta, y: 1.0 - 1.2 * y * jnp.exp(-eta)), "the mean residual is 0"),
+    ("convex", spoiled(residual=lambda self, eta, y: y * jnp.exp(-eta) - 1.0), "a residual that falls by"),
+    ("steepness", spoiled(steepness=lambda self, eta, y: 0.0 * eta), "a steepness .* below the slope"),
+    ("steepness", spoiled(steepness=lambda self, eta, y: y), r"shape \(3, 4096\), not \(1, 3, 4096\)"),
+    ("responses suit", spoiled(kind=Poisson, respond=Exponential.respond), "poisson responses must be counts"),
+    ("responses suit", spoiled(read=lambda self, target, values, levels: values + 1.0), "other values from `read`"),
+    ("start", spoiled(start=lambda self, totals, n_rows: totals / n_rows), "a mean residual of"),
+    ("start", spoiled(start_terms=three_columns), r"`start_terms` of shape \(12288, 3\)"),
+    ("rescaled", spoiled(kind=Huber, rescaled=lambda self, scale: self), "residuals that differ by"),
+    ("sides", spoiled(sides=lambda self, response: [response]), r"shape \(12288,\) with values"),
+    ("classes", spoiled(kind=OneVersusRest, with_classes=lambda self, n: replace(self, n_outputs=2)), "with 2 outputs"),
+    ("simulated: mean gradient", spoiled(slopes=lambda self, *variances: (1.0, 1.0)), "mean_gradient is"),
+]
+
+
+@pytest.mark.parametrize(("name", "broken", "pattern"), MUTANTS)
+def test_every_rule_finds_a_broken_family(name, broken, pattern):
+    expect_failure(checks_for_family(broken), name, pattern)
+
+
+def test_every_rule_has_a_mutant():
+    expect_every_rule_has_a_mutant(family._RULES, sys.modules[__name__])
