@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from fedgauss.engine.simulate import Runs, Setting, simulate, simulate_together
     from fedgauss.inference.fit import fit
     from fedgauss.inference.infer import infer
-    from fedgauss.problems.linearize import linearize
-    from fedgauss.problems.warm_up import warm_up
+    from fedgauss.problems.linearize import linearize, warm_up
     from fedgauss.theory.advice import advise
     from fedgauss.theory.distances import ball_distance, max_relative_quantile_gap
 
@@ -92,7 +91,7 @@ _MODULES = {
     "simulate_together": "engine.simulate",
     "step_sizes": "",
     "theory": "",
-    "warm_up": "problems.warm_up",
+    "warm_up": "problems.linearize",
 }
 if not TYPE_CHECKING:  # for which all names are above
     __getattr__, __dir__ = lazy(__name__, _MODULES, __all__)
