@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     from fedgauss.detect.innovations import server_only
     from fedgauss.detect.monitor import Monitor
     from fedgauss.engine import observers, projections
-    from fedgauss.engine.runs import DivergedError, Runs
-    from fedgauss.engine.simulate import simulate
-    from fedgauss.engine.starts import near_optimum
-    from fedgauss.engine.together import Setting, simulate_together
+    from fedgauss.engine.chunks import DivergedError
+    from fedgauss.engine.loop import near_optimum
+    from fedgauss.engine.simulate import Runs, Setting, simulate, simulate_together
     from fedgauss.inference.fit import fit
     from fedgauss.inference.infer import infer
-    from fedgauss.problems.linearize import linearize
-    from fedgauss.problems.warm_up import warm_up
+    from fedgauss.problems.linearize import linearize, warm_up
     from fedgauss.theory.advice import advise
     from fedgauss.theory.distances import ball_distance, max_relative_quantile_gap
 
@@ -67,12 +65,12 @@ __all__ = [
 ]
 
 _MODULES = {
-    "DivergedError": "engine.runs",
+    "DivergedError": "engine.chunks",
     "FedgaussWarning": "_checks",
     "Linearization": "_linearization",
     "Monitor": "detect.monitor",
-    "Runs": "engine.runs",
-    "Setting": "engine.together",
+    "Runs": "engine.simulate",
+    "Setting": "engine.simulate",
     "advise": "theory.advice",
     "approx": "",
     "ball_distance": "theory.distances",
@@ -83,17 +81,17 @@ _MODULES = {
     "linearization": "_linearization",
     "linearize": "problems.linearize",
     "max_relative_quantile_gap": "theory.distances",
-    "near_optimum": "engine.starts",
+    "near_optimum": "engine.loop",
     "networks": "",
     "observers": "engine.",
     "problems": "",
     "projections": "engine.",
     "server_only": "detect.innovations",
     "simulate": "engine.simulate",
-    "simulate_together": "engine.together",
+    "simulate_together": "engine.simulate",
     "step_sizes": "",
     "theory": "",
-    "warm_up": "problems.warm_up",
+    "warm_up": "problems.linearize",
 }
 if not TYPE_CHECKING:  # for which all names are above
     __getattr__, __dir__ = lazy(__name__, _MODULES, __all__)

@@ -1,10 +1,12 @@
-"""Sums over leading axes whose rounding does not depend on how many replicates sit in the last axis.
+"""Sums that keep their digits, and whose rounding does not depend on how many replicates sit in the last axis.
 
 XLA orders the terms of a reduction or a matrix product by the shapes involved, so their last bit would change with
 the chunk size. Here every sum is written as additions of whole arrays, in an order fixed by the summed axis alone.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -43,3 +45,27 @@ def times(matrix: JaxArray, x: JaxArray) -> JaxArray:
         return sum(columns[j] * x[j] for j in range(x.shape[0]))
     zero = jnp.zeros(jnp.broadcast_shapes(columns.shape[1:], x.shape), x.dtype)
     return lax.fori_loop(0, x.shape[0], lambda j, total: total + columns[j] * x[j], zero)
+
+
+class Sum(NamedTuple):
+    """A running sum with Neumaier's compensation, so that a million float32 terms lose nothing that matters."""
+
+    total: JaxArray
+    lost: JaxArray
+
+    @classmethod
+    def zero(cls, like: JaxArray) -> Sum:
+        """The empty sum."""
+        return cls(jnp.zeros_like(like), jnp.zeros_like(like))
+
+    def add(self, term: JaxArray) -> Sum:
+        """The sum with one more term."""
+        total = self.total + term
+        larger = jnp.abs(self.total) >= jnp.abs(term)
+        lost = jnp.where(larger, (self.total - total) + term, (term - total) + self.total)
+        return Sum(total, self.lost + lost)
+
+    @property
+    def result(self) -> JaxArray:
+        """The compensated sum."""
+        return self.total + self.lost

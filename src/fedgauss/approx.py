@@ -16,8 +16,7 @@ import numpy as np
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, BoolArray
 from fedgauss.engine.observers import Observer
-from fedgauss.engine.runs import Runs
-from fedgauss.engine.together import Setting, simulate_together
+from fedgauss.engine.simulate import Runs, Setting, simulate_together
 from fedgauss.networks import Network
 from fedgauss.problems.surrogate import gaussian_surrogate
 from fedgauss.step_sizes import StepSizes, constant

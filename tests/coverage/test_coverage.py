@@ -9,7 +9,7 @@ import fedgauss as fg
 from fedgauss.coverage.cells import METHODS, BootstrapCell, CoverageCell, CoverageRow, _Judge, _pass
 from fedgauss.coverage.federation import Federation, federations
 from fedgauss.coverage.results import by_federation, common, varying
-from fedgauss.inference.plugin import average_covariance
+from fedgauss.inference.accuracy import average_covariance
 from fedgauss.sweep.cell import cell_key
 
 SMALL = Federation("logistic", n_clients=4, n_steps=200, dim=2)

@@ -7,7 +7,7 @@ import pytest
 
 import fedgauss as fg
 from fedgauss.engine.observers import Average, Disagreement, at, sup_partial_sum
-from fedgauss.engine.together import Setting, simulate_together
+from fedgauss.engine.simulate import Setting, simulate_together
 
 STEPS = fg.step_sizes.polynomial(0.3, beta=0.75)
 

@@ -7,10 +7,10 @@ import pytest
 
 import fedgauss as fg
 from fedgauss._random import Noise, stage_key
+from fedgauss.inference.accuracy import average_covariance
 from fedgauss.inference.bootstrap import SPREAD, Chains, bootstrap_deviations
-from fedgauss.inference.client_sums import THINNED
-from fedgauss.inference.plugin import average_covariance
-from fedgauss.inference.whitened import run_whitened, schedule
+from fedgauss.inference.client_steps import THINNED
+from fedgauss.inference.passes import run_whitened, schedule
 from oracles.federation import Federation
 
 K, D, N, TAU, CHAINS, SEED = 4, 3, 300, 10, 20, 3

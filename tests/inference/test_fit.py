@@ -11,8 +11,8 @@ import statsmodels.formula.api as smf
 
 import fedgauss as fg
 from fedgauss._random import Noise, stage_key
-from fedgauss.inference.many_passes import run_passes
-from fedgauss.inference.row_batches import row_batches
+from fedgauss.inference.client_steps import row_batches
+from fedgauss.inference.passes import run_passes
 
 RNG = np.random.default_rng(7)
 N = 600

@@ -7,16 +7,13 @@ import pytest
 from scipy import stats
 
 import fedgauss as fg
-from fedgauss.inference.between_clients import population
-from fedgauss.inference.bias import estimated_bias, predicted_coverage
+from fedgauss.inference.accuracy import average_covariance, estimated_bias, last_covariance, predicted_coverage
 from fedgauss.inference.bootstrap import bootstrap_deviations
-from fedgauss.inference.client_sums import ClientStatistics, unaligned
-from fedgauss.inference.estimate import Estimate
-from fedgauss.inference.passes import Pass, StepPlan, run_given_steps
-from fedgauss.inference.path_methods import random_scaling_critical
-from fedgauss.inference.plugin import average_covariance, last_covariance
-from fedgauss.inference.readout import as_it_is
-from fedgauss.inference.whitened import run_whitened, schedule
+from fedgauss.inference.client_steps import ClientStatistics, unaligned
+from fedgauss.inference.estimate import Estimate, Readout
+from fedgauss.inference.from_pass import population
+from fedgauss.inference.passes import Pass, StepPlan, run_given_steps, run_whitened, schedule
+from fedgauss.inference.reference_laws import random_scaling_critical
 
 K, D = 6, 3
 BETA = np.array([1.0, -0.5, 0.25]) + 0.5 * np.random.default_rng(1).standard_normal((K, D))
@@ -289,7 +286,7 @@ def test_a_population_has_an_unbiased_covariance_whatever_the_weights(weights):
         one = np.ones((1, 1, 1))
         whole = Pass(runs, known, one, one, one, StepPlan(np.ones(10), 0), weights, np.zeros(1))
         estimate = Estimate(np.zeros(1), np.ones((1, 1)), 0.95, "plugin", ("a",))
-        found.append(population(estimate, whole, as_it_is(1)))
+        found.append(population(estimate, whole, Readout(np.eye(1), np.zeros(1))))
     cov = np.array([each.cov[0, 0] for each in found])
     assert abs(cov.mean() - truth) < 5 * cov.std() / np.sqrt(len(cov))
     # The second moment fits Student's t: Var(cov) / E(cov)^2 = 2 / f.

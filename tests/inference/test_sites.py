@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 import fedgauss as fg
-from fedgauss.inference.federated.agreement import agreed_levels
-from fedgauss.inference.federated.coordinator import fit_sites
+from fedgauss.inference.federated.coordinator import agreed_levels, fit_sites
 from fedgauss.inference.federated.lines import order_line, serve_lines
 from fedgauss.inference.federated.messages import decoded, encoded
 from fedgauss.inference.federated.site import Site

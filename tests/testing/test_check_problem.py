@@ -11,8 +11,8 @@ import pytest
 from mutants import expect_every_rule_has_a_mutant, expect_failure, outcome
 
 from fedgauss import linearize, problems
+from fedgauss.inference.client_steps import Preconditioned
 from fedgauss.problems import AttackedProblem, Moments, Problem, pytree
-from fedgauss.problems.preconditioned import Preconditioned
 from fedgauss.testing import check_problem, checks_for_problem, problem
 from fedgauss.testing.chance import expect_mean
 

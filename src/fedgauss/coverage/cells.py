@@ -85,9 +85,9 @@ class CoverageCell:
 
     def run(self) -> list[CoverageRow]:
         """A row for each method."""
-        from fedgauss.inference.bias import estimated_bias, predicted_coverage
-        from fedgauss.inference.path_methods import BatchMeans, RandomScaling, random_scaling_critical
-        from fedgauss.inference.plugin import average_covariance, last_covariance
+        from fedgauss.inference.accuracy import average_covariance, estimated_bias, last_covariance, predicted_coverage
+        from fedgauss.inference.path_methods import BatchMeans, RandomScaling
+        from fedgauss.inference.reference_laws import random_scaling_critical
 
         problem = self.federation.problem()
         one_pass = _pass(self.federation, problem, self.runs, self.seed, [RandomScaling(), BatchMeans()])
@@ -204,7 +204,7 @@ class _Judge:
 
 
 def _pass(federation: Federation, problem: Regression, runs: int, seed: int, observe: list[object]) -> Pass:
-    from fedgauss.inference.whitened import run_whitened
+    from fedgauss.inference.passes import run_whitened
 
     return run_whitened(
         problem, federation.graph(), federation.n_steps, federation.sync_every, replicates=runs, seed=seed,

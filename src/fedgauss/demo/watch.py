@@ -13,8 +13,7 @@ from fedgauss.detect.runs import watch_runs
 from fedgauss.detect.verdict import Verdict
 from fedgauss.detect.watch import rounds_to_drop
 from fedgauss.engine import observers
-from fedgauss.engine.runs import Runs
-from fedgauss.engine.simulate import simulate
+from fedgauss.engine.simulate import Runs, simulate
 from fedgauss.problems.linearize import linearize
 
 _ASKED = 50  # runs whose clients are asked for, at most: one costs as much as twenty that are only watched

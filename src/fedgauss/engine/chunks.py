@@ -13,13 +13,25 @@ from fedgauss import _checks
 from fedgauss._progress import ProgressBar
 from fedgauss._random import Key
 from fedgauss._types import BoolArray
-from fedgauss.engine.loop import Algorithm, Carry, advance, begin, read
-from fedgauss.engine.projections import Everywhere
-from fedgauss.engine.runs import DivergedError
-from fedgauss.engine.starts import ResolvedStart
+from fedgauss.engine.loop import Algorithm, Carry, ResolvedStart, advance, begin, read
 
 _SEGMENT_SECONDS = 0.25  # how long Python waits for the compiled loop: progress and Ctrl-C act in between
 _CACHE = 2**19  # bytes that a CPU keeps close to a core: the draws of a step and Theta_t of every setting
+
+
+class DivergedError(ArithmeticError):
+    """A run left the finite numbers; `step`, `client` and `replicate` say where this happened first."""
+
+    def __init__(self, step: int, client: int, replicate: int, eta: float) -> None:
+        self.step, self.client, self.replicate, self.eta = step, client, replicate, eta
+        super().__init__(
+            f"the run must stay finite, but client {client} left the finite numbers at step {step} "
+            f"(replicate {replicate}, eta = {eta:.3g}). Use a smaller eta0 or a larger shift in step_sizes, "
+            "or a projection such as projections.ball(radius)."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.step, self.client, self.replicate, self.eta)  # so that it crosses processes
 
 
 class Chunks:
@@ -101,7 +113,7 @@ class Chunks:
             else:
                 high = middle
         # That step alone, without its mixing and projection, which pass a bad value on or hide it.
-        alone = algorithm._replace(sync=jnp.zeros_like(algorithm.sync), projection=Everywhere())
+        alone = algorithm._replace(sync=jnp.zeros_like(algorithm.sync), projection=None)
         good = finite(walk(alone, carry, low, high))
         if good.all():  # the mixing itself overflowed
             good = finite(walk(algorithm, carry, low, high))

@@ -1,30 +1,159 @@
 """The one recursion: Theta_t = (Theta_{t-1} - eta_t G_t) C_t, with G_t = K (w_1 grad f_1, ..., w_K grad f_K).
 
+Here is where it starts, the step, and the contract of an observer, a fold over its path.
+
 It runs several settings at once over the same random numbers: S algorithms of one shape, stacked along a new first
 axis. Integers (the key, tables of neighbours, steps to observe at) are shared and have no such axis.
 """
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedgauss import _checks
 from fedgauss._lanes import client_mean
 from fedgauss._random import Key, Noise
-from fedgauss._types import JaxArray
+from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.mixing import Mixing
-from fedgauss.engine.observers import Observer, Step
 from fedgauss.engine.projections import Projection
-from fedgauss.engine.starts import ResolvedStart
-from fedgauss.problems.base import Problem
+from fedgauss.problems.base import Problem, pytree
+from fedgauss.problems.linearize import optimum
 
 T = TypeVar("T")
+
+
+class Step(NamedTuple):
+    """What happened at step t: Theta_{t-1}, the data drawn, the clients' own steps, Theta_t and Y_t, its mean.
+
+        moved = Theta_{t-1} - eta_t G_t,    theta = Theta_t = Phi(moved C_t),    mean = Y_t = K^-1 Theta_t 1
+
+    What no observer reads is not computed on its account: the compiler drops it.
+    """
+
+    t: JaxArray
+    problem: Problem
+    before: JaxArray  # (d, K, R)
+    data: Any
+    moved: JaxArray  # (d, K, R), before mixing and projection
+    theta: JaxArray  # (d, K, R)
+    mean: JaxArray  # (d, R)
+
+
+class Observer(abc.ABC):
+    """The contract of a fold: `init` makes a state, `update` takes one step into account, `value` reads it off.
+
+    Replicates are the last axis of everything. `keeps_time` says whether the state has a place for each step. Where it
+    has none, runs of other lengths share the program that makes it, and `init` is told that n_steps is 0.
+    """
+
+    keeps_time: bool = True
+
+    @abc.abstractmethod
+    def init(self, theta: JaxArray, n_steps: int) -> Any:
+        """The state before the first step."""
+
+    @abc.abstractmethod
+    def update(self, state: Any, step: Step) -> Any:
+        """The state after one more step."""
+
+    @abc.abstractmethod
+    def value(self, state: Any) -> dict[str, JaxArray]:
+        """Results by name, replicates last."""
+
+    def check(self, dim: int, n_steps: int) -> None:  # noqa: B027 - most observers suit every run
+        """Raise if this observer does not fit a run of n_steps in dim dimensions."""
+
+
+@dataclass(frozen=True)
+class NearOptimum:
+    """theta*_K plus N(0, sd^2 I), drawn anew for each replicate, and for each client unless `shared`."""
+
+    sd: float
+    shared: bool = False
+
+
+Start: TypeAlias = Literal["zeros", "optimum"] | NearOptimum | ArrayLike
+
+
+def near_optimum(sd: float, shared: bool = False) -> NearOptimum:
+    """Start at the optimum plus Gaussian noise, theta*_K + N(0, sd^2 I).
+
+    Parameters
+    ----------
+    sd : float
+        The standard deviation of each coordinate.
+    shared : bool
+        Whether all clients of a replicate start at the same point.
+
+    Returns
+    -------
+    NearOptimum
+        For `simulate(..., start=...)`.
+    """
+    return NearOptimum(_checks.real("sd", sd, above=0.0), shared)
+
+
+@pytree
+class ResolvedStart:
+    """A start with its shapes settled: fixed values (d, K, R), where K and R may be 1, plus noise of size `sd`.
+
+    Starts of several settings are stacked along a new first axis.
+    """
+
+    fixed: FloatArray
+    sd: float | None = None
+    shared: bool = field(default=False, metadata={"static": True})
+
+    def replicates(self, first: int, count: int) -> ResolvedStart:
+        """The part for replicates first, first + 1, ...
+
+        The last chunk may reach past the end: it repeats the last replicate there, to be dropped later.
+        """
+        if self.fixed.shape[-1] == 1:
+            return self
+        index = np.minimum(np.arange(first, first + count), self.fixed.shape[-1] - 1)
+        return replace(self, fixed=self.fixed[..., index])
+
+    def theta(self, noise: Noise, dim: int) -> JaxArray:
+        """Theta_0, (d, K, R)."""
+        shape = (dim, noise.n_clients, noise.n_replicates)
+        theta = jnp.broadcast_to(jnp.asarray(self.fixed, jnp.float32), shape)
+        if self.sd is None:
+            return theta
+        draws = noise.normal(dim)
+        return theta + self.sd * (draws[:, :1] if self.shared else draws)
+
+
+def resolve_start(start: Start, problem: Problem, replicates: int) -> ResolvedStart:
+    """Check a start against the problem: "zeros", "optimum", near_optimum(sd), (d,), (K, d) or (R, K, d)."""
+    dim, n_clients = problem.dim, problem.n_clients
+    if isinstance(start, NearOptimum):
+        return ResolvedStart(optimum(problem)[:, None, None], start.sd, start.shared)
+    if isinstance(start, str):
+        choice = _checks.one_of("start", start, ["zeros", "optimum"])
+        point = np.zeros(dim) if choice == "zeros" else optimum(problem)
+        return ResolvedStart(point[:, None, None])
+    array = _checks.real_array("start", start)
+    shapes = [(dim,), (n_clients, dim), (replicates, n_clients, dim)]
+    if array.shape not in shapes:
+        raise ValueError(
+            f"start must be 'zeros', 'optimum', near_optimum(sd) or an array of shape {shapes[0]}, {shapes[1]} "
+            f"or {shapes[2]}; got shape {array.shape}."
+        )
+    if array.ndim == 1:
+        return ResolvedStart(array[:, None, None])
+    if array.ndim == 2:
+        return ResolvedStart(array.T[:, :, None])
+    return ResolvedStart(np.moveaxis(array, 0, -1).swapaxes(0, 1))
 
 
 class Algorithm(NamedTuple):
@@ -32,7 +161,7 @@ class Algorithm(NamedTuple):
 
     problem: Problem
     mixing: Mixing
-    projection: Projection
+    projection: Projection | None
     observers: tuple[Observer, ...]
     eta: JaxArray  # eta_t, (N,) or (N, K), padded beyond n
     sync: JaxArray  # whether clients mix after step t, (N,)
@@ -59,7 +188,9 @@ def take_step(algorithm: Algorithm, noise: Noise, anyone: JaxArray, t: JaxArray,
     def mix(same: JaxArray) -> JaxArray:
         return jnp.where(algorithm.sync[t - 1], algorithm.mixing.mix(same, t), same)
 
-    after = algorithm.projection.project(lax.cond(anyone[t - 1], mix, lambda same: same, moved))
+    after = lax.cond(anyone[t - 1], mix, lambda same: same, moved)
+    if algorithm.projection is not None:
+        after = algorithm.projection.project(after)
     step = Step(t, problem, theta, data, moved, after, client_mean(after))
     states = tuple(o.update(s, step) for o, s in zip(algorithm.observers, carry.states, strict=True))
     return Carry(after, states)

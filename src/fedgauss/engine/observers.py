@@ -1,6 +1,6 @@
 """Folds over the path: what a run remembers. Each is carried along in the loop, so memory does not grow with n.
 
-Observers that keep a table over time are in `table_observers`, and the contract of all of them in `folds`; all can be
+Observers that keep a table over time are in `table_observers`, and the contract of all of them is in `loop`; all can be
 imported from here.
 """
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax.numpy as jnp
 
 from fedgauss import _checks
-from fedgauss._lanes import add_up, client_mean
+from fedgauss._lanes import Sum, add_up, client_mean
 from fedgauss._lazy import lazy
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
-from fedgauss.engine.folds import Observer, Step, Sum
+from fedgauss.engine.loop import Observer, Step
 from fedgauss.engine.table_observers import At, CusumPath, Path, Uploads, at, path, uploads
 from fedgauss.problems.base import pytree
 

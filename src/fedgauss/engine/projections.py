@@ -20,17 +20,8 @@ class Projection(abc.ABC):
     def project(self, theta: JaxArray) -> JaxArray:
         """Each client's nearest point, for theta (d, K, R)."""
 
-    def check(self, dim: int) -> None:  # noqa: B027 - the whole space suits every dimension
+    def check(self, dim: int) -> None:  # noqa: B027 - a set of your own may suit every dimension
         """Raise if the set does not lie in dim dimensions."""
-
-
-@pytree
-class Everywhere(Projection):
-    """All of R^d: no projection."""
-
-    def project(self, theta: JaxArray) -> JaxArray:
-        """Theta itself."""
-        return theta
 
 
 @pytree

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from jax import lax
 
 from fedgauss import _checks
-from fedgauss._lanes import add_up, client_mean
+from fedgauss._lanes import Sum, add_up, client_mean
 from fedgauss._types import JaxArray
-from fedgauss.engine.folds import Observer, Step, Sum
+from fedgauss.engine.loop import Observer, Step
 from fedgauss.problems.base import pytree
 
 
@@ -101,14 +101,20 @@ class At(Observer):
 
 
 @pytree
-class Path(Observer):
-    """Y_t after every m-th step: (n // m, d)."""
+class Periodic(Observer):
+    """An observer that fills a row of its tables at every m-th step."""
 
     every: int = field(metadata={"static": True})
 
     def check(self, dim: int, n_steps: int) -> None:
-        """At least one step is kept."""
-        _check_some_row(self.every, n_steps)
+        """At least one row is kept."""
+        if self.every > n_steps:
+            raise ValueError(f"every must not exceed n_steps = {n_steps}, or nothing is kept; got {self.every}.")
+
+
+@pytree
+class Path(Periodic):
+    """Y_t after every m-th step: (n // m, d)."""
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """An empty table."""
@@ -129,19 +135,13 @@ class Path(Observer):
 
 
 @pytree
-class Uploads(Observer):
+class Uploads(Periodic):
     """What each client sent at every m-th step, before mixing, and where it had begun: (n // m, K, d) each.
 
         began_j = Theta_{(j-1)m},    sent_j = Theta_{jm-1} - eta_{jm} G_{jm},    j = 1, ..., n // m
 
     With m = tau, began_{j+1} = Phi(sent_j C): a client's upload, mixed and projected, is where the next block begins.
     """
-
-    every: int = field(metadata={"static": True})
-
-    def check(self, dim: int, n_steps: int) -> None:
-        """At least one block is kept."""
-        _check_some_row(self.every, n_steps)
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """The first block begins at Theta_0; the tables are empty."""
@@ -230,8 +230,3 @@ def uploads(every: int) -> Uploads:
         An observer for `simulate(..., observe=[...])`.
     """
     return Uploads(_checks.whole("every", every, fix="Use the sync_every of the run."))
-
-
-def _check_some_row(every: int, n_steps: int) -> None:
-    if every > n_steps:
-        raise ValueError(f"every must not exceed n_steps = {n_steps}, or nothing is kept; got {every}.")

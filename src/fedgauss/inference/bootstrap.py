@@ -12,10 +12,10 @@ import numpy as np
 from fedgauss._random import Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.simulate import simulate
+from fedgauss.inference.client_steps import Preconditioned
 from fedgauss.inference.passes import LastClients, Pass
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, WrappedProblem, pytree
-from fedgauss.problems.preconditioned import Preconditioned
 
 SPREAD = 0.5  # multipliers are 1 - SPREAD or 1 + SPREAD: bounded, of mean 1 and variance SPREAD^2
 

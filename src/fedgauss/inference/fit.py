@@ -10,16 +10,14 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.inference.between_clients import heterogeneity, population
-from fedgauss.inference.bias import WARN, predicted_coverage
+from fedgauss.inference.accuracy import WARN, predicted_coverage
+from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.data_checks import check_collinear, check_constant, check_rows, check_separable, triangle
-from fedgauss.inference.estimate import Estimate
-from fedgauss.inference.from_pass import check_hessian
+from fedgauss.inference.estimate import Estimate, Readout
+from fedgauss.inference.from_pass import check_hessian, heterogeneity, population
 from fedgauss.inference.infer import METHODS, Method, infer
-from fedgauss.inference.many_passes import Passes, run_passes
 from fedgauss.inference.model_data import ModelData, ModelSpec, checked_weights, read_model_data
-from fedgauss.inference.readout import Readout
-from fedgauss.inference.row_batches import row_batches
+from fedgauss.inference.passes import Passes, run_passes
 from fedgauss.inference.standardise import Location, locate, starting_point, units_of, unscaled
 from fedgauss.networks import Network, as_network, ring
 from fedgauss.problems.arrays import from_arrays
@@ -85,7 +83,7 @@ def fit(
     intercept : bool
         Whether the model has an intercept.
     passes : int
-        1 reads every row once; more passes are for small data (`inference.many_passes`).
+        1 reads every row once; more passes are for small data (`inference.passes`).
     sync_every : int
         Steps between two synchronisations.
     network : Network or (K, K) array_like, optional
@@ -121,7 +119,7 @@ def fit(
 
     Notes
     -----
-    Steps are whitened (`inference.whitened`).
+    Steps are whitened (`inference.passes`).
 
     Examples
     --------

@@ -11,14 +11,11 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._types import ArrayLike
 from fedgauss.inference.bootstrap import bootstrap_deviations
-from fedgauss.inference.client_sums import THINNED
-from fedgauss.inference.estimate import Estimate, checked_names
+from fedgauss.inference.client_steps import THINNED, RowBatches
+from fedgauss.inference.estimate import Estimate, Readout, checked_names
 from fedgauss.inference.from_pass import Request, check_hessian, estimate_from_pass
-from fedgauss.inference.passes import run_given_steps
+from fedgauss.inference.passes import run_given_steps, run_whitened
 from fedgauss.inference.path_methods import PATH_METHODS
-from fedgauss.inference.readout import Readout, as_it_is
-from fedgauss.inference.row_batches import RowBatches
-from fedgauss.inference.whitened import run_whitened
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.step_sizes import StepSizes
@@ -57,7 +54,7 @@ def infer(
     network : Network or (K, K) array_like or None
         Who averages with whom.
     steps : StepSizes or array_like, optional
-        None for whitened steps, which suit any scale (`inference.whitened`); or your own eta_t.
+        None for whitened steps, which suit any scale (`inference.passes`); or your own eta_t.
     n_steps, sync_every : int
         Steps of each client, and between two synchronisations.
     method : {"plugin", "bootstrap", "random_scaling", "batch_means"}
@@ -145,7 +142,7 @@ def infer(
         draws = bootstrap_deviations(
             problem, graph, one_pass, tau, chains, seed, last=iterate == "last", progress=progress
         )
-    shown = as_it_is(problem.dim) if readout is None else readout
+    shown = Readout(np.eye(problem.dim), np.zeros(problem.dim)) if readout is None else readout
     request = Request(method, level, labels, shown, iterate, target, correct_drift)
     count = one_pass.clients.count
     busy = problem.busy(count) if isinstance(problem, RowBatches) else np.full(problem.n_clients, count)

@@ -1,9 +1,14 @@
-"""From columns to a regression: the matrix of covariates with a name for each column, the response, the clients."""
+"""From columns to a regression: the matrix of covariates with a name for each column, the response, the clients.
+
+Covariates are a list of columns or a formula such as "y ~ a + b + C(c) - 1": columns joined by +, C() for columns whose
+values are levels.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +16,32 @@ import numpy.typing as npt
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray
-from fedgauss.inference.formula import Formula, Term, parse
 from fedgauss.inference.frames import Frame, FrameColumn, listed
 from fedgauss.problems.families import Family, as_family
+
+_RULE = "a formula may have columns, C(column), Q('column'), '.', +, and - 1 for no intercept"
+_QUOTED = re.compile(r"""^Q\(\s*(["'])(.*)\1\s*\)$""")
+_LEVELS = re.compile(r"^C\((.*)\)$")
+
+
+class Term(NamedTuple):
+    """A column on the right-hand side; `levels` if its values are levels even where they are numbers."""
+
+    column: str
+    levels: bool = False
+    shown: str = ""
+
+    @property
+    def name(self) -> str:
+        """As the formula has it."""
+        return self.shown or self.column
+
+
+class Formula(NamedTuple):
+    """What a formula says."""
+
+    terms: tuple[Term, ...]
+    intercept: bool
 
 
 class ModelSpec(NamedTuple):
@@ -65,6 +93,13 @@ class ModelData:
         each = self.one_output
         return tuple(f"{label}: {name}" for label in self.classes for name in each) if self.classes else each
 
+    def sizes(self, n_rows: int) -> dict[str, int]:
+        """At a site with so many rows, by letter: p covariates, C outputs, d parameters, s planes, a triangle of t."""
+        p = len(self.names)
+        return {
+            "p": p, "C": self.family.n_outputs, "d": len(self.all_names), "s": len(self.sides), "t": min(n_rows, p)
+        }  # fmt: skip
+
     @property
     def sides(self) -> dict[str, FloatArray]:
         """What might be linearly separable, by name, with the side of a plane on which each row would have to lie."""
@@ -84,16 +119,30 @@ def read_model_data(frame: Any, client: str, spec: ModelSpec) -> ModelData:
     if len(set(columns[target].values.tolist())) == 1:
         value = columns[target].labels[0]
         raise ValueError(f"the target {target!r} is constant ({value!r}): there is nothing to explain.")
-    covariates, names = covariates_of(terms, columns, len(columns[target].values))
-    response, classes, family = response_of(columns[target], spec.family)
     who = columns[client].as_levels()
     owner = who.values.astype(np.int64)
     order = np.argsort(owner, kind="stable")
     labels = tuple(str(level) for level in who.levels or ())
+    response, counts = response_of(columns[target], spec.family), np.bincount(owner, minlength=len(labels))
+    data = model_data(spec, terms, columns, response, labels, counts, len(order))
+    return replace(data, covariates=data.covariates[order], response=data.response[order])
+
+
+def model_data(
+    spec: ModelSpec,
+    terms: Formula,
+    columns: dict[str, FrameColumn],
+    response: Response,
+    clients: Sequence[str],
+    counts: npt.ArrayLike,
+    total: int,
+) -> ModelData:
+    """The model on the rows of these columns, of which there may be none: clients have `total` rows together."""
+    covariates, names = covariates_of(terms, columns, total)
+    constant, (values, classes, family) = intercept_name(terms, spec, names), response
     return ModelData(
-        covariates[order], names, intercept_name(terms, spec, names), response[order], target, classes, family,
-        labels, np.bincount(owner, minlength=len(labels)),
-    )  # fmt: skip
+        covariates, names, constant, values, spec.target, classes, family, tuple(clients), np.asarray(counts)
+    )
 
 
 def right_hand_side(table: Frame, spec: ModelSpec, client: str | None = None) -> Formula:
@@ -186,3 +235,61 @@ def checked_weights(weights: Any, n_clients: int) -> Any:
     if isinstance(weights, str):
         return None if _checks.one_of("weights", weights, ["rows", "equal"]) == "equal" else "rows"
     return None if weights is None else _checks.client_weights(weights, n_clients)
+
+
+def parse(formula: str, frame: Frame, target: str, others: Sequence[str]) -> Formula:
+    """Read a formula. Nothing in it is evaluated: anything but a column or one of the few forms is refused.
+
+    others   the columns that '.' stands for
+    """
+    if not isinstance(formula, str):
+        raise ValueError(f"formula must be text such as 'y ~ a + b'; got {formula!r}.")
+    if formula.count("(") != formula.count(")") or formula.count("'") % 2 or formula.count('"') % 2:
+        raise ValueError(f"brackets and quotes in a formula must be closed; got {formula!r}.")
+    left, tilde, right = formula.partition("~")
+    if not tilde:
+        left, right = target, formula
+    if _unquoted(left.strip()) != target:
+        raise ValueError(f"the left-hand side of the formula must be the target {target!r}; got {left.strip()!r}.")
+    terms: list[Term] = []
+    intercept = True
+    for sign, text in _signed(right):
+        if text in ("0", "1"):
+            intercept = (text == "1") == (sign == "+")
+        elif sign == "-":
+            raise ValueError(f"{_RULE}; got '- {text}'. Leave the column out instead.")
+        elif text == "." and "." not in frame.names:
+            terms += [Term(name) for name in others if name not in [term.column for term in terms]]
+        else:
+            terms.append(_term(text, frame))
+    repeated = sorted({term.name for term in terms if [other.name for other in terms].count(term.name) > 1})
+    if repeated:
+        raise ValueError(f"each column may occur in the formula once; {repeated[0]!r} occurs more often.")
+    return Formula(tuple(terms), intercept)
+
+
+def _signed(right: str) -> list[tuple[str, str]]:
+    """Terms with their signs; signs inside brackets or quotes belong to names."""
+    parts = re.findall(r"""([+-])?((?:\([^)]*\)|"[^"]*"|'[^']*'|[^+\-("'])+)""", right)
+    signed = [(sign or "+", text.strip()) for sign, text in parts]
+    if not signed or any(not text for _, text in signed) or re.search(r"[+-]\s*([+-]|$)", right.strip()):
+        raise ValueError(f"{_RULE}; got {right.strip()!r}, where a column is missing.")
+    return signed
+
+
+def _term(text: str, frame: Frame) -> Term:
+    if text in frame.names:
+        return Term(text)
+    if inside := _LEVELS.match(text):
+        name = _unquoted(inside[1].strip())
+        return Term(frame.check_name(name, "C() in the formula"), levels=True, shown=f"C({inside[1].strip()})")
+    if _QUOTED.match(text):
+        return Term(frame.check_name(_unquoted(text), "Q() in the formula"))
+    if re.search(r"[*:^()/\[\]|]", text):
+        raise ValueError(f"{_RULE}; got {text!r}. Make it a column of the frame first.")
+    return Term(frame.check_name(text, "the formula"))
+
+
+def _unquoted(text: str) -> str:
+    inside = _QUOTED.match(text)
+    return inside[2] if inside else text

@@ -1,23 +1,56 @@
-"""One pass over the data: a burn-in, then a window over which iterates are averaged and clients keep sums."""
+"""Passes of local SGD over the data: with whitened steps, with the caller's own steps, and several over small data.
+
+A pass is a burn-in, then a window over which iterates are averaged and clients keep sums. The rule for whitened steps
+lets one schedule serve problems of any scale and condition:
+
+1. A warm-up over the first max(10, ceil(40 d / K)) rows of each client, which are read again later, gives the mean
+   Hessian at the start, H_0. Steps of the burn-in go along P_1 g with P_1 = H_0^-1.
+2. The burn-in is the first fifth of the run. It ends with its own mean Hessian along the path; steps of the window go
+   along P_2 g, its inverse.
+3. eta_t = c (t + k_0)^-beta with beta = .75, c = 1 in the burn-in and .75 in the window, and k_0 such that no eta
+   exceeds 1 / (d + 2): about where the step of a typical row, eta h |x|_P^2, would reach its own minimum.
+4. Steps that go further than that are shortened (`Preconditioned`).
+
+Several passes over the same rows are for data too small for one: until the order of the rows hardly matters. After each
+pass steps are whitened again with that pass's mean Hessian; the index t of eta_t runs on, so steps shrink. The estimate
+is the mean of the averages of the last half of the passes. Reading rows again adds no information: errors are those of
+the sandwich A^-1 V A^-1 with the true number of rows, plus the optimisation error, which is what the order of the rows
+still contributes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
+from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
-from fedgauss.engine.folds import Observer, Step
-from fedgauss.engine.runs import Runs
-from fedgauss.engine.simulate import simulate
-from fedgauss.inference.client_sums import THINNED, ClientStatistics, ClientSums, client_statistics, unaligned
+from fedgauss.engine.loop import Observer, Step
+from fedgauss.engine.simulate import Runs, simulate
+from fedgauss.inference.client_steps import (
+    THINNED,
+    ClientStatistics,
+    ClientSums,
+    Preconditioned,
+    client_statistics,
+    second_derivative,
+    unaligned,
+)
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
+BETA = 0.75
+BURN_IN = 0.2
+_FIRST, _LATER = 1.0, 0.75  # c in the burn-in and in the window
 _FLOOR = 1e-8  # of the largest eigenvalue of a Hessian that is inverted: rounding, not regularisation
 
 
@@ -122,3 +155,156 @@ def inverse(matrices: FloatArray) -> FloatArray:
         )
     safe = np.maximum(values, _FLOOR * values[:, -1:])
     return np.einsum("rip,rp,rjp->rij", vectors, 1.0 / safe, vectors)
+
+
+def schedule(n_steps: int, dim: int, beta: float = BETA) -> StepPlan:
+    """The default eta_t for n steps in d dimensions."""
+    burn_in = max(1, round(BURN_IN * n_steps))
+    t = np.arange(1.0, n_steps + 1)
+    return StepPlan(np.where(t <= burn_in, _eta(t, _FIRST, dim, beta), window_eta(t, dim, beta)), burn_in)
+
+
+def window_eta(t: FloatArray, dim: int, beta: float = BETA) -> FloatArray:
+    """eta_t of the window, for any steps t: it may run on."""
+    return _eta(t, _LATER, dim, beta)
+
+
+def _eta(t: FloatArray, c: float, dim: int, beta: float) -> FloatArray:
+    shift = max((c * (dim + 2)) ** (1 / beta) - 1.0, 0.0)
+    return c * (t + shift) ** -beta
+
+
+def warm_rows(dim: int, n_clients: int) -> int:
+    """Over how many of its first steps each client takes the Hessian of the warm-up."""
+    return max(10, math.ceil(40 * dim / n_clients))
+
+
+def run_whitened(
+    problem: Problem,
+    network: Network | ArrayLike | None,
+    n_steps: int,
+    sync_every: int,
+    *,
+    replicates: int = 1,
+    seed: int = 0,
+    start: FloatArray | None = None,
+    observe: Sequence[Observer] = (),
+    every: int = THINNED,
+    beta: float = BETA,
+    progress: bool | None = None,
+) -> Pass:
+    """Warm-up, burn-in and window, `replicates` times; `observe` watches the window.
+
+    Clients add to their sums every `every` steps, or a few more: see `unaligned`.
+    """
+    plan = schedule(n_steps, problem.dim, beta)
+    theta, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
+    rows = warm_rows(problem.dim, problem.n_clients)
+    warm = np.asarray(
+        warm_hessians(problem, stage_key(seed, "data"), jnp.float32(theta), replicates, np.int32(rows)), dtype=float
+    )
+    first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
+    sums = ClientSums(unaligned(every, sync_every))
+    go: Any = partial(
+        simulate, network=network, steps=plan.eta, sync_every=sync_every, replicates=replicates, seed=seed,
+        progress=progress,
+    )  # fmt: skip
+    begun = go(
+        _along(problem, first, plan, "damped"), n_steps=plan.burn_in, steps=plan.eta[: plan.burn_in], start=theta,
+        observe=[sums, LastClients()],
+    )  # fmt: skip
+    hessian = client_statistics(begun.observed).hessian(weights)
+    second = inverse(hessian)
+    runs = go(
+        _along(problem, second, plan, "capped"), n_steps=n_steps, after=plan.burn_in, start=begun.last_clients,
+        observe=[sums, *observe],
+    )  # fmt: skip
+    return Pass(runs, client_statistics(runs.observed), first, second, hessian, plan, weights, theta)
+
+
+def _along(problem: Problem, matrix: FloatArray, plan: StepPlan, guard: Any) -> Preconditioned:
+    return Preconditioned(problem, np.moveaxis(matrix, 0, -1)[:, :, None], plan.eta, guard)
+
+
+@partial(jax.jit, static_argnames="replicates")
+def warm_hessians(problem: Problem, key: Key, start: JaxArray, replicates: int, rows: JaxArray) -> JaxArray:
+    """Sums of second derivatives at the start over the first rows of each client, (d, d, K, R)."""
+    noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
+    theta = jnp.broadcast_to(start[:, None, None], (problem.dim, problem.n_clients, replicates))
+    zero = jnp.zeros((problem.dim, *theta.shape), theta.dtype)
+
+    def add(t: JaxArray, total: JaxArray) -> JaxArray:
+        return total + second_derivative(problem, theta, problem.sample(noise.at_step(t), t))
+
+    return lax.fori_loop(1, rows + 1, add, zero)
+
+
+class Passes(NamedTuple):
+    """The average of each pass, (P, d), and the last pass itself."""
+
+    averages: FloatArray
+    last: Pass
+
+    @property
+    def kept(self) -> FloatArray:
+        """The averages of the last half of the passes."""
+        return self.averages[len(self.averages) // 2 :]
+
+    @property
+    def params(self) -> FloatArray:
+        """Their mean, (d,)."""
+        return self.kept.mean(axis=0)
+
+    @property
+    def sandwich(self) -> FloatArray:
+        """A^-1 V_K A^-1 / n of the last pass, in which every row was read once; (d, d)."""
+        bread = np.linalg.inv(self.last.hessian[0])
+        return bread @ self.last.noise_cov[0] @ bread / len(self.last.schedule.eta)
+
+    @property
+    def optimisation(self) -> FloatArray:
+        """The covariance of the mean of the kept averages about where they go, (d, d).
+
+        From their variation; with two passes their squared difference is used.
+        """
+        if len(self.kept) > 1:
+            return np.atleast_2d(np.cov(self.kept.T)) / len(self.kept)
+        change = self.averages[-1] - self.averages[-2]
+        return np.outer(change, change)
+
+    @property
+    def gap(self) -> FloatArray:
+        """The Newton step from the zero of the last pass's mean gradient to the estimate, (d,).
+
+        It contains whatever is left of the start and the drift between mixings alike.
+        """
+        pulls = self.last.clients.gradients_at(self.params)
+        return np.linalg.solve(self.last.hessian[0], self.last.weights @ pulls)
+
+
+def run_passes(
+    rows_of: Callable[[int], Problem],
+    network: Network,
+    n_steps: int,
+    sync_every: int,
+    passes: int,
+    *,
+    seed: int = 0,
+    start: FloatArray | None = None,
+    progress: bool | None = None,
+) -> Passes:
+    """`passes` passes of n steps each; rows_of(i) is the problem of pass i, with its rows in an order of their own."""
+    options: Any = {"sync_every": sync_every, "seed": seed, "progress": progress}
+    first = rows_of(0)
+    last = run_whitened(first, network, n_steps, start=start, observe=[LastClients()], every=1, **options)
+    averages = [last.runs.average[0]]
+    for i in range(1, passes):
+        eta = window_eta(np.arange(i * n_steps + 1.0, (i + 1) * n_steps + 1.0), first.dim)
+        matrix = inverse(last.hessian)
+        problem = Preconditioned(rows_of(i), matrix[0], eta, "capped")
+        watch = [ClientSums(1), LastClients()]
+        runs = simulate(problem, network, eta, n_steps, start=last.runs.last_clients, observe=watch, **options)
+        clients, plan = client_statistics(runs.observed), StepPlan(eta, 0)
+        last = Pass(runs, clients, matrix, matrix, last.hessian, plan, last.weights, last.start)
+        averages.append(runs.average[0])
+    return Passes(np.asarray(averages, dtype=float), last)

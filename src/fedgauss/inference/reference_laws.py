@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -10,7 +11,6 @@ from scipy import stats
 
 from fedgauss._deprecated import renamed_attribute
 from fedgauss._types import FloatArray
-from fedgauss.inference.path_methods import random_scaling_critical, random_scaling_p_value
 
 _DRAWS = 100_000  # for simultaneous intervals: the 95 % point has an error of about .005
 
@@ -160,6 +160,37 @@ class RandomScalingLaw(StudentT):
     def radius2(self, level: float, q: int) -> float:
         """In q dimensions."""
         return random_scaling_critical(level, q)
+
+
+@cache
+def _random_scaling_draws(dim: int) -> FloatArray:
+    """Sorted draws of W(1)' [int (W(r) - r W(1)) (W(r) - r W(1))' dr]^-1 W(1), W a Brownian motion in `dim` dimensions.
+
+    By simulation with a fixed seed: 20,000 paths, of 1,000 steps in one dimension and fewer in more.
+    """
+    generator, steps = np.random.default_rng(20220901), max(200, 1000 // dim)
+    draws: list[FloatArray] = []
+    for _ in range(20):
+        path = np.cumsum(generator.standard_normal((1000, steps, dim)), axis=1) / np.sqrt(steps)
+        last = path[:, -1]
+        bridge = path - np.arange(1, steps + 1)[:, None] / steps * last[:, None]
+        scale = np.einsum("psi,psj->pij", bridge, bridge) / steps
+        draws.append(np.einsum("pi,pi->p", last, np.linalg.solve(scale, last[..., None])[..., 0]))
+    return np.sort(np.concatenate(draws))
+
+
+def random_scaling_critical(level: float, dim: int = 1) -> float:
+    """The `level` quantile of the statistic of a joint test of `dim` parameters.
+
+    For one parameter its root is what an interval reaches out by: 6.75 at .95, with an error of about one per cent.
+    """
+    return float(np.quantile(_random_scaling_draws(dim), level))
+
+
+def random_scaling_p_value(statistic: FloatArray | float, dim: int = 1) -> FloatArray:
+    """The chance of a larger statistic under the hypothesis; the least that 20,000 draws can tell is 1 / 20,001."""
+    draws = _random_scaling_draws(dim)
+    return np.asarray((1.0 + len(draws) - np.searchsorted(draws, statistic)) / (1.0 + len(draws)), dtype=np.float64)
 
 
 def hotelling_radius2(level: float, dim: int, dof: float) -> float:

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from fedgauss._types import FloatArray
+from fedgauss.inference.estimate import Readout
 from fedgauss.inference.model_data import ModelData
-from fedgauss.inference.readout import Readout
 from fedgauss.problems.families import Family
 
 

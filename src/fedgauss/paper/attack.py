@@ -24,7 +24,7 @@ from fedgauss.paper.judging import Part
 from fedgauss.paper.result import Result, Section
 
 if TYPE_CHECKING:
-    from fedgauss.engine.starts import Start
+    from fedgauss.engine.loop import Start
     from fedgauss.problems.base import Problem
     from fedgauss.step_sizes import StepSizes
 

@@ -15,10 +15,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization
+    from fedgauss.engine.loop import Start
     from fedgauss.engine.observers import Observer
-    from fedgauss.engine.runs import Runs
-    from fedgauss.engine.starts import Start
-    from fedgauss.engine.together import Setting
+    from fedgauss.engine.simulate import Runs, Setting
     from fedgauss.networks import Network
     from fedgauss.paper.result import Scale
     from fedgauss.problems.regression import Regression
@@ -71,7 +70,7 @@ class Reading:
 
     def theta_0(self) -> Start:
         """The start, as `simulate` takes it."""
-        from fedgauss.engine.starts import near_optimum
+        from fedgauss.engine.loop import near_optimum
 
         return near_optimum(0.25) if self.start == "near optimum" else self.start
 
@@ -162,7 +161,7 @@ class Curve:
 
     def setting(self, observe: Sequence[Observer]) -> Setting:
         """What `simulate_together` runs, and what it records."""
-        from fedgauss.engine.together import Setting
+        from fedgauss.engine.simulate import Setting
 
         return Setting(
             problem=self.problem(),
@@ -244,7 +243,7 @@ class CurvesCell:
 
     def together(self, settings: Sequence[Setting], n_steps: int) -> list[Runs]:
         """So many steps under each setting."""
-        from fedgauss.engine.together import simulate_together
+        from fedgauss.engine.simulate import simulate_together
 
         return simulate_together(settings, n_steps, replicates=self.replicates, seed=self.seed, progress=False)
 

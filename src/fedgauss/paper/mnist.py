@@ -62,7 +62,7 @@ class FlipAttack(AttackSetting):
 
     def clients(self) -> ArrayProblem:
         """The clients as they are while honest."""
-        from fedgauss.problems.mnist import mnist
+        from fedgauss.problems.arrays import mnist
 
         return mnist(self.n_clients)
 
@@ -86,8 +86,8 @@ class FlipAttack(AttackSetting):
         Runs of one seed and start share their data up to the onset, to the bit. In honest runs the attack would begin
         after the end, so that they share their program too.
         """
+        from fedgauss.problems.arrays import MNIST_FLIP
         from fedgauss.problems.attacks import label_flip
-        from fedgauss.problems.mnist import MNIST_FLIP
 
         begins = (self.onset if flipping else self.n_steps) + 1
         attacked = label_flip(clients, range(flipping or max(self.cases)), begins, MNIST_FLIP)
@@ -101,7 +101,7 @@ class FlipAttack(AttackSetting):
 
     def reported(self, clients: ArrayProblem, warm_up: int, start: FloatArray, seed: int, run: int) -> Linearization:
         """A and V as the clients of one run report them after their warm start, from as many draws of their own."""
-        from fedgauss.problems.warm_up import warm_up as from_draws
+        from fedgauss.problems.linearize import warm_up as from_draws
 
         return from_draws(clients, warm_up, start, seed=_STREAMS * seed + 2 + run)
 

@@ -25,7 +25,7 @@ from fedgauss.report.text import listed, number
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization
     from fedgauss.engine.observers import Observer
-    from fedgauss.engine.together import Setting
+    from fedgauss.engine.simulate import Setting
 APPROXIMATIONS = ("Aggr-GA", "Client-GA", "f-CLT")
 LEVELS = tuple(float(level) for level in np.round(np.arange(0.02, 0.99, 0.02), 2))
 Q, TRIMMED, QUANTILE = "Q", "Q trimmed", "quantile"

@@ -1,9 +1,8 @@
 """What clients minimise: simulated regressions, data sets, any loss, and problems made of problems."""
 
 from fedgauss.problems import families
-from fedgauss.problems.arrays import from_arrays
-from fedgauss.problems.attack_schedules import Schedule, from_step, on_off, slow_drift
-from fedgauss.problems.attacked import AttackedProblem
+from fedgauss.problems.arrays import MNIST_FLIP, from_arrays, mnist
+from fedgauss.problems.attacked import AttackedProblem, Schedule, from_step, on_off, slow_drift
 from fedgauss.problems.attacks import (
     gradient_noise,
     gradient_scaling,
@@ -16,7 +15,6 @@ from fedgauss.problems.attacks import (
 from fedgauss.problems.base import Moments, Problem, pytree
 from fedgauss.problems.combine import change_at, coupled
 from fedgauss.problems.loss import from_loss
-from fedgauss.problems.mnist import MNIST_FLIP, mnist
 from fedgauss.problems.regression import (
     Regression,
     from_family,

@@ -15,11 +15,15 @@ from scipy.linalg import block_diag
 from fedgauss import _checks
 from fedgauss._random import Noise, threefry
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss.data import mnist_scores
 from fedgauss.problems.base import Moments, pytree
 from fedgauss.problems.families import Family, as_family
-from fedgauss.problems.regression import FamilyProblem
+from fedgauss.problems.families.base import FamilyProblem
 
 Order = Literal["once", "replacement"]
+
+# The digits that the paper's label-flipping attack swaps.
+MNIST_FLIP = ((1, 7), (2, 5), (4, 8))
 
 
 @pytree
@@ -128,6 +132,53 @@ def from_arrays(
     by_rows = isinstance(weights, str) and _checks.one_of("weights", weights, ["rows"]) == "rows"
     w = counts / counts.sum() if by_rows else _checks.client_weights(weights, len(names))
     return ArrayProblem(x[by_client], y[by_client], counts, np.cumsum(counts) - counts, w, chosen, order)
+
+
+def mnist(
+    n_clients: int = 5,
+    seed: int = 0,
+    *,
+    scores: ArrayLike | None = None,
+    labels: npt.ArrayLike | None = None,
+    order: Order = "replacement",
+    weights: ArrayLike | Literal["rows"] | None = None,
+) -> ArrayProblem:
+    """MNIST as the paper has it: ten one-versus-rest losses on (scores, 1), d = 10 x (3 + 1); rows split at random.
+
+        f(theta, (x, y)) = sum_c log(1 + exp(x'theta_c)) - x'theta_y
+
+    No ridge is needed: with an elementwise sigmoid the Hessian is positive definite (a softmax would leave a constant
+    added to every theta_c undetermined).
+
+    Parameters
+    ----------
+    n_clients : int
+        K; their numbers of rows differ by one at most.
+    seed : int
+        Fixes the split.
+    scores : (N, p) array_like, optional
+        In place of the training set that comes with the package: for example
+        data.principal_scores(data.read_images(path), 3), with labels data.read_labels(path).
+    labels : (N,) array_like, optional
+        One for each row of `scores`.
+    order, weights
+        As for `from_arrays`.
+
+    Returns
+    -------
+    ArrayProblem
+    """
+    if (scores is None) != (labels is None):
+        raise ValueError("scores and labels belong together: give both, or neither for those of the package.")
+    if scores is None or labels is None:
+        scores, labels = mnist_scores()
+    x = _checks.real_array("scores", scores, shape=(None, None))
+    n_clients = _checks.whole("n_clients", n_clients, at_most=len(x), fix="Every client needs a row.")
+    order_of_rows = np.random.default_rng(_checks.whole("seed", seed, at_least=0)).permutation(len(x))
+    client = np.empty(len(x), dtype=np.int64)
+    client[order_of_rows] = np.arange(len(x)) % n_clients
+    with_intercept = np.column_stack([x, np.ones(len(x))])
+    return from_arrays(with_intercept, labels, client, "one_versus_rest", order=order, weights=weights, n_classes=10)
 
 
 def _row_moments(family: Family, theta: FloatArray, x: FloatArray, y: FloatArray) -> tuple:

@@ -29,11 +29,93 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from fedgauss import _checks
+from fedgauss._lanes import add_up
 from fedgauss._random import Noise
 from fedgauss._types import BoolArray, FloatArray, JaxArray
 from fedgauss.problems.arrays import ArrayProblem
-from fedgauss.problems.attack_schedules import Schedule
 from fedgauss.problems.base import Moments, WrappedProblem, pytree
+
+_NEVER = np.int32(2**31 - 1)
+
+
+@pytree
+class Schedule:
+    """The intensity of an attack at step t, from 0 (honest) to 1 (full strength).
+
+        intensity(t) = min((t - start + 1) / over, 1)   if start <= t < until and (t - start) mod (on + off) < on
+                     = 0                                otherwise
+
+    All of it is traced: another onset or another rhythm needs no other compilation.
+    """
+
+    start: np.int32
+    until: np.int32 = _NEVER
+    over: np.float32 = np.float32(1.0)  # a float, so that settings run together may drift at several speeds
+    on: np.int32 = np.int32(1)
+    off: np.int32 = np.int32(0)
+
+    def intensity(self, t: JaxArray) -> JaxArray:
+        """A number from 0 to 1."""
+        age = jnp.int32(t) - self.start
+        acts = (age >= 0) & (t < self.until) & (age % (self.on + self.off) < self.on)
+        return jnp.where(acts, jnp.minimum((age + 1) / self.over, 1.0), 0.0).astype(jnp.float32)
+
+
+def from_step(start: int, until: int | None = None) -> Schedule:
+    """Full strength at steps start, ..., until - 1; without `until`, for ever.
+
+    Parameters
+    ----------
+    start, until : int
+        The first affected step, and the first honest one after it.
+    """
+    start = _checks.step_number("start", start)
+    if until is None:
+        return Schedule(np.int32(start))
+    until = _checks.step_number("until", until)
+    if until <= start:
+        raise ValueError(f"until must come after start = {start}; got {until}. The attack acts before step `until`.")
+    return Schedule(np.int32(start), until=np.int32(until))
+
+
+def slow_drift(start: int, over: float) -> Schedule:
+    """From nothing to full strength in `over` equal steps, the first of them at step `start`.
+
+    Parameters
+    ----------
+    start : int
+        The first affected step.
+    over : float
+        Over how many steps it grows.
+    """
+    start = _checks.step_number("start", start)
+    length = _checks.real("over", over, fix="It is the number of steps that the drift takes.")
+    if length < 1:
+        raise ValueError(f"over must be at least 1 step; got {length:g}. Use from_step(start) for a sudden attack.")
+    return Schedule(np.int32(start), over=np.float32(length))
+
+
+def on_off(start: int, on: int, off: int) -> Schedule:
+    """Full strength for `on` steps from `start`, then `off` honest steps, and so on: an attacker that hides.
+
+    Parameters
+    ----------
+    start : int
+        The first affected step.
+    on, off : int
+        Lengths of the spells.
+    """
+    start = _checks.step_number("start", start)
+    largest = 2**30 - 1  # on + off is a 32-bit number too
+    on = _checks.whole("on", on, at_most=largest)
+    off = _checks.whole("off", off, at_most=largest, fix="Use from_step(start) for an attack without pauses.")
+    return Schedule(np.int32(start), on=np.int32(on), off=np.int32(off))
+
+
+def as_schedule(start: int | Schedule) -> Schedule:
+    """A step number stands for full strength from that step on."""
+    return start if isinstance(start, Schedule) else from_step(start)
 
 
 class MeanLaw(NamedTuple):
@@ -184,6 +266,54 @@ class NoisyGradient(AttackedProblem):
             return None
         added = np.diag(np.asarray(self.sd, dtype=float) ** 2)
         return self.pick(honest, honest._replace(noise_cov=honest.noise_cov + added))
+
+
+@pytree
+class Collusion(AttackedProblem):
+    """Chosen clients agree on an answer: a multiple of the honest clients' mean gradient less an offset.
+
+    They know every honest gradient of the step, each taken at that client's own iterate.
+    """
+
+    factor: float
+    offset: FloatArray  # (d,)
+
+    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
+        """(1 - s) g_k + s (factor mean_honest(g) - offset)."""
+        strength, xi, _ = data
+        honest = self.problem.gradient(theta, xi)
+        trusted = 1.0 - jnp.asarray(self.chosen, honest.dtype)[:, None]
+        mean = add_up(trusted * honest, axis=1)[:, None] / trusted.sum()
+        forged = self.factor * mean - jnp.asarray(self.offset, honest.dtype)[:, None, None]
+        return honest + strength * (forged - honest)
+
+    def attacked_moments(self, theta: FloatArray) -> Moments | None:
+        """Of each client by itself. Colluders are not independent of the others: see `attacked_mean`."""
+        honest = self.problem.moments(theta)
+        if honest is None:
+            return None
+        share = self._trusted / self._trusted.sum()
+        forged = Moments(
+            (self.factor * share @ honest.gradient - np.asarray(self.offset))[None],
+            self.factor * np.einsum("k,kij->ij", share, honest.hessian)[None],
+            self.factor**2 * np.einsum("k,kij->ij", share**2, honest.noise_cov)[None],
+        )
+        return self.pick(honest, forged)
+
+    def attacked_mean(self, theta: FloatArray) -> MeanLaw | None:
+        """An honest client counts w_k + factor w_A / H times, with w_A the colluders' weight and H honest clients."""
+        honest = self.problem.moments(theta)
+        if honest is None:
+            return None
+        trusted, weights = self._trusted, np.asarray(self.weights, dtype=float)
+        bad = float(weights @ (1.0 - trusted))
+        counts = trusted * (weights + float(self.factor) * bad / trusted.sum())
+        gradient = counts @ honest.gradient - bad * np.asarray(self.offset, dtype=float)
+        return MeanLaw(gradient, np.einsum("k,kij->ij", counts**2, honest.noise_cov))
+
+    @property
+    def _trusted(self) -> FloatArray:
+        return 1.0 - np.asarray(self.chosen, dtype=float)
 
 
 def _where(clients: BoolArray, new: FloatArray, old: FloatArray) -> FloatArray:

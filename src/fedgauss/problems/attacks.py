@@ -8,12 +8,18 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.problems.attack_schedules import Schedule, as_schedule
-from fedgauss.problems.attacked import LabelFlip, MeanShift, NoisyGradient, ScaledGradient
+from fedgauss.problems.attacked import (
+    Collusion,
+    LabelFlip,
+    MeanShift,
+    NoisyGradient,
+    ScaledGradient,
+    Schedule,
+    as_schedule,
+)
 from fedgauss.problems.base import Problem, checked_problem
-from fedgauss.problems.collusion import Collusion
+from fedgauss.problems.families.base import FamilyProblem
 from fedgauss.problems.linearize import linearize
-from fedgauss.problems.regression import FamilyProblem
 
 
 def mean_shift(problem: Problem, clients: Iterable[int], shift: float | ArrayLike, start: int | Schedule) -> MeanShift:

@@ -12,30 +12,9 @@ from fedgauss import _checks
 from fedgauss._lanes import add_up, times
 from fedgauss._random import Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
-from fedgauss.problems.base import Moments, Problem, pytree
+from fedgauss.problems.base import Moments, pytree
 from fedgauss.problems.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, as_family
-from fedgauss.problems.gaussian_design import has_closed_form
-
-
-class FamilyProblem(Problem):
-    """The contract of a regression: data are rows x (p, K, R) with responses y (K, R), and a family has the loss.
-
-    With C outputs the parameter stacks C vectors of length p, and d = C p.
-    """
-
-    family: Family
-
-    def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
-        """X times residual(x'theta, y), for each output."""
-        x, response = data
-        residual = self.family.residual(predictors(theta, x, self.family.n_outputs), response)
-        return (residual[:, None] * x).reshape(theta.shape)
-
-    def steepness(self, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray) -> JaxArray:
-        """sum_c h_c (x'v_c)^2 for a direction v, with the family's h, (K, R)."""
-        x, response = data
-        h = self.family.steepness(predictors(theta, x, self.family.n_outputs), response)
-        return add_up(h * predictors(direction, x, self.family.n_outputs) ** 2)
+from fedgauss.problems.families.base import FamilyProblem, predictors
 
 
 @pytree
@@ -85,7 +64,7 @@ class Regression(FamilyProblem):
         """The mean gradient and its derivative, in float64."""
         if self.family.additive:  # the moments are algebra, and cheap
             return super().risk(theta)
-        if not has_closed_form(self.family, theta, self.coefficients, self.design_cov):
+        if not self.family.has_closed_form(theta, self.coefficients, self.design_cov):
             return None
         with jax.enable_x64(True):
             gradients, hessians = _float64_risk(self, np.asarray(theta, np.float64))
@@ -105,13 +84,6 @@ def _float64_risk(problem: Regression, theta: JaxArray) -> tuple[JaxArray, JaxAr
         return problem.mean_gradient(point)[:, :, 0].T
 
     return client_gradients(theta), jax.jacfwd(client_gradients)(theta)
-
-
-def predictors(theta: JaxArray, x: JaxArray, n_outputs: int) -> JaxArray:
-    """x'theta_c for each output c: (C p, K, R) and (p, K, R) give (C, K, R)."""
-    n_features = x.shape[0]
-    blocks = theta.reshape(n_outputs, n_features, *theta.shape[1:])
-    return add_up(blocks * x, axis=1)
 
 
 def random_effects(

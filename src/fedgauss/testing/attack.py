@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.problems.attack_schedules import Schedule, from_step, on_off, slow_drift
-from fedgauss.problems.attacked import AttackedProblem
+from fedgauss.problems.attacked import AttackedProblem, Schedule, from_step, on_off, slow_drift
 from fedgauss.testing.battery import Check, Report, checks, expect, not_applicable, run
 from fedgauss.testing.chance import expect_mean
 from fedgauss.testing.evaluation import SEED, evaluate, everywhere, expect_pytree, trace

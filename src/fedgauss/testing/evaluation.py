@@ -14,11 +14,8 @@ import numpy as np
 
 from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.engine.folds import Observer
-from fedgauss.engine.loop import Algorithm, advance, begin, stack
+from fedgauss.engine.loop import Algorithm, Observer, ResolvedStart, advance, begin, stack
 from fedgauss.engine.mixing import mixing_of
-from fedgauss.engine.projections import Everywhere
-from fedgauss.engine.starts import ResolvedStart
 from fedgauss.networks import complete
 from fedgauss.problems.base import Problem
 from fedgauss.testing.battery import expect
@@ -116,7 +113,7 @@ def algorithm(problem: Problem, observers: tuple[Observer, ...] = ()) -> Algorit
     """Local SGD with steps of .1, in which everybody averages after every second step."""
     mixing = mixing_of(complete(problem.n_clients), problem.dim)
     eta, sync = np.full(_PADDED, 0.1), np.arange(_PADDED) % 2 == 1
-    return Algorithm(problem, mixing, Everywhere(), observers, eta, sync, stage_key(SEED, "data"))
+    return Algorithm(problem, mixing, None, observers, eta, sync, stage_key(SEED, "data"))
 
 
 # The engine's loop itself, compiled like the rest of a battery.

@@ -13,9 +13,8 @@ import numpy as np
 from fedgauss._lanes import client_mean
 from fedgauss._random import Noise, stage_key
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.engine.folds import Observer, Step
-from fedgauss.engine.loop import begin, read, stack
-from fedgauss.engine.runs import Runs
+from fedgauss.engine.loop import Observer, Step, begin, read, stack
+from fedgauss.engine.simulate import Runs
 from fedgauss.problems.base import Problem, checked_problem, pytree
 from fedgauss.testing.battery import Check, Report, checks, expect, not_applicable, run
 from fedgauss.testing.evaluation import SEED, algorithm, expect_pytree, on_device, quick_advance, start, traced

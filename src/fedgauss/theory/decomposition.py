@@ -12,9 +12,9 @@ from scipy.linalg import sqrtm
 from fedgauss._lanes import add_up, times
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, BoolArray, FloatArray, JaxArray
+from fedgauss.engine.loop import Start
 from fedgauss.engine.observers import Observer, Step, Sum
 from fedgauss.engine.simulate import simulate
-from fedgauss.engine.starts import Start
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.problems.linearize import linearize

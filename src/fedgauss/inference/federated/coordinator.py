@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.engine.runs import Runs
-from fedgauss.inference.between_clients import IntArray
-from fedgauss.inference.client_sums import client_statistics
+from fedgauss.engine.simulate import Runs
+from fedgauss.inference.client_steps import busy_steps, client_statistics, steps_of_a_pass
 from fedgauss.inference.data_checks import check_collinear, check_constant, check_rows
-from fedgauss.inference.federated.agreement import agreed_levels, agreed_model, shown
+from fedgauss.inference.federated.disclosure import stops_of, warm_steps
 from fedgauss.inference.federated.fields import REPLIES, Fields, check_fields
 from fedgauss.inference.federated.messages import Message, printable
-from fedgauss.inference.federated.stops import stops_of, warm_steps
 from fedgauss.inference.fit import Fit, as_fit
-from fedgauss.inference.frames import FrameColumn, listed
-from fedgauss.inference.from_pass import Request, check_hessian, estimate_from_pass
-from fedgauss.inference.model_data import ModelData, ModelSpec, checked_weights, response_of
-from fedgauss.inference.passes import Pass, inverse
-from fedgauss.inference.row_batches import busy_steps, steps_of_a_pass
+from fedgauss.inference.frames import Frame, FrameColumn, listed
+from fedgauss.inference.from_pass import IntArray, Request, check_hessian, estimate_from_pass
+from fedgauss.inference.model_data import (
+    ModelData,
+    ModelSpec,
+    checked_weights,
+    model_data,
+    response_of,
+    right_hand_side,
+)
+from fedgauss.inference.passes import Pass, inverse, schedule
 from fedgauss.inference.standardise import Location, Units, starting_point, unscaled
-from fedgauss.inference.whitened import schedule
 from fedgauss.networks import Network, as_network, ring
 from fedgauss.problems import families
 
@@ -34,6 +39,7 @@ from fedgauss.problems import families
 Ask = Callable[[str, Sequence[Message]], Sequence[Message]]
 _LONGEST = 1000  # characters of an error
 Tick = Callable[[str, int, int], None]
+Levels = Mapping[str, Sequence[Any] | None]  # None for a column of numbers
 
 
 def fit_sites(
@@ -57,9 +63,9 @@ def fit_sites(
     """`fit` in one pass by the plug-in, between sites that keep their rows.
 
     With the sites in the order of their names it gives the estimates and standard errors that `fit` gives on the pooled
-    frame, to the precision of float32, except where the warm-up must be another (`stops`); bias and heterogeneity test
-    are nearly the same. Separable classes are noticed where one site's rows overlap; where none do by themselves, a
-    note says so. There is only one pass: in a second one the same rows would enter other sums, and whoever knows the
+    frame, to the precision of float32, except where the warm-up must be another (`disclosure`); bias and heterogeneity
+    test are nearly the same. Separable classes are noticed where one site's rows overlap; where none do by themselves,
+    a note says so. There is only one pass: in a second one the same rows would enter other sums, and whoever knows the
     order in which they are read could solve for single ones.
 
     Parameters
@@ -155,22 +161,83 @@ def _agreed(talk: Conversation, spec: ModelSpec, sites: Sequence[str]) -> tuple[
     levels = agreed_levels([reply["levels"] for reply in described], sites)
     columns = {name: FrameColumn(name, np.empty(0), _tuple(of_all)) for name, of_all in levels.items()}
     response = response_of(columns[spec.target], spec.family)
-    data = agreed_model(spec, columns, response, sites, counts, total)
+    terms = right_hand_side(Frame(columns), spec)  # columns that nobody named come in the order of `columns`
+    data = model_data(spec, terms, columns, response, sites, counts, total)
     check_rows(sites, counts, len(data.all_names))
-    common = {"p": len(data.names), "C": data.family.n_outputs, "d": len(data.all_names), "s": len(data.sides)}
-    for sizes, rows in zip(talk.sizes, counts.tolist(), strict=True):
-        sizes |= common | {"t": min(rows, len(data.names))}
+    talk.sizes = [data.sizes(rows) for rows in counts.tolist()]
     replies = talk.all("design", {"levels": levels, "total": total})
     for site, reply in zip(sites, replies, strict=True):
         if tuple(reply["names"]) != data.all_names:
             raise ValueError(f"sites must name parameters alike; {site!r} does not. Does it run the same fedgauss?")
     sums, terms = (np.sum([reply[name] for reply in replies], axis=0) for name in ("sums", "marks"))
     totals = _Totals(sums, sum(float(reply["response"]) for reply in replies), terms)
-    return replace(data, names=tuple(map(shown, data.names)), classes=tuple(map(shown, data.classes))), totals
+    return replace(data, names=tuple(map(_shown, data.names)), classes=tuple(map(_shown, data.classes))), totals
 
 
 def _tuple(levels: list[Any] | None) -> tuple[Any, ...] | None:
     return None if levels is None else tuple(levels)
+
+
+def agreed_levels(told: Sequence[Levels], sites: Sequence[str]) -> dict[str, list[Any] | None]:
+    """The levels of all sites together, columns in the order of the first site."""
+    first = told[0]
+    for site, levels in zip(sites, told, strict=True):
+        if levels.keys() != first.keys():
+            apart = sorted(levels.keys() ^ first.keys())
+            raise ValueError(f"sites must have the same columns; {site!r} and {sites[0]!r} differ in {listed(apart)}.")
+    return {name: _joined(name, [levels[name] for levels in told], sites) for name in first}
+
+
+def _joined(name: str, told: Sequence[Sequence[Any] | None], sites: Sequence[str]) -> list[Any] | None:
+    """The levels of all sites: in the one order that keeps that of every site, if there is one; else sorted."""
+    where: dict[str, list[str]] = {}
+    for site, levels in zip(sites, told, strict=True):
+        where.setdefault(_kind(levels), []).append(site)
+    if len(where) > 1:
+        kinds = ", ".join(f"{kind} at {listed(at)}" for kind, at in where.items())
+        raise ValueError(f"column {name!r} must be of one kind; it holds {kinds}. Make it the same everywhere.")
+    lists = [levels for levels in told if levels is not None]
+    if not lists:
+        return None
+    joined = _only_order(lists) or sorted({level for levels in lists for level in levels})
+    if _kind(joined) != "categories of numbers":
+        return joined
+    integers = all(level == int(level) for level in joined)
+    return [int(level) if integers else float(level) for level in joined]
+
+
+def _kind(levels: Sequence[Any] | None) -> str:
+    if levels is None:
+        return "numbers"
+    kinds = {str: "text", bool: "true and false", int: "categories of numbers", float: "categories of numbers"}
+    return kinds[type(levels[0])]
+
+
+def _only_order(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    """The only order of all levels that keeps the order of each list; empty if there is none, or more than one."""
+    order: TopologicalSorter[Any] = TopologicalSorter()
+    for levels in lists:
+        for level in levels:
+            order.add(level)
+        for before, after in pairwise(levels):
+            order.add(after, before)
+    in_order: list[Any] = []
+    try:
+        order.prepare()
+    except CycleError:
+        return []
+    while order.is_active():
+        ready = order.get_ready()
+        if len(ready) > 1:
+            return []
+        in_order += ready
+        order.done(*ready)
+    return in_order
+
+
+def _shown(label: Any) -> Any:
+    """A class as it may be printed."""
+    return printable(label) if isinstance(label, str) else label
 
 
 def _located(talk: Conversation, data: ModelData, totals: _Totals) -> tuple[Location, Location | None]:

@@ -163,8 +163,3 @@ REPLIES: dict[str, Fields] = {
         "average": _array("d", most=_SINGLE),
     },
 }  # fmt: skip
-
-
-def some(fields: Fields, *names: str) -> Fields:
-    """Those of these names."""
-    return {name: fields[name] for name in names}

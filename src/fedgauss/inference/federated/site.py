@@ -9,14 +9,12 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss.inference.data_checks import separable, triangle
-from fedgauss.inference.federated.agreement import agreed_model
+from fedgauss.inference.federated.disclosure import Refused, check_many, in_words, plain_levels, recoded
 from fedgauss.inference.federated.fields import ASKED, REPLIES, check_fields
 from fedgauss.inference.federated.messages import Message
-from fedgauss.inference.federated.refusals import Refused, in_words
-from fedgauss.inference.federated.site_columns import check_many, plain_levels, recoded
 from fedgauss.inference.federated.site_run import SiteRun
 from fedgauss.inference.frames import Frame
-from fedgauss.inference.model_data import ModelSpec, response_of, right_hand_side
+from fedgauss.inference.model_data import ModelSpec, model_data, response_of, right_hand_side
 from fedgauss.inference.standardise import Location, Units
 from fedgauss.problems import families
 
@@ -170,12 +168,11 @@ class Site:
                 "it does not at this site."
             ) from error
         with in_words():
-            data = agreed_model(ModelSpec(**model), columns, response, ("here",), (self._rows,), int(agreed["total"]))
+            spec, total = ModelSpec(**model), int(agreed["total"])
+            terms = right_hand_side(Frame(columns), spec)
+            data = model_data(spec, terms, columns, response, ("here",), (self._rows,), total)
         self._data = data
-        self._sizes = {
-            "p": len(data.names), "C": data.family.n_outputs, "d": len(data.all_names), "s": len(data.sides),
-            "t": min(self._rows, len(data.names)),
-        }  # fmt: skip
+        self._sizes = data.sizes(self._rows)
         return {
             "names": list(data.all_names),
             "sums": data.covariates.sum(axis=0),

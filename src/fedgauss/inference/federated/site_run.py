@@ -11,18 +11,14 @@ from fedgauss import networks
 from fedgauss._random import stage_key
 from fedgauss._types import FloatArray
 from fedgauss.engine.simulate import simulate
-from fedgauss.inference.client_sums import ClientSums
-from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, Sizes, some
+from fedgauss.inference.client_steps import ClientSums, Guard, Preconditioned, RowBatches, batch_edges, shuffled
+from fedgauss.inference.federated.disclosure import Refused, check_rows_behind, stops_of
+from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, Sizes
 from fedgauss.inference.federated.messages import Message
-from fedgauss.inference.federated.refusals import Refused
-from fedgauss.inference.federated.stops import check_rows_behind, stops_of
 from fedgauss.inference.model_data import ModelData
-from fedgauss.inference.passes import LastClients
-from fedgauss.inference.row_batches import RowBatches, batch_edges, shuffled
+from fedgauss.inference.passes import LastClients, schedule, warm_hessians
 from fedgauss.inference.standardise import Location, Units
-from fedgauss.inference.whitened import schedule, warm_hessians
 from fedgauss.problems.arrays import from_arrays
-from fedgauss.problems.preconditioned import Guard, Preconditioned
 
 _SUMS = ("gradient_sum", "square_sum", "hessian_sum")
 
@@ -70,7 +66,7 @@ class SiteRun:
             names.append("theta")
         if self._step in (0, self._plan.burn_in):
             names.append("matrix")
-        return some(ASKED["advance"], *names)
+        return {name: ASKED["advance"][name] for name in names}
 
     def told(self, order: str, content: Message) -> Fields:
         """The fields of the reply to an order, as things stand."""

@@ -17,7 +17,7 @@ from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
-from fedgauss.engine.starts import Start, resolve_start
+from fedgauss.engine.loop import Start, resolve_start
 from fedgauss.integrations.gossip import messages
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.networks import Network

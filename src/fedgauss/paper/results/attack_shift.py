@@ -64,7 +64,7 @@ class ShiftAttack(AttackSetting):
 
     def paths(self, shift: float, replicates: int, seed: int) -> FloatArray:
         """Y after every step of every run, (R, n, d). Runs of one seed share their data up to the onset, to the bit."""
-        from fedgauss.engine.starts import near_optimum
+        from fedgauss.engine.loop import near_optimum
         from fedgauss.problems.combine import change_at
 
         attacked = change_at(self.clients(), self.clients(shift), self.onset + 1)

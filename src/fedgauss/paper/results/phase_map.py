@@ -52,7 +52,7 @@ class PhaseCell(CurveCell):
     def run(self) -> list[BeyondRow]:
         """For each beta a row for each listed step, and one for the slope on log n."""
         from fedgauss.engine.observers import Average, at
-        from fedgauss.engine.together import simulate_together
+        from fedgauss.engine.simulate import simulate_together
         from fedgauss.problems.linearize import linearize
         from fedgauss.theory.covariances import limit_covariance
 

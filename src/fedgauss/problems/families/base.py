@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._lanes import add_up
 from fedgauss._random import Noise
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.base import Moments
-from fedgauss.problems.gaussian_design import TRAPEZOID, Rule, quadrature_moments
+from fedgauss.problems.base import Moments, Problem
 
 F = TypeVar("F", bound="type[Family]")
 
@@ -30,6 +30,31 @@ class ResidualMoments(NamedTuple):
     mean: FloatArray
     square: FloatArray
     slope: FloatArray
+
+
+class Rule(NamedTuple):
+    """Nodes and weights (N,) for N(0, 1), exact up to a largest standard deviation of the predictors."""
+
+    nodes: FloatArray
+    weights: FloatArray
+    largest_signal: float
+
+    def grid(self, dim: int) -> tuple[FloatArray, FloatArray]:
+        """Nodes (dim, N) and masses (N,) for a standard normal vector."""
+        grids = np.meshgrid(*[self.nodes] * dim)
+        masses = np.meshgrid(*[self.weights] * dim)
+        return np.stack([g.ravel() for g in grids]), np.prod([m.ravel() for m in masses], axis=0)
+
+
+def _rule(nodes: FloatArray, weights: FloatArray, largest_signal: float) -> Rule:
+    return Rule(nodes, weights / weights.sum(), largest_signal)
+
+
+# Sigmoids have poles near the real axis once their argument varies much, where Gauss-Hermite rules lose all digits; the
+# trapezoidal rule keeps six up to a standard deviation of 20. Exponentials grow, and want nodes far out.
+_NODES = np.linspace(-8.5, 8.5, 201)
+TRAPEZOID = _rule(_NODES, np.exp(-(_NODES**2) / 2), 20.0)
+GAUSS_HERMITE = _rule(*np.polynomial.hermite_e.hermegauss(80), np.inf)
 
 
 class Family(abc.ABC):
@@ -162,9 +187,73 @@ class Family(abc.ABC):
     ) -> Moments | None:
         """Gradient, Hessian and gradient covariance of each client's risk at `theta` under x ~ N(0, H_k), or None.
 
-        By quadrature in two dimensions where `residual_moments` are known.
+        By quadrature where `residual_moments` are known: the residual depends on x through u = x'theta and v = x'beta
+        alone, so that x splits into the part that carries (u, v) and an independent rest.
         """
-        return quadrature_moments(self, theta, coefficients, design_cov)
+        if not self.has_closed_form(theta, coefficients, design_cov):
+            return None
+        clients = [self._client_moments(theta, *client) for client in zip(coefficients, design_cov, strict=True)]
+        return Moments(*(np.stack(part) for part in zip(*clients, strict=True)))
+
+    def has_closed_form(self, theta: FloatArray, coefficients: FloatArray, design_cov: FloatArray) -> bool:
+        """Whether moments at `theta` are exact, to the precision of the quadrature."""
+        if self.residual_moments(np.zeros(1), np.zeros(1)) is None:
+            return False
+        largest = self.quadrature.largest_signal
+        if largest == np.inf:
+            return True
+        everyone = np.broadcast_to(theta, coefficients.shape)
+        signals = [np.einsum("ki,kij,kj->k", b, design_cov, b).max() for b in (coefficients, everyone)]
+        return bool(max(signals) <= largest**2)
+
+    def _client_moments(
+        self, theta: FloatArray, beta: FloatArray, cov: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        root = np.linalg.cholesky(cov)
+        # Columns of `plane` are orthonormal and span root'theta and root'beta; coordinates are standard normal.
+        plane, _ = np.linalg.qr(np.stack([root.T @ theta, root.T @ beta], axis=1))
+        axes, mass = self.quadrature.grid(plane.shape[1])
+        moments = self.residual_moments((root.T @ theta) @ plane @ axes, (root.T @ beta) @ plane @ axes)
+        assert moments is not None
+        mean, square, slope = moments
+
+        def second_moment(factor: FloatArray) -> FloatArray:
+            """E[factor x x'] from its part in the plane and the independent complement."""
+            total = float(mass @ factor)
+            inside = np.einsum("n,in,jn->ij", mass * factor, axes, axes)
+            both = total * (np.eye(len(theta)) - plane @ plane.T) + plane @ inside @ plane.T
+            return root @ both @ root.T
+
+        gradient = root @ plane @ (axes @ (mass * mean))
+        return gradient, second_moment(slope), second_moment(square) - np.outer(gradient, gradient)
+
+
+class FamilyProblem(Problem):
+    """The contract of a regression: data are rows x (p, K, R) with responses y (K, R), and a family has the loss.
+
+    With C outputs the parameter stacks C vectors of length p, and d = C p.
+    """
+
+    family: Family
+
+    def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
+        """X times residual(x'theta, y), for each output."""
+        x, response = data
+        residual = self.family.residual(predictors(theta, x, self.family.n_outputs), response)
+        return (residual[:, None] * x).reshape(theta.shape)
+
+    def steepness(self, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray) -> JaxArray:
+        """sum_c h_c (x'v_c)^2 for a direction v, with the family's h, (K, R)."""
+        x, response = data
+        h = self.family.steepness(predictors(theta, x, self.family.n_outputs), response)
+        return add_up(h * predictors(direction, x, self.family.n_outputs) ** 2)
+
+
+def predictors(theta: JaxArray, x: JaxArray, n_outputs: int) -> JaxArray:
+    """x'theta_c for each output c: (C p, K, R) and (p, K, R) give (C, K, R)."""
+    n_features = x.shape[0]
+    blocks = theta.reshape(n_outputs, n_features, *theta.shape[1:])
+    return add_up(blocks * x, axis=1)
 
 
 class AdditiveNoise(Family):

@@ -14,8 +14,7 @@ from scipy.special import expit, logit
 
 from fedgauss._random import Noise
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.families.base import Family, ResidualMoments, is_number, register, require
-from fedgauss.problems.gaussian_design import TRAPEZOID
+from fedgauss.problems.families.base import TRAPEZOID, Family, ResidualMoments, is_number, register, require
 
 
 @register

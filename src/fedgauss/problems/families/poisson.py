@@ -10,8 +10,7 @@ from jax import lax
 
 from fedgauss._random import Noise
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.families.base import Family, ResidualMoments, register, require
-from fedgauss.problems.gaussian_design import GAUSS_HERMITE
+from fedgauss.problems.families.base import GAUSS_HERMITE, Family, ResidualMoments, register, require
 
 
 @register

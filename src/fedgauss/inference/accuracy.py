@@ -1,4 +1,8 @@
-"""Bias that intervals do not include: a start not yet forgotten, client drift, a gradient that is not zero."""
+"""How far an estimate may be off: its covariance by the plug-in, and bias that intervals do not include.
+
+Both come from what clients added up in the window of one pass. Bias is a start not yet forgotten, client drift, or a
+gradient that is not zero.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,68 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from fedgauss._types import BoolArray, FloatArray
+from fedgauss.inference.estimate import Readout
 from fedgauss.inference.passes import Pass
-from fedgauss.inference.plugin import gap_covariance
-from fedgauss.inference.readout import Readout
+from fedgauss.theory.covariances import echoes, step_factors
 
 WARN = 0.5  # standard errors of bias
 FALSE_WARNINGS = 0.05  # in so many runs, where clients do not drift
 _REMEMBERED = 0.95  # share of the start still there on average: the run has not begun to forget it
+
+
+class _Turned(NamedTuple):
+    """A and V in the coordinates in which steps along P g are plain steps, and A diagonal."""
+
+    values: FloatArray  # eigenvalues l_i of P^1/2 A P^1/2                 (R, d)
+    noise: FloatArray  # P^1/2 V P^1/2 in its eigenvectors                (R, d, d)
+    back: FloatArray  # from there to the coordinates of theta            (R, d, d)
+
+
+def average_covariance(one_pass: Pass) -> FloatArray:
+    """The covariance of the window's average, Sigma_n / N, for R runs; (R, d, d).
+
+    In the turned coordinates, with U the noise covariance there,
+
+        Sigma_n[i, j] = U_ij N^-1 sum_s c_i(s) c_j(s),
+        c_i(s) = eta_s sum_{t >= max(s, m + 1)} prod_{s < j <= t} (1 - eta_j l_i),
+
+    which Theorem 2.1 has for m = 0 and P = I: noise of the burn-in still echoes in the window.
+    """
+    turned, plan = _turned(one_pass), one_pass.schedule
+    factors = (step_factors(plan.eta, values, plan.burn_in) for values in turned.values)
+    return _back(turned, np.stack([c.T @ c for c in factors]) / plan.window**2)
+
+
+def last_covariance(one_pass: Pass) -> FloatArray:
+    """The covariance of Y_n: sum_s c_i(s) c_j(s) U_ij with c_i(s) = eta_s prod_{s < j <= n} (1 - eta_j l_i); (R, d, d).
+
+    Theorem 2.2 has it times n^beta.
+    """
+    turned, eta = _turned(one_pass), one_pass.schedule.eta
+    factors = (echoes(eta, values) for values in turned.values)
+    return _back(turned, np.stack([c.T @ c for c in factors]))
+
+
+def gap_covariance(one_pass: Pass) -> FloatArray:
+    """The covariance of the window's average about the optimum of the window's own data; (R, d, d).
+
+    That optimum moves by A^-1 / N for one unit of noise in the window, the average by c(s) / N: it is that of the
+    average with c_i(s) - [s > m] / l_i in place of c_i(s).
+    """
+    turned, plan = _turned(one_pass), one_pass.schedule
+    counted = (np.arange(len(plan.eta)) >= plan.burn_in)[:, None]
+    factors = (step_factors(plan.eta, values, plan.burn_in) - counted / values for values in turned.values)
+    return _back(turned, np.stack([c.T @ c for c in factors]) / plan.window**2)
+
+
+def _turned(one_pass: Pass) -> _Turned:
+    eigenvalues, root, axes = _similar(one_pass.second, one_pass.hessian)
+    noise = np.swapaxes(axes, 1, 2) @ (root @ one_pass.noise_cov @ root) @ axes
+    return _Turned(eigenvalues, noise, root @ axes)
+
+
+def _back(turned: _Turned, factor: FloatArray) -> FloatArray:
+    return turned.back @ (turned.noise * factor) @ np.swapaxes(turned.back, 1, 2)
 
 
 class Noisy(NamedTuple):
@@ -110,12 +169,12 @@ def predicted_coverage(bias_over_error: FloatArray, level: float) -> FloatArray:
 def _left_of_the_start(one_pass: Pass, estimate: FloatArray, last: bool) -> FloatArray:
     """M (I - M)^-1 (theta_0 - estimate), (R, d)."""
     eta, m = one_pass.schedule.eta, one_pass.schedule.burn_in
-    values, burn_vectors = _similar(one_pass.first, one_pass.first_hessian)
+    values, *burn_vectors = _similar(one_pass.first, one_pass.first_hessian)
     forgotten = np.stack([np.prod(1.0 - eta[:m, None] * eigenvalues, axis=0) for eigenvalues in values])
-    values, window_vectors = _similar(one_pass.second, one_pass.hessian)
+    values, *window_vectors = _similar(one_pass.second, one_pass.hessian)
     paths = (np.cumprod(1.0 - eta[m:, None] * eigenvalues, axis=0) for eigenvalues in values)
     share = np.clip(np.stack([path[-1] if last else path.mean(axis=0) for path in paths]), -_REMEMBERED, _REMEMBERED)
-    left = _from_eigen(share, window_vectors) @ _from_eigen(forgotten, burn_vectors)
+    left = _from_eigen(share, *window_vectors) @ _from_eigen(forgotten, *burn_vectors)
     rest = np.linalg.inv(np.eye(left.shape[1]) - left)
     return np.einsum("rij,rj->ri", left @ rest, one_pass.start - estimate)
 
@@ -124,13 +183,14 @@ def _nothing(like: FloatArray) -> Noisy:
     return Noisy(np.zeros_like(like), np.zeros((*like.shape, like.shape[1])))
 
 
-def _from_eigen(values: FloatArray, vectors: FloatArray) -> FloatArray:
+def _from_eigen(values: FloatArray, root: FloatArray, axes: FloatArray) -> FloatArray:
+    vectors = root @ axes
     return (vectors * values[:, None, :]) @ np.linalg.inv(vectors)
 
 
-def _similar(p: FloatArray, a: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues and eigenvectors of P A, which are real: it is similar to P^1/2 A P^1/2."""
+def _similar(p: FloatArray, a: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Eigenvalues of P A, which are real: it is similar to P^1/2 A P^1/2. Also P^1/2, and the eigenvectors of that."""
     values, vectors = np.linalg.eigh(p)
     root = np.einsum("rip,rp,rjp->rij", vectors, np.sqrt(values), vectors)
     eigenvalues, axes = np.linalg.eigh(root @ a @ root)
-    return eigenvalues, root @ axes
+    return eigenvalues, root, axes
