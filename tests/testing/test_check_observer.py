@@ -13,7 +13,7 @@ from fedgauss.engine import observers
 from fedgauss.engine.observers import Observer
 from fedgauss.inference.passes import LastClients
 from fedgauss.inference.path_methods import BatchMeans, RandomScaling
-from fedgauss.inference.summaries import ClientSums
+from fedgauss.inference.client_sums import ClientSums
 from fedgauss.problems import pytree
 from fedgauss.testing import check_observer, checks_for_observer, observer
 
