@@ -11,9 +11,9 @@ from mutants import expect_every_rule_has_a_mutant, expect_failure
 
 from fedgauss.engine import observers
 from fedgauss.engine.observers import Observer
+from fedgauss.inference.client_sums import ClientSums
 from fedgauss.inference.passes import LastClients
 from fedgauss.inference.path_methods import BatchMeans, RandomScaling
-from fedgauss.inference.client_sums import ClientSums
 from fedgauss.problems import pytree
 from fedgauss.testing import check_observer, checks_for_observer, observer
 
@@ -34,7 +34,10 @@ SHIPPED = {
 }
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+LONG = dict.fromkeys(("sup_partial_sum max", "BatchMeans"), pytest.mark.study)  # like the ones before them
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in SHIPPED])
 def test_shipped_observers_conform(name):
     report = check_observer(SHIPPED[name])
     assert len(report.outcomes) == 12

@@ -50,7 +50,8 @@ SHIPPED = {
     "coupled": problems.coupled(LINEAR, 5),
     "preconditioned": Preconditioned(LINEAR, np.diag([1.0, 0.5]), np.full(8, 0.1), "damped"),
 }
-LONG = dict.fromkeys(("coupled", "from_arrays once"), pytest.mark.study)  # which take the longest to compile
+# Those that take the longest to compile, or differ from others by a number.
+LONG = dict.fromkeys(("coupled", "from_arrays once", "linear, correlated", "linear, Student"), pytest.mark.study)
 ELSEWHERE = {"Chains", "RowBatches"}  # of one run, not of independent replicates
 
 
