@@ -34,7 +34,9 @@ SHIPPED = {
 }
 
 
-LONG = dict.fromkeys(("sup_partial_sum max", "BatchMeans"), pytest.mark.study)  # like the ones before them
+# Those of inference, which its own tests run, and one that differs from another by a word.
+RARELY = ("sup_partial_sum max", "LastClients", "ClientSums", "RandomScaling", "BatchMeans")
+LONG = dict.fromkeys(RARELY, pytest.mark.study)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in SHIPPED])
