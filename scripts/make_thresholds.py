@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from rich.progress import Progress
 
-from fedgauss.detect.calibration import null_maxima
+from fedgauss.detect.thresholds import null_maxima
 from fedgauss.detect.watch import DEFAULT_CHANNELS
 
 SEED = 20261115

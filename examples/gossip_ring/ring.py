@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 import fedgauss as fg
-from fedgauss.integrations.gossip import PeerRun, PeerRound, TorchLinks, run_peer
+from fedgauss.integrations.gossip import PeerRound, PeerRun, TorchLinks, run_peer
 
 
 def arguments() -> argparse.Namespace:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedgauss import approx, detect, networks, problems, step_sizes, theory
     from fedgauss._checks import FedgaussWarning
     from fedgauss._linearization import Linearization, gradient_moments, linearization
-    from fedgauss.detect.mean_updates import server_only
+    from fedgauss.detect.innovations import server_only
     from fedgauss.detect.monitor import Monitor
     from fedgauss.engine import observers, projections
     from fedgauss.engine.runs import DivergedError, Runs
@@ -88,7 +88,7 @@ _MODULES = {
     "observers": "engine.",
     "problems": "",
     "projections": "engine.",
-    "server_only": "detect.mean_updates",
+    "server_only": "detect.innovations",
     "simulate": "engine.simulate",
     "simulate_together": "engine.together",
     "step_sizes": "",

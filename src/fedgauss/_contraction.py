@@ -1,7 +1,5 @@
 """The product that every linear recursion here comes down to, in the eigenvectors of its Hessian."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedgauss._types import FloatArray

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgauss.demo.comparison import Comparison, Ellipse, agreement, compare, product_terms, variance_ratio
+from fedgauss.demo.comparison import Comparison, Ellipse, check_z, compare, product_terms, variance_ratio
 
 
 def test_product_terms_average_to_the_sample_covariance():
@@ -26,16 +26,16 @@ def test_positive_quantities_are_compared_on_a_log_scale():
 
 
 def test_the_limit_grows_with_the_number_of_comparisons():
-    one = agreement([Comparison("a", 0.0, 1.0, 0.0)], replicates=10**6)
-    many = agreement([Comparison("a", 0.0, 1.0, 0.0)] * 50, replicates=10**6)
+    one = check_z([Comparison("a", 0.0, 1.0, 0.0)], replicates=10**6)
+    many = check_z([Comparison("a", 0.0, 1.0, 0.0)] * 50, replicates=10**6)
     assert one.limit == pytest.approx(2.5758, abs=1e-3)  # the 99.5 % normal quantile
     assert many.limit == pytest.approx(3.7190, abs=1e-3)  # the 99.99 % one
-    assert agreement([Comparison("a", 0.0, 1.0, 0.0)], replicates=20).limit > one.limit
+    assert check_z([Comparison("a", 0.0, 1.0, 0.0)], replicates=20).limit > one.limit
 
 
 def test_one_large_difference_is_a_disagreement_of_either_sign():
     for sign in (1.0, -1.0):
-        found = agreement([Comparison("a", 0.1, 1.0, 0.0), Comparison("b", 5.0 * sign, 1.0, 0.0)], replicates=1000)
+        found = check_z([Comparison("a", 0.1, 1.0, 0.0), Comparison("b", 5.0 * sign, 1.0, 0.0)], replicates=1000)
         assert not found.agrees
         assert "do not agree" in str(found)
         assert "5.0" in str(found)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from fedgauss import networks
 from fedgauss.cli import app
 from fedgauss.demo import figures, story
-from fedgauss.demo.comparison import agreement
+from fedgauss.demo.comparison import check_z
 from fedgauss.demo.run import _compare, run_demo
 from fedgauss.demo.setup import DemoSetup, demo_attack, demo_setup
 from fedgauss.demo.terminal import print_watched
@@ -53,13 +53,13 @@ def test_simulation_agrees_with_exact_theory(result):
     # At level 1e-4 a right simulation fails this for one seed in ten thousand.
     comparisons = [*result.from_optimum.comparisons, *result.from_zero.comparisons]
     assert len(comparisons) == 18
-    assert agreement(comparisons, result.setup.replicates, level=1e-4).agrees
+    assert check_z(comparisons, result.setup.replicates, level=1e-4).agrees
 
 
 def test_a_wrong_theory_would_be_noticed(result):
     zero, optimum = result.from_zero, result.from_optimum
     mixed_up = _compare(result.setup, zero.start, zero.simulated, optimum.exact)
-    assert not agreement(mixed_up, result.setup.replicates, level=1e-4).agrees
+    assert not check_z(mixed_up, result.setup.replicates, level=1e-4).agrees
 
 
 def test_every_replicate_is_used_once(result):

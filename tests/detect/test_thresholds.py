@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedgauss.detect.calibration import null_maxima
-from fedgauss.detect.thresholds import MARGIN, _table, boundary, tail_point
+from fedgauss.detect.thresholds import MARGIN, _table, boundary, null_maxima, tail_point
 
 
 def mean_levels(*arguments):

@@ -6,10 +6,8 @@ from scipy import stats
 
 import fedgauss as fg
 from fedgauss._linearization import gradient_moments
-from fedgauss.detect.calibration import estimated_whiteners
-from fedgauss.detect.innovations import innovations
-from fedgauss.detect.thresholds import boundary
-from fedgauss.detect.whitening import Whitening, whitening
+from fedgauss.detect.innovations import Whitening, innovations, whitening
+from fedgauss.detect.thresholds import boundary, estimated_whiteners
 
 STEPS = fg.step_sizes.polynomial(0.3, 0.75)
 

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 import fedgauss as fg
 from fedgauss.integrations.flower import Alarmed, Monitored, Reported, ServerOnly
 from fedgauss.integrations.flower.feed import _as_in_the_paper
-from fedgauss.integrations.flower.rollback import KeptArrays
+from fedgauss.integrations.flower.monitored import KeptArrays
 from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, Upload, _other_types
 
 CONFIG = example_config(n_rounds=24, attack_after=14, shift=1.0, watch="reports")

@@ -7,7 +7,7 @@ pytest.importorskip("flwr")
 
 from flwr.app import Array
 
-from fedgauss.integrations.flower.arrays import numbers, plain, viewed_like
+from fedgauss.integrations.flower.records import numbers, plain, viewed_like
 
 LIKE = {"weight": np.zeros((1, 3))}
 

@@ -17,8 +17,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyClientSideAdaptiveClippin
 
 import fedgauss as fg
 from fedgauss.integrations.flower import Chained, Monitored, Reported, report_moments
-from fedgauss.integrations.flower.chains import noise_of_chains
-from fedgauss.integrations.flower.reports import _report
+from fedgauss.integrations.flower.warm_up import _report, noise_of_chains
 
 CONFIG = example_config(n_rounds=8, attack_after=8)
 N, TAU = CONFIG["n-clients"], CONFIG["local-steps"]

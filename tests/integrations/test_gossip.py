@@ -14,8 +14,7 @@ from scipy.stats import binom
 import fedgauss as fg
 from fedgauss.integrations.gossip.messages import Message, Settings, fault, introduction, summary, unpacked
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
-from fedgauss.integrations.gossip.peer import run_peer
-from fedgauss.integrations.gossip.shares import neighbours_of, shares
+from fedgauss.integrations.gossip.peer import neighbours_of, run_peer, shares
 from fedgauss.integrations.gossip.torch_links import TorchLinks
 
 _PEERS, _STEPS, _TAU = 6, 200, 10
@@ -86,8 +85,8 @@ def watched(lin, members, began, sent, n_steps=_STEPS, alpha=0.05, gone=None):
     verdicts = []
     for row in range(len(sent)):
         here = [m for m in members if gone is None or m != gone[0] or row < gone[1]]
-        tables = ({m: table[row, m] for m in here} for table in (began, sent))
-        verdicts.append(around.update(*tables, (row + 1) * _TAU))
+        told = {m: Message(1, sent[row, m], began[row, m], np.empty((lin.dim, 0))) for m in here}
+        verdicts.append(around.update(told, (row + 1) * _TAU))
     return verdicts
 
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedgauss.integrations.gossip import rendezvous
-from fedgauss.integrations.gossip.rendezvous import meet
+from fedgauss.integrations.gossip import torch_links
+from fedgauss.integrations.gossip.torch_links import meet
 
 
 class Store:
@@ -55,11 +55,11 @@ def test_all_peers_meet_and_a_used_place_is_refused(place):
 
 
 def test_who_waits_in_vain_is_told_for_whom_and_may_come_again(place, monkeypatch):
-    monkeypatch.setattr(rendezvous, "COMING", 0.2)
+    monkeypatch.setattr(torch_links, "COMING", 0.2)
     for _ in range(2):
         with pytest.raises(TimeoutError, match=r"all 3 peers must come to file:///.*; \[1, 2\] did not"):
             place(0, 3)
-    with pytest.raises(ValueError, match=r"size must be the same for all peers; got 4, and others came .* with 3"):
+    with pytest.raises(ValueError, match=r"size must be the same for all peers at .*; got 4, and others have 3"):
         place(1, 4)
 
 
@@ -79,6 +79,6 @@ def test_no_place_is_no_rendezvous(address, words):
 
 
 def test_a_peer_0_that_does_not_come_is_named(monkeypatch):
-    monkeypatch.setattr(rendezvous, "COMING", 0.0)
+    monkeypatch.setattr(torch_links, "COMING", 0.0)
     with pytest.raises(TimeoutError, match=r"peer 0 must come to tcp://127\.0\.0\.1:1 within"):
         meet(None, 1, 3, "tcp://127.0.0.1:1")

@@ -10,11 +10,10 @@ from live_chromium import BROWSER, Tab
 from live_runs import NAMES, OPTIMUM, line, monitor, rounds
 
 from fedgauss.integrations.live.command import Asked, watch
-from fedgauss.integrations.live.guard import Guard
 from fedgauss.integrations.live.history import HistoryRow
 from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun
-from fedgauss.integrations.live.server import LiveServer
+from fedgauss.integrations.live.server import Guard, LiveServer
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
 

@@ -253,7 +253,7 @@ def test_another_run_is_not_taken_for_the_one_that_was_judged(tmp_path):
         again.take(LoggedRound(j, others[j - 1]))
     before = state_bytes(again.monitor)
     for j in (6, 7, 8):
-        with pytest.raises(ValueError, match="round 6 has other parameters there, and so this is another run"):
+        with pytest.raises(ValueError, match=r"round 6 has other parameters there\. Use this run"):
             again.take(LoggedRound(j, others[j - 1]))
     assert state_bytes(again.monitor) == before
 
@@ -323,7 +323,7 @@ def test_a_page_asks_for_new_rounds_only_and_old_ones_are_dropped(monkeypatch):
 
 
 def test_names_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr("fedgauss.integrations.live.clients._MOST", 8)
+    monkeypatch.setattr("fedgauss.integrations.live.history.MOST_NAMES", 8)
     run = LiveRun(warm_up())
     for j, (y, _) in enumerate(rounds(3), start=1):
         who = tuple(f"{j}.{i}" for i in range(4))

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from live_runs import line, monitor, rounds, state_bytes
 
-from fedgauss.integrations.live.guard import Guard, is_loopback
 from fedgauss.integrations.live.rounds import MOST_BYTES
 from fedgauss.integrations.live.run import LiveRun
-from fedgauss.integrations.live.server import LiveServer
+from fedgauss.integrations.live.server import Guard, LiveServer, is_loopback
 
 TOKEN = "a-token-of-some-length"
 JSON = {"Content-Type": "application/json"}

@@ -38,7 +38,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ZCheck:
     """Whether the largest of m differences is one that m true hypotheses would show."""
 
     n_comparisons: int
@@ -113,11 +113,11 @@ def mean_ratio(cov: FloatArray, theory: FloatArray) -> float:
     return float(np.trace(np.linalg.solve(theory, cov))) / len(cov)
 
 
-def agreement(comparisons: Sequence[Comparison], replicates: int, level: float = 0.01) -> Agreement:
+def check_z(comparisons: Sequence[Comparison], replicates: int, level: float = 0.01) -> ZCheck:
     """Compare max |z| with the 1 - level / (2m) quantile of Student's t, Bonferroni's bound for m comparisons."""
     m = len(comparisons)
     limit = float(special.stdtrit(replicates - 1, 1.0 - level / (2 * m)))
-    return Agreement(m, float(np.max(np.abs([c.z for c in comparisons]))), limit)
+    return ZCheck(m, float(np.max(np.abs([c.z for c in comparisons]))), limit)
 
 
 def _squared_distances(offsets: FloatArray, cov: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy as np
 from fedgauss import networks
 from fedgauss._progress import Tick
 from fedgauss._types import FloatArray
-from fedgauss.demo.comparison import Agreement, Comparison, Ellipse, agreement, compare, product_terms, variance_ratio
+from fedgauss.demo.comparison import Comparison, Ellipse, ZCheck, check_z, compare, product_terms, variance_ratio
 from fedgauss.demo.setup import DemoSetup, demo_attack
 from fedgauss.demo.watch import WatchedAttack, watch_attack
 from fedgauss.engine import observers
@@ -76,7 +76,7 @@ class DemoResult:
     limit_n: dict[int, FloatArray]
     exact_n: dict[int, FloatArray]
     averaged: FloatArray
-    agreement: Agreement
+    check: ZCheck
     advice: Advice
     watched: WatchedAttack
 
@@ -113,7 +113,7 @@ class DemoResult:
         return float(first), float(last)
 
     def __str__(self) -> str:
-        return str(self.agreement)
+        return str(self.check)
 
 
 def run_demo(setup: DemoSetup, tick: Tick = lambda what, done, total: None) -> DemoResult:
@@ -148,7 +148,7 @@ def run_demo(setup: DemoSetup, tick: Tick = lambda what, done, total: None) -> D
         limit_n=dict.fromkeys(marks, limit_covariance(lin)),
         exact_n={m: m * at_optimum.exact.cov_average[m - 1] for m in marks},
         averaged=n * averaged.cov_average,
-        agreement=agreement([*at_optimum.comparisons, *at_zero.comparisons], setup.replicates),
+        check=check_z([*at_optimum.comparisons, *at_zero.comparisons], setup.replicates),
         advice=advice,
         watched=watch_attack(demo_attack(setup), setup, partial(tick, "watching an attack")),
     )

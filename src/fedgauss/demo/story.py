@@ -67,7 +67,7 @@ def demo_page(result: DemoResult, show: Callable[[Page, str], None]) -> Page:
     page = Page(
         "Local SGD on a ring, compared with its theory",
         f"{setup.replicates:,} simulated runs of {setup.network.n_clients} clients from each of two starts. "
-        f"{result.agreement} Then half of the clients turn malicious while a monitor watches. "
+        f"{result.check} Then half of the clients turn malicious while a monitor watches. "
         f"{outcome(result.watched.alarm, result.watched.attack)[0]}",
     )
     _add_setup(page, result)
@@ -78,7 +78,7 @@ def demo_page(result: DemoResult, show: Callable[[Page, str], None]) -> Page:
         show(page, name)
     page.section("Do they agree?")
     page.paragraph(
-        f"{result.agreement} The Gaussian approximation of the paper has its own column: it is not meant to be exact "
+        f"{result.check} The Gaussian approximation of the paper has its own column: it is not meant to be exact "
         "at a finite $n$, and the figures show how far off it is."
     )
     page.paragraph(

@@ -17,8 +17,8 @@ def print_demo(result: DemoResult, console: Console) -> None:
     """Print the comparison with theory, whether they agree, the advice, and the monitored attack."""
     console.print(_comparison_table(result))
     console.print(Text(_reading(result)), end="\n\n")
-    agreement = result.agreement
-    console.print(Text(str(agreement), style="bold green" if agreement.agrees else "bold red"), end="\n\n")
+    check = result.check
+    console.print(Text(str(check), style="bold green" if check.agrees else "bold red"), end="\n\n")
     console.print(Text(f"What the theorems advise here:\n{result.advice}"), end="\n\n")
     print_watched(result.watched, result.setup, console)
 

@@ -6,34 +6,27 @@
 (`EProcess`), and `attribute` for the clients behind an alarm.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from fedgauss._lazy import lazy
-
-if TYPE_CHECKING:
-    from fedgauss.detect.attribution import Attribution, attribute
-    from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen
-    from fedgauss.detect.client_rounds import client_innovations
-    from fedgauss.detect.cusum import Cusum, cusum_paths
-    from fedgauss.detect.eprocess import EProcess, e_process_paths
-    from fedgauss.detect.mean_channel import MeanChannel
-    from fedgauss.detect.mean_updates import server_only
-    from fedgauss.detect.monitor import Monitor
-    from fedgauss.detect.paper_rule import (
-        Bootstrap,
-        CusumRule,
-        family_wise_rate,
-        first_alarms,
-        paper_boundary,
-        studentised_boundary,
-    )
-    from fedgauss.detect.runs import WatchedRuns, watch_runs
-    from fedgauss.detect.spread_channel import SpreadChannel
-    from fedgauss.detect.thresholds import Boundary, boundary
-    from fedgauss.detect.verdict import Verdict
-    from fedgauss.detect.watch import DEFAULT_CHANNELS
+from fedgauss.detect.attribution import Attribution, attribute
+from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen
+from fedgauss.detect.client_rounds import client_innovations
+from fedgauss.detect.cusum import Cusum, cusum_paths
+from fedgauss.detect.eprocess import EProcess, e_process_paths
+from fedgauss.detect.innovations import server_only
+from fedgauss.detect.mean_channel import MeanChannel
+from fedgauss.detect.monitor import Monitor
+from fedgauss.detect.paper_rule import (
+    Bootstrap,
+    CusumRule,
+    family_wise_rate,
+    first_alarms,
+    paper_boundary,
+    studentised_boundary,
+)
+from fedgauss.detect.runs import WatchedRuns, watch_runs
+from fedgauss.detect.spread_channel import SpreadChannel
+from fedgauss.detect.thresholds import Boundary, boundary
+from fedgauss.detect.verdict import Verdict
+from fedgauss.detect.watch import DEFAULT_CHANNELS
 
 __all__ = [
     "DEFAULT_CHANNELS",
@@ -64,31 +57,3 @@ __all__ = [
     "studentised_boundary",
     "watch_runs",
 ]
-
-# The bootstrap needs JAX, which nothing else here does.
-_NAMES = {
-    "attribution": ["Attribution", "attribute"],
-    "channel": ["Channel", "Conditions", "Peak", "RoundSeen"],
-    "client_rounds": ["client_innovations"],
-    "cusum": ["Cusum", "cusum_paths"],
-    "eprocess": ["EProcess", "e_process_paths"],
-    "mean_channel": ["MeanChannel"],
-    "mean_updates": ["server_only"],
-    "monitor": ["Monitor"],
-    "paper_rule": [
-        "Bootstrap",
-        "CusumRule",
-        "family_wise_rate",
-        "first_alarms",
-        "paper_boundary",
-        "studentised_boundary",
-    ],
-    "runs": ["WatchedRuns", "watch_runs"],
-    "spread_channel": ["SpreadChannel"],
-    "thresholds": ["Boundary", "boundary"],
-    "verdict": ["Verdict"],
-    "watch": ["DEFAULT_CHANNELS"],
-}
-if not TYPE_CHECKING:
-    modules = {name: module for module, names in _NAMES.items() for name in names}
-    __getattr__, __dir__ = lazy(__name__, modules, __all__)

@@ -25,8 +25,13 @@ from fedgauss import _checks
 from fedgauss._linearization import Linearization, client_dof
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.detect.client_rounds import Segment, empty, first_seen, noise_inverses
+from fedgauss.detect.candidates import Candidates
+from fedgauss.detect.client_rounds import ClientInnovations, Segment, first_seen, noise_inverses, segment
+from fedgauss.detect.innovations import dof_needed
+from fedgauss.detect.saved import Arrays, Saved
+from fedgauss.step_sizes import StepSizes
 
+_FIRST = 2  # rounds of a baseline, at least
 _AGREEMENT = 0.05  # level at which the other clients must move together for their direction to be used
 _TINY = 1e-60  # instead of a variance of zero
 _LEAST_WEIGHT = 0.02  # no client is ruled out before it is tested
@@ -150,9 +155,26 @@ def attribute(
     the others moved (Roeder and Wasserman 2009). Storey's estimate of the number of honest clients, in its form for
     finite samples, keeps the procedure from being twice as strict as asked when half of them are malicious.
     """
-    rounds, rate, baseline = _checked(innovations, onset, alarm, lin, rate, burn_in)
-    before, after = _segments(rounds[baseline], rounds[alarm:], lin)
-    return attribute_segments(before, after, lin, rate, baseline.stop - baseline.start, len(rounds) - alarm)
+    rounds = np.asarray(innovations, dtype=np.float64)
+    if rounds.ndim != 3 or rounds.shape[1:] != (lin.n_clients, lin.dim):
+        raise ValueError(
+            f"innovations must have shape (rounds, {lin.n_clients}, {lin.dim}); got {rounds.shape}. "
+            "Use client_innovations(...)."
+        )
+    rate = _checks.probability("rate", rate, fix="It is a share of false discoveries, such as .10.")
+    burn_in, alarm = _checks.whole("burn_in", burn_in, at_least=0), _checks.whole("alarm", alarm)
+    onset = _checks.whole("onset", onset, at_least=burn_in + 2, fix="The baseline needs two rounds after burn_in.")
+    if onset > alarm:
+        raise ValueError(f"onset must not come after the alarm, round {alarm}; got {onset}. Both count rounds.")
+    if alarm >= len(rounds):
+        raise ValueError(
+            f"attribution needs rounds after the alarm, round {alarm}; there are {len(rounds)} in all. Wait for more?"
+        )
+    stretches, reference = (rounds[burn_in:onset], rounds[alarm:]), np.full((lin.n_clients, lin.dim), np.nan)
+    for rows in (*stretches[0], *stretches[1]):
+        reference = first_seen(reference, rows)
+    before, after = (segment(rows, reference, lin) for rows in stretches)
+    return attribute_segments(before, after, lin, rate, onset - burn_in, len(rounds) - alarm)
 
 
 def attribute_segments(
@@ -172,16 +194,77 @@ def attribute_segments(
     return Attribution(table, rate, baseline_rounds, rounds_after)
 
 
-def _segments(before: FloatArray, after: FloatArray, lin: Linearization) -> tuple[Segment, Segment]:
-    """Both stretches of rounds as sums, against one reference."""
-    inverses, reference = noise_inverses(lin), np.full((lin.n_clients, lin.dim), np.nan)
-    for rows in (*before, *after):
-        reference = first_seen(reference, rows)
-    sums = [empty(lin.n_clients, lin.dim), empty(lin.n_clients, lin.dim)]
-    for i, part in enumerate((before, after)):
-        for rows in part:
-            sums[i] = sums[i].plus(rows, reference, inverses)
-    return sums[0], sums[1]
+class ClientRecord(Saved):
+    """Sums over rounds of every client's innovations, kept at O(log t) rounds as the mean channel keeps its own.
+
+    Rounds are counted like those of the mean channel, so that an onset it finds has its sums here. An alarm freezes
+    the baseline, the rounds before the onset, and marks where the rounds after the alarm begin.
+    """
+
+    saved = ("rounds", "first", "reference", "sums", "at_alarm", "baseline", "frozen", "kept")
+
+    def __init__(
+        self, lin: Linearization, steps: StepSizes, weights: FloatArray | None = None, position: int = 0
+    ) -> None:
+        self._lin = lin
+        self._parts = ClientInnovations(lin, steps, weights)
+        self._inverses = noise_inverses(lin)
+        self.reset(position)
+
+    def reset(self, position: int = 0) -> None:
+        """Forget all rounds, and begin with `position` rounds counted elsewhere."""
+        n_clients, dim = self._lin.n_clients, self._lin.dim
+        self.rounds, self.first = position, max(_FIRST, position + 1)
+        self.reference = np.full((n_clients, dim), np.nan)
+        self.sums = self.at_alarm = self.baseline = np.zeros((n_clients * (dim + 2), 1))  # segments as columns
+        self.frozen = np.zeros(2, dtype=np.int64)  # rounds of the baseline, 0 without one, and rounds at the alarm
+        self.kept = Candidates(len(self.sums), 1, self.first)
+
+    def reweight(self, weights: FloatArray | None) -> None:
+        """Clients step with these weights from now on."""
+        self._parts = ClientInnovations(self._lin, self._parts.steps, weights)
+
+    def update(self, position: int, began: FloatArray, sent: FloatArray, after: int, last: int) -> None:
+        """Take in a round: `position` rounds were counted before it, NaN stands for clients that took no part."""
+        if position:
+            self.kept.keep(position, 0, 0.0, self.sums)
+        rows = self._parts.of_round(began, sent, after, last)
+        self.reference = first_seen(self.reference, rows)
+        sums = self._segment(self.sums).plus(rows, np.nan_to_num(self.reference), self._inverses)
+        self.sums = np.concatenate([part.ravel() for part in sums])[:, None]
+        self.rounds = position + 1
+
+    def freeze(self, onset: int) -> None:
+        """An alarm rang whose onset lies after `onset` counted rounds; the nearest kept round before it will do."""
+        positions = self.kept.positions
+        if not np.any(positions <= onset):
+            return
+        slot = int(np.argmax(np.where(positions <= onset, positions, -1)))
+        self.baseline, self.at_alarm = self.kept.sums[slot].copy(), self.sums  # the slot is reused
+        self.frozen = np.array([positions[slot], self.rounds])
+
+    def attribution(self, rate: float) -> Attribution:
+        """Who moved between the baseline and the rounds after the alarm."""
+        baseline_rounds, at_alarm = self.frozen.tolist()
+        if not baseline_rounds:
+            raise ValueError("suspects needs rounds with clients before the onset, 2 at least; there were fewer.")
+        if self.rounds == at_alarm:
+            raise ValueError("suspects needs rounds with clients after the alarm; there is none yet. Wait for more.")
+        before, after = self._segment(self.baseline), self._segment(self.sums - self.at_alarm)
+        return attribute_segments(before, after, self._lin, rate, baseline_rounds, self.rounds - at_alarm)
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take up the state that `state` returned."""
+        super().restore(arrays)
+        for column in (self.sums, self.at_alarm, self.baseline):
+            self._segment(column)  # raises where one has a wrong length
+        self.kept.first = self.first
+
+    def _segment(self, column: FloatArray) -> Segment:
+        """From (K (d + 2), 1)."""
+        n_clients, dim = self._lin.n_clients, self._lin.dim
+        seen, total, square = np.split(column[:, 0], [n_clients, n_clients * (dim + 1)])
+        return Segment(seen, total.reshape(n_clients, dim), square)
 
 
 class _Moves(NamedTuple):
@@ -214,7 +297,7 @@ def _allowing_for_estimates(moves: _Moves, lin: Linearization) -> _Moves:
     behind = client_dof(lin)
     if np.isinf(behind).all():
         return moves
-    needed = 2 * lin.dim + 4
+    needed = dof_needed(lin.dim)
     if behind.min() < needed:
         steps = 1 if lin.n_warmup is None else 1 + int(np.ceil((lin.n_warmup - 1) * needed / behind.min()))
         raise ValueError(
@@ -245,28 +328,6 @@ def _against_the_others(moves: _Moves, k: int) -> tuple[float, float, float]:
     squares = (np.divide(push**2, weight, out=np.zeros_like(push), where=weight > 0) - (weight > 0)).sum()
     multiple = max(squares, 0.0) / np.maximum(push, 0.0).sum()
     return float(t), float(stdtr(dof, -t)), float(multiple * length)
-
-
-def _checked(
-    innovations: ArrayLike, onset: int, alarm: int, lin: Linearization, rate: float, burn_in: int
-) -> tuple[FloatArray, float, slice]:
-    rounds = np.asarray(innovations, dtype=np.float64)
-    if rounds.ndim != 3 or rounds.shape[1:] != (lin.n_clients, lin.dim):
-        raise ValueError(
-            f"innovations must have shape (rounds, {lin.n_clients}, {lin.dim}); got {rounds.shape}. "
-            "Use client_innovations(...)."
-        )
-    level = _checks.probability("rate", rate, fix="It is a share of false discoveries, such as .10.")
-    burn_in = _checks.whole("burn_in", burn_in, at_least=0)
-    alarm = _checks.whole("alarm", alarm)
-    onset = _checks.whole("onset", onset, at_least=burn_in + 2, fix="The baseline needs two rounds after burn_in.")
-    if onset > alarm:
-        raise ValueError(f"onset must not come after the alarm, round {alarm}; got {onset}. Both count rounds.")
-    if alarm >= len(rounds):
-        raise ValueError(
-            f"attribution needs rounds after the alarm, round {alarm}; there are {len(rounds)} in all. Wait for more?"
-        )
-    return rounds, level, slice(burn_in, onset)
 
 
 def power_weights(effects: FloatArray, rate: float) -> FloatArray:

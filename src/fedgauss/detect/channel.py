@@ -6,7 +6,7 @@ import copy
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,6 @@ from fedgauss.detect.saved import Saved
 
 TEMPERING = 0.35  # where nothing is known of the gradients' tails
 INVALID = "invalid update"  # what a verdict has in place of a channel when the update itself is refused
-
-Self = TypeVar("Self", bound="Channel")
 
 
 class Conditions(NamedTuple):
@@ -138,7 +136,7 @@ class Channel(Saved, ABC):
         """
         return np.zeros(len(peak.step), dtype=np.bool_)
 
-    def started(self: Self, conditions: Conditions) -> Self:
+    def started(self, conditions: Conditions) -> Self:
         """A copy of this template that is ready for its first round."""
         fresh = copy.copy(self)
         fresh.begin(conditions)

@@ -87,9 +87,6 @@ class Segment(NamedTuple):
     total: FloatArray  # (K, d)
     square: FloatArray  # (K,)
 
-    def __sub__(self, other: Segment) -> Segment:
-        return Segment(*(a - b for a, b in zip(self, other, strict=True)))
-
     def plus(self, rows: FloatArray, reference: FloatArray, inverses: FloatArray) -> Segment:
         """One more round (K, d), NaN for clients that took no part."""
         here = _usable(rows)
@@ -97,9 +94,13 @@ class Segment(NamedTuple):
         return Segment(self.seen + here, self.total + e, self.square + np.einsum("ki,kij,kj->k", e, inverses, e))
 
 
-def empty(n_clients: int, dim: int) -> Segment:
-    """No rounds yet."""
-    return Segment(np.zeros(n_clients), np.zeros((n_clients, dim)), np.zeros(n_clients))
+def segment(rounds: FloatArray, reference: FloatArray, lin: Linearization) -> Segment:
+    """The sums over rounds (J, K, d)."""
+    sums = Segment(np.zeros(lin.n_clients), np.zeros_like(reference), np.zeros(lin.n_clients))
+    inverses = noise_inverses(lin)
+    for rows in rounds:
+        sums = sums.plus(rows, reference, inverses)
+    return sums
 
 
 def noise_inverses(lin: Linearization) -> FloatArray:

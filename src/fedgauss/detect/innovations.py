@@ -1,8 +1,10 @@
-"""Block innovations: what a round of SGD steps shows of the gradient's mean, whatever the run's past."""
+"""Block innovations: what a round of SGD steps shows of the gradient's mean, whatever the run's past, whitened."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +12,14 @@ import numpy.typing as npt
 
 from fedgauss import _checks
 from fedgauss._contraction import pulls_and_product
-from fedgauss._linearization import Linearization
+from fedgauss._linearization import Linearization, noise_dof
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.detect.whitening import Whitening, whitening
+from fedgauss.detect.channel import TEMPERING
 from fedgauss.step_sizes import Polynomial, StepSizes, WarmStart, as_step_sizes
+
+_SAFETY = 3.0  # times the tempering that the reported kurtosis asks for
+_RIDGE = 0.1  # of the mean variance, added to an estimated V ...
+_RIDGE_FROM = 12  # ... from this many dimensions on
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,6 @@ class Innovations:
         eta = [step_sizes_between(self.steps, int(step) - 1, int(step))[0] for step in different]
         return np.array(eta)[which] * float(self.everybody.values[-1])
 
-    @property
-    def dim(self) -> int:
-        """d."""
-        return self.lin.dim
-
     def block(self, after: int, last: int, weights: FloatArray | None = None) -> Block:
         """What steps after + 1, ..., last do, when clients took part with these weights (None: those of `lin`)."""
         values, rotated, back, noise = (
@@ -80,7 +81,7 @@ class Innovations:
         """M sum_k (v_k - w_k) grad F_k(theta*) for a round with weights v_k."""
         pulls = self.lin.client_gradients
         if weights is None or pulls is None:
-            return np.zeros(self.dim)
+            return np.zeros(self.lin.dim)
         return self.whitening.matrix @ ((weights - self.lin.weights) @ pulls)
 
     def whiten(self, block: Block, before: FloatArray, now: FloatArray) -> FloatArray:
@@ -152,6 +153,59 @@ def innovations(lin: Linearization, steps: StepSizes | ArrayLike) -> Innovations
     return Innovations(lin, schedule, white, _curvature(lin, lin.weights, white.matrix))
 
 
+def server_only(
+    hessian: ArrayLike, means: ArrayLike, steps: StepSizes | ArrayLike, sync_every: int, after: int = 0
+) -> Linearization:
+    """A linearisation for a monitor from what a server sees of J honest rounds.
+
+    Parameters
+    ----------
+    hessian : (d, d) array_like
+        A, which a server may know from data of its own. It must not be regressed on the averaged path: that makes most
+        runs alarm.
+    means : (J + 1, d) array_like
+        Y before and after each of the rounds.
+    steps : StepSizes or array_like
+        eta_t.
+    sync_every : int
+        Steps between two rounds.
+    after : int
+        Steps made before the first of these rounds.
+
+    Returns
+    -------
+    Linearization
+        Of one client that stands for the average of all.
+
+    Notes
+    -----
+    With E_j the innovation of round j (`Innovations`) and Omega_j = V / w_j, w_j its mean weight, near enough from the
+    second round on, V is estimated by sum_j w_j (E_j - mean)(E_j - mean)' / (J - 1). Innovations are nearly Gaussian,
+    so the estimate is a Wishart matrix with J - 1 degrees of freedom, and a monitor's thresholds are calibrated for it
+    (Hotelling).
+    """
+    a = _checks.covariance("hessian", hessian, definite=True)
+    dim = len(a)
+    y = _checks.real_array("means", means, shape=(None, dim))
+    tau = _checks.whole("sync_every", sync_every)
+    first = _checks.whole("after", after, at_least=0)
+    n_rounds = len(y) - 1
+    needed = dof_needed(dim) + 1
+    if n_rounds < needed:
+        raise ValueError(
+            f"means must hold at least {needed + 1} rows in {dim} dimensions, a start and {needed} rounds; got "
+            f"{len(y)}. Wait for {needed - n_rounds} more rounds."
+        )
+    # Only A is used before V is known; any V will do.
+    parts = innovations(Linearization(y[-1], a[None], np.eye(dim)[None], np.ones(1)), steps)
+    blocks = [parts.block(first + j * tau, first + (j + 1) * tau) for j in range(n_rounds)]
+    e = np.stack([parts.whiten(block, y[j], y[j + 1]) for j, block in enumerate(blocks)])
+    weights = np.array([block.mean_weight for block in blocks])
+    centred = (e - np.average(e, axis=0, weights=weights)) * np.sqrt(weights)[:, None]
+    noise = centred.T @ centred / (n_rounds - 1)
+    return Linearization(y[-1], a[None], noise[None], np.ones(1), dof=float(n_rounds - 1))
+
+
 def step_sizes_between(steps: StepSizes, after: int, last: int) -> FloatArray:
     """eta_t for t = after + 1, ..., last, without those before where the schedule has a formula.
 
@@ -162,3 +216,84 @@ def step_sizes_between(steps: StepSizes, after: int, last: int) -> FloatArray:
     if isinstance(steps, WarmStart) and after >= steps.n_warm:
         return step_sizes_between(steps.decay, after - steps.n_warm, last - steps.n_warm)
     return np.asarray(steps.eta(last), dtype=np.float64)[after:]
+
+
+def dof_needed(dim: int) -> int:
+    """Degrees of freedom behind an estimated V, at least: with fewer its inverse has no useful law."""
+    return 2 * dim + 4
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """x = M E, scaled so that tr(M V M) = d, and what a calibration must know of M.
+
+    With V known, M = V^-1/2. An estimated V has small eigenvalues that are too small, and its inverse makes much of
+    them: from 12 dimensions on M = (V + .1 (tr V / d) I)^-1/2 instead.
+
+    spectrum   eigenvalues of V, all that a calibration needs of it: the statistics do not change under rotation   (d,)
+    ridge      what is added to an estimated V, in units of tr V / d
+    dof        degrees of freedom behind V; infinite when it is known
+    tempering  how much less short segments count, see `mean_channel.tempered`
+    """
+
+    matrix: FloatArray
+    spectrum: FloatArray
+    ridge: float
+    dof: float
+    tempering: float
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """Sums of the 1, 2, ..., d largest eigenvalues of M V M."""
+        return np.cumsum(np.sort(scales(self.spectrum, self.ridge) ** 2 * self.spectrum)[::-1])
+
+    @property
+    def in_table(self) -> bool:
+        """Whether the thresholds that come with the package are this one's."""
+        return math.isinf(self.dof) and self.tempering == TEMPERING
+
+
+def whitening(lin: Linearization) -> Whitening:
+    """The whitening that suits what is known of V, or a ValueError when a warm-up was too short to know it."""
+    dim = lin.dim
+    spectrum, axes = np.linalg.eigh(lin.noise_cov)
+    ridge = _RIDGE if lin.dof is not None and dim >= _RIDGE_FROM else 0.0
+    dof = _noise_dof(lin, ridge)
+    if dof < dof_needed(dim):
+        raise ValueError(_too_short(lin, dof))
+    matrix = (axes * scales(spectrum, ridge)) @ axes.T
+    return Whitening(matrix, spectrum, ridge, dof, _tempering(lin))
+
+
+def scales(values: FloatArray, ridge: float) -> FloatArray:
+    """Eigenvalues of M from those of the V that it is made of, (..., d)."""
+    plain = 1.0 / np.sqrt(values + ridge * values.mean(axis=-1, keepdims=True))
+    return plain / np.sqrt((plain**2 * values).mean(axis=-1, keepdims=True))
+
+
+def _noise_dof(lin: Linearization, ridge: float) -> float:
+    if lin.dof is None:
+        return math.inf
+    return lin.dof if lin.n_warmup is None else noise_dof(lin, ridge)
+
+
+def _tempering(lin: Linearization) -> float:
+    """c = 3 (excess kurtosis of the averaged gradient) / 12, by Cramer's correction; .35 at most, and when not known.
+
+    In every direction client k's gradient has the excess kurtosis 3 (kurtosis_k - 1), of which the average over
+    clients keeps the square of k's share in V.
+    """
+    if lin.kurtosis is None:
+        return TEMPERING
+    shares = lin.weights**2 * np.trace(lin.client_noise_cov, axis1=1, axis2=2) / np.trace(lin.noise_cov)
+    excess = float(np.sum(shares**2 * 3.0 * (lin.kurtosis - 1.0)))
+    return min(TEMPERING, max(_SAFETY * excess / 12.0, 0.0))
+
+
+def _too_short(lin: Linearization, dof: float) -> str:
+    needed = dof_needed(lin.dim)
+    said = f"the noise covariance must rest on at least {needed} degrees of freedom in {lin.dim} dimensions"
+    if lin.n_warmup is None:
+        return f"{said}; it has {dof:.0f}. Use a longer warm-up."
+    steps = 1 + math.ceil((lin.n_warmup - 1) * needed / dof)
+    return f"{said}; a warm-up of {lin.n_warmup} steps gives {dof:.0f}. Use a warm-up of {steps} steps at least."

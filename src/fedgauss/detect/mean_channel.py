@@ -3,8 +3,6 @@
 Its alarm may be the run's own journey: far from its optimum a non-linear loss looks like a change (`Travel`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedgauss._types import BoolArray, FloatArray
@@ -62,7 +60,7 @@ class MeanChannel(Channel, tabulated=True):
         self.position += 1
         self.mass += seen.weight
         self.total += seen.weight * seen.x
-        if not kept.count:
+        if not len(kept.positions):
             return no_peak(seen.x.shape[1])
         share = kept.masses / self.mass
         m = (kept.masses * (1.0 - share))[:, None]

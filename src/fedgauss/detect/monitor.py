@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
-from fedgauss._types import ArrayLike, BoolArray, FloatArray
+from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect import storage
-from fedgauss.detect.attribution import Attribution
+from fedgauss.detect.attribution import Attribution, ClientRecord
 from fedgauss.detect.channel import INVALID, Channel, Conditions, Peak, RoundSeen, checked_channels
-from fedgauss.detect.client_record import ClientRecord
 from fedgauss.detect.innovations import Innovations, innovations, step_sizes_between
 from fedgauss.detect.saved import part, prefixed
 from fedgauss.detect.thresholds import Boundary, boundary
@@ -26,6 +24,7 @@ from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.detect.watch import DEFAULT_CHANNELS, Watch, rounds_to_drop
 from fedgauss.step_sizes import StepSizes
 
+_Settings = tuple[int, float, int | None]  # sync_every, alpha, horizon
 LONGEST_GAP = 1_000_000  # steps between two updates: their product is computed at once
 
 
@@ -55,6 +54,19 @@ class Monitor:
         What is looked for; by default a mean gradient that moves (`MeanChannel`) and noise that grows
         (`SpreadChannel`). Alpha is divided among channels in proportion to their `share`.
 
+    Attributes
+    ----------
+    round : int
+        The number of updates so far, refused ones aside.
+    step : int
+        The step of SGD at the last update.
+    alarm : Verdict or None
+        The first verdict of the current alarm, which lasts until `reset`. Later ones never name a later rollback.
+    boundary : Boundary
+        The thresholds of every channel.
+    innovations : Innovations
+        How rounds are whitened, with the weight that each one deserves.
+
     Notes
     -----
     A run with a non-linear loss that is still far from its optimum looks like a change. An alarm that this journey may
@@ -83,56 +95,23 @@ class Monitor:
         seed: int = 0,
         channels: Sequence[Channel] = DEFAULT_CHANNELS,
     ) -> None:
-        tau, level, horizon = _settings(sync_every, alpha, horizon)
+        settings = _settings(sync_every, alpha, horizon)
         parts, watched = innovations(lin, steps), checked_channels(channels)
         first = None if start is None else _checks.real_array("start", start, shape=(lin.dim,))
         seed = _checks.whole("seed", seed, at_least=0)
-        limits = boundary(lin.dim, tau, level, horizon, seed, parts.whitening, watched)
-        self._begin(parts, tau, level, horizon, limits, watched, first)
+        self._begin(parts, settings, boundary(lin.dim, *settings, seed, parts.whitening, watched), watched)
+        self._mean = first
 
-    def _begin(
-        self,
-        parts: Innovations,
-        sync_every: int,
-        alpha: float,
-        horizon: int | None,
-        limits: Boundary,
-        channels: tuple[Channel, ...],
-        start: FloatArray | None = None,
-    ) -> None:
-        self.sync_every, self.alpha, self.horizon = sync_every, alpha, horizon
+    def _begin(self, parts: Innovations, settings: _Settings, limits: Boundary, channels: tuple[Channel, ...]) -> None:
+        self.sync_every, self.alpha, self.horizon = settings
+        self.innovations, self.lin, self.steps = parts, parts.lin, parts.steps
         self.boundary, self.channels = limits, channels
-        self._innovations = parts
+        self.round = self.step = 0
         self._weights: FloatArray | None = None  # those of lin
-        self._round, self._step, self._mean = 0, 0, start
+        self._mean = None
         self._clients: ClientRecord | None = None  # from the first upload on
         self._warned = False
         self._forget()
-
-    @property
-    def innovations(self) -> Innovations:
-        """How rounds are whitened, with the weight that each one deserves."""
-        return self._innovations
-
-    @property
-    def lin(self) -> Linearization:
-        """A and V: what an honest run looks like."""
-        return self._innovations.lin
-
-    @property
-    def steps(self) -> StepSizes:
-        """eta_t."""
-        return self._innovations.steps
-
-    @property
-    def round(self) -> int:
-        """The number of updates so far, refused ones aside."""
-        return self._round
-
-    @property
-    def step(self) -> int:
-        """The step of SGD at the last update."""
-        return self._step
 
     @property
     def mean(self) -> FloatArray | None:
@@ -143,11 +122,6 @@ class Monitor:
     def has_uploads(self) -> bool:
         """Whether clients' uploads were given, which `suspects` needs."""
         return self._clients is not None
-
-    @property
-    def alarm(self) -> Verdict | None:
-        """The first verdict of the current alarm, or None. Later ones never name a later rollback; `reset` ends it."""
-        return self._alarm
 
     def __repr__(self) -> str:
         lin, state = self.lin, "no alarm" if self.alarm is None else "ALARM"
@@ -167,22 +141,22 @@ class Monitor:
         """
         mean = self._mean
         if step is not None or y is not None or round is not None:
-            now = _checks.whole("step", self._step if step is None else step, at_least=0, fix="Steps count from 0.")
-            mean = None if y is None else mean_vector(y, self._innovations.dim)
+            now = _checks.whole("step", self.step if step is None else step, at_least=0, fix="Steps count from 0.")
+            mean = None if y is None else mean_vector(y, self.lin.dim)
             if mean is not None and not np.all(np.isfinite(mean)):
                 raise ValueError("y must be finite: it is the mean from which the run continues.")
-            self._round = self._round if round is None else _checks.whole("round", round, at_least=0)
-            self._step = now
+            self.round = self.round if round is None else _checks.whole("round", round, at_least=0)
+            self.step = now
         self._mean = mean
         self._forget()
 
     def _forget(self) -> None:
-        self._origin_step, self._origin_round = self._step, self._round
-        self._alarm: Verdict | None = None
+        self._origin_step, self._origin_round = self.step, self.round
+        self.alarm: Verdict | None = None
         if self._clients is not None:
             self._clients.reset()
-        parts, drop = self._innovations, rounds_to_drop(self.sync_every)
-        conditions = Conditions(parts.dim, 1, self.sync_every, drop, parts.whitening.tempering, parts.lin)
+        parts, drop = self.innovations, rounds_to_drop(self.sync_every)
+        conditions = Conditions(self.lin.dim, 1, self.sync_every, drop, parts.whitening.tempering, self.lin)
         self._watch = Watch(self.channels, conditions)
 
     def reweight(self, weights: ArrayLike | None) -> None:
@@ -194,7 +168,7 @@ class Monitor:
             w_k, with which clients step by eta_t K w_k; None for those of `lin`. Where clients differ in optimum other
             weights move the mean: see `participants` in `update`.
         """
-        count = self._innovations.lin.n_clients
+        count = self.lin.n_clients
         self._weights = None if weights is None else _checks.client_weights(weights, count)
         if self._clients is not None:
             self._clients.reweight(self._weights)
@@ -203,7 +177,7 @@ class Monitor:
 
     def _warn_of_optima(self) -> None:
         """Warn once that rounds of other clients cannot be made comparable."""
-        if self._innovations.lin.client_gradients is None and not self._warned:
+        if self.lin.client_gradients is None and not self._warned:
             self._warned = True
             warnings.warn(
                 "alpha holds for rounds with other clients or weights only where all clients have one optimum, since "
@@ -250,18 +224,18 @@ class Monitor:
         ValueError
             For a wrong shape, or a step out of order. Nothing has changed then.
         """
-        parts = self._innovations
-        value = mean_vector(y, parts.dim)
+        parts = self.innovations
+        value = mean_vector(y, self.lin.dim)
         present = None if participants is None else participant_mask(participants, parts.lin.n_clients)
         sent, origin = (
-            None if given is None else client_table(name, given, parts.lin.n_clients, parts.dim, present)
+            None if given is None else client_table(name, given, self.lin.n_clients, self.lin.dim, present)
             for name, given in (("clients", clients), ("began", began))
         )
         now = self._next_step(step)
         if wrong := fault(parts, self._mean, value, sent, origin, present):
             return Verdict(
-                True, np.inf, self.boundary.at(now - self._origin_step)[0], INVALID, self._round + 1, now,
-                self._step + 1, self._round, self.alpha, note=wrong,
+                True, np.inf, self.boundary.at(now - self._origin_step)[0], INVALID, self.round + 1, now,
+                self.step + 1, self.round, self.alpha, note=wrong,
             )  # fmt: skip
         if present is not None:
             self._warn_of_optima()
@@ -270,41 +244,26 @@ class Monitor:
             self._origin_step = now - self.sync_every
             peaks = self._watch.skip()
         else:
-            peaks = self._take_in(self._mean, value, present, now, sent, origin)
-        self._mean, self._step, self._round = value, now, self._round + 1
+            base = self.lin.weights if self._weights is None else self._weights
+            weights = self._weights if present is None else participant_weights(present, base)
+            block = parts.block(self.step, now, weights)
+            if not self._watch.to_drop:
+                self._remember(self._mean, origin, sent, now)
+            x, place = parts.whiten(block, self._mean, value), parts.place(self._mean)
+            seen = RoundSeen(x[:, None], block.weight, self.step, place[:, None], sent, origin)
+            peaks = self._watch.update(seen)
+        self._mean, self.step, self.round = value, now, self.round + 1
         return self._judge(peaks)
-
-    def _take_in(
-        self,
-        last: FloatArray,
-        value: FloatArray,
-        present: BoolArray | None,
-        now: int,
-        sent: FloatArray | None,
-        began: FloatArray | None,
-    ) -> tuple[Peak, ...]:
-        """Show the round to all channels."""
-        parts = self._innovations
-        base = parts.lin.weights if self._weights is None else self._weights
-        weights = self._weights if present is None else participant_weights(present, base)
-        block = parts.block(self._step, now, weights)
-        if not self._watch.to_drop:
-            self._remember(last, began, sent, now)
-        x, place = parts.whiten(block, last, value), parts.place(last)
-        return self._watch.update(RoundSeen(x[:, None], block.weight, self._step, place[:, None], sent, began))
 
     def _remember(self, last: FloatArray, began: FloatArray | None, sent: FloatArray | None, now: int) -> None:
         """Keep the uploads of a round for `suspects`, or that there were none."""
-        lin, position = self._innovations.lin, self._watch.rounds
+        position, shape = self._watch.rounds, (self.lin.n_clients, self.lin.dim)
         if self._clients is None:
             if sent is None:
                 return
-            self._clients = ClientRecord(lin, self._innovations.steps)
-            self._clients.reweight(self._weights)
-            self._clients.reset(position)
-        shape = (lin.n_clients, lin.dim)
+            self._clients = ClientRecord(self.lin, self.steps, self._weights, position)
         origin = np.broadcast_to(last, shape) if began is None else began
-        self._clients.update(position, origin, np.full(shape, np.nan) if sent is None else sent, self._step, now)
+        self._clients.update(position, origin, np.full(shape, np.nan) if sent is None else sent, self.step, now)
 
     def suspects(self, rate: float = 0.10) -> Attribution:
         """Which clients turned malicious, the most suspect first.
@@ -326,16 +285,16 @@ class Monitor:
             Without an alarm, or without `clients` in `update` both before the onset and after the alarm.
         """
         level = _checks.probability("rate", rate, fix="It is a share of false discoveries, such as .10.")
-        if self._alarm is None:
+        if self.alarm is None:
             raise ValueError("suspects needs an alarm, and rounds after it; there was no alarm. Keep watching.")
         if self._clients is None:
             raise ValueError("suspects needs the clients' uploads; none were given. Use update(y, clients=...).")
         return self._clients.attribution(level)
 
     def _judge(self, peaks: tuple[Peak, ...]) -> Verdict:
-        watched_steps = self._step - self._origin_step
-        limits, alarmed = self.boundary.at(watched_steps), np.array([self._alarm is not None])
-        said = self._watch.judge(peaks, limits, alarmed, self._innovations.contraction_at)
+        watched_steps = self.step - self._origin_step
+        limits, alarmed = self.boundary.at(watched_steps), np.array([self.alarm is not None])
+        said = self._watch.judge(peaks, limits, alarmed, self.innovations.contraction_at)
         channel = self.channels[int(said.channel[0])]
         statistic, threshold = float(said.statistic[0]), float(said.threshold[0])
         alarm, travelling = bool(said.alarm[0]), bool(said.travelling[0])
@@ -346,34 +305,32 @@ class Monitor:
             ChannelReading(c.name, float(peak.statistic[0]), limit)
             for c, peak, limit in zip(self.channels, peaks, limits, strict=True)
         )
+        rounds, rollback = int(said.rounds[0]), None
+        if alarm:
+            rollback = self._origin_round + rounds_to_drop(self.sync_every) + rounds
+        if rollback is not None and self.alarm is not None and self.alarm.rollback is not None:
+            # Rounds are forgotten as they age, and a later estimate may lie on the next that is left: a poisoned one.
+            rollback = min(rollback, self.alarm.rollback)
         verdict = Verdict(
-            alarm, statistic, threshold, channel.name, self._round, self._step, onset, None, self.alpha,
+            alarm, statistic, threshold, channel.name, self.round, self.step, onset, rollback, self.alpha,
             travelling, note, channel.alarm_words, readings,
         )  # fmt: skip
-        if not alarm:
-            return verdict
-        rounds = int(said.rounds[0])
-        rollback = self._origin_round + rounds_to_drop(self.sync_every) + rounds
-        if self._alarm is not None and self._alarm.rollback is not None:
-            # Rounds are forgotten as they age, and a later estimate may lie on the next that is left: a poisoned one.
-            rollback = min(rollback, self._alarm.rollback)
-        verdict = replace(verdict, rollback=rollback)
-        if self._alarm is None:
-            self._alarm = verdict
+        if alarm and self.alarm is None:
+            self.alarm = verdict
             if self._clients is not None:
                 self._clients.freeze(rounds)
         return verdict
 
     def _next_step(self, step: int | None) -> int:
         if step is None:
-            return self._step + self.sync_every
+            return self.step + self.sync_every
         now = _checks.whole("step", step, fix="Steps count from 1.")
-        if now <= self._step:
+        if now <= self.step:
             raise ValueError(
-                f"step must grow from round to round; got {now} after {self._step}. "
-                f"Use {self._step + self.sync_every}, or reset(step=..., y=...) after a rollback?"
+                f"step must grow from round to round; got {now} after {self.step}. "
+                f"Use {self.step + self.sync_every}, or reset(step=..., y=...) after a rollback?"
             )
-        gap = now - self._step
+        gap = now - self.step
         if self._mean is not None and gap < self.sync_every:
             raise ValueError(
                 f"step must lie at least sync_every = {self.sync_every} steps after the last; got {gap}. "
@@ -381,7 +338,7 @@ class Monitor:
             )
         if gap > LONGEST_GAP:
             raise ValueError(
-                f"step must lie at most {LONGEST_GAP:,} steps after the last, {self._step}; got {now}. "
+                f"step must lie at most {LONGEST_GAP:,} steps after the last, {self.step}; got {now}. "
                 "Use reset(step=...) first, to begin in the middle of a run?"
             )
         return now
@@ -394,11 +351,9 @@ class Monitor:
         path : str or path-like
             The file, by convention with the suffix .npz. It is written completely or not at all.
         """
-        words, arrays = self._state()
-        storage.write(path, words, arrays)
+        storage.write(path, *self._state())
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """JSON and arrays."""
+    def _state(self) -> storage.Contents:
         steps, arrays = storage.steps_to_words(self.steps)
         words = {
             "sync_every": self.sync_every,
@@ -407,8 +362,8 @@ class Monitor:
             "n_warmup": self.lin.n_warmup,
             "dof": self.lin.dof,
             "steps": steps,
-            "counters": [self._round, self._step, self._origin_round, self._origin_step],
-            "alarm": storage.verdict_to_words(self._alarm),
+            "counters": [self.round, self.step, self._origin_round, self._origin_step],
+            "alarm": None if self.alarm is None else asdict(self.alarm),
             "channels": [channel.name for channel in self.channels],
         }
         optional = {"last": self._mean, "weights": self._weights}
@@ -455,24 +410,23 @@ class Monitor:
         lin = storage.lin_from_arrays(arrays, words["n_warmup"], words["dof"])
         parts = innovations(lin, storage.steps_from_words(words["steps"], arrays))
         settings = _settings(words["sync_every"], words["alpha"], words["horizon"])
-        monitor._begin(parts, *settings, storage.boundary_from_arrays(arrays, channels), channels)
+        monitor._begin(parts, settings, storage.boundary_from_arrays(arrays, channels), channels)
         # The origin may lie before step 0: it is sync_every steps before a first update that came early.
         least = (0, 0, 0, -settings[0])
         counters = (_checks.whole("counters", n, at_least=m) for n, m in zip(words["counters"], least, strict=True))
-        monitor._round, monitor._step, monitor._origin_round, monitor._origin_step = counters
+        monitor.round, monitor.step, monitor._origin_round, monitor._origin_step = counters
         if (last := arrays.get("last")) is not None:
             monitor._mean = _checks.real_array("last", last, shape=(lin.dim,))
-        monitor._weights = storage.weights_from(arrays, "weights", lin.n_clients)
-        monitor._alarm = storage.verdict_from_words(words.get("alarm"), channels)
+        monitor._weights = storage.weights_from(arrays, lin.n_clients)
+        monitor.alarm = storage.verdict_from_words(words.get("alarm"), channels)
         monitor._watch.restore(part(arrays, "watch."))
         if stored := part(arrays, "clients."):
-            monitor._clients = ClientRecord(lin, parts.steps)
-            monitor._clients.reweight(monitor._weights)
+            monitor._clients = ClientRecord(lin, parts.steps, monitor._weights)
             monitor._clients.restore(stored)
         return monitor
 
 
-def _settings(sync_every: Any, alpha: Any, horizon: Any) -> tuple[int, float, int | None]:
+def _settings(sync_every: Any, alpha: Any, horizon: Any) -> _Settings:
     """The settings of a monitor, checked; they may come from a file."""
     fix = "Use the number of steps between two updates."
     tau = _checks.whole("sync_every", sync_every, fix=fix, at_most=LONGEST_GAP)

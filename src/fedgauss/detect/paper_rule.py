@@ -191,7 +191,9 @@ def paper_boundary(
     CusumBoundary
     """
     level = _checks.probability("alpha", alpha)
-    shrink = 1.0 if _checks.one_of("scaling", scaling, ["right", "printed"]) == "right" else _printed(bootstrap.lin)
+    right = _checks.one_of("scaling", scaling, ["right", "printed"]) == "right"
+    # R_t is homogeneous in Y, and Y in its noise: the extra K^-1/2 of Algorithm 2 shrinks all of R_t^G by it.
+    shrink = 1.0 if right else float(bootstrap.lin.n_clients) ** -0.5
     table = bootstrap.cusum()
     if isinstance(c, str):
         _checks.one_of("c", c, ["cross-validated"])
@@ -200,7 +202,7 @@ def paper_boundary(
         constant = _checks.real("c", c)
     values = shrink * np.quantile(table, 1.0 - level, axis=0) + constant * np.sqrt(table.shape[1])
     values[: bootstrap.skipped] = np.inf
-    words = "" if scaling == "right" else ", scaled as printed"
+    words = "" if right else ", scaled as printed"
     tuned = " by cross-validation" if isinstance(c, str) else ""
     return _measured(f"paper's rule, c = {constant:.3g}{tuned}{words}", values, level, bootstrap, constant)
 
@@ -306,20 +308,13 @@ class CusumRule:
             )
         row = _checks.real_array("y", y, shape=(self._cusum.dim,))
         self._round += 1
-        statistic, onset = 0.0, self._round
+        statistic, onset, step = 0.0, self._round, self._round * limit.every
         if self._round > limit.skipped:
             statistic, s = self._cusum.update(row)
             onset = s + limit.skipped
-        threshold = float(limit.values[self._round - 1])
-        verdict = CusumVerdict(
-            statistic > threshold,
-            statistic,
-            threshold,
-            self._round,
-            self._round * limit.every,
-            onset * limit.every,
-            limit.alpha,
-        )
+        threshold, onset = float(limit.values[self._round - 1]), onset * limit.every
+        alarm = statistic > threshold
+        verdict = CusumVerdict(alarm, statistic, threshold, self._round, step, onset, limit.alpha)
         if verdict.alarm and self.first_alarm is None:
             self.first_alarm = verdict
         return verdict
@@ -367,8 +362,3 @@ def _measured(name: str, values: FloatArray, alpha: float, bootstrap: Bootstrap,
     values.setflags(write=False)
     rate = family_wise_rate(values, bootstrap.cusum(stream=1))
     return CusumBoundary(name, values, alpha, bootstrap.every, bootstrap.skipped, rate, c)
-
-
-def _printed(lin: Linearization) -> float:
-    """R_t is homogeneous in Y, and Y in its noise: the extra K^-1/2 of Algorithm 2 shrinks all of R_t^G by it."""
-    return float(lin.n_clients) ** -0.5

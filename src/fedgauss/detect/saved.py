@@ -1,7 +1,5 @@
 """Objects that can be stored and go on to the bit: their state is some of their attributes, as arrays by name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

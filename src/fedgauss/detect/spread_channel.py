@@ -1,7 +1,5 @@
 """The spread channel: sees noise that grows while the mean stays, which the mean channel cannot."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -88,7 +86,7 @@ class SpreadChannel(Channel, tabulated=True):
             kept.keep(self.count, self.began, float(self.count), self.size)
         self.count += 1
         self.size += q
-        if not kept.count:
+        if not len(kept.positions):
             return
         before, n1 = kept.sums[:, 0], (_PRIOR + kept.masses)[:, None]
         n2 = (self.count - kept.masses)[:, None]

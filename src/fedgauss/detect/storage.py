@@ -1,7 +1,5 @@
 """A monitor in a file: arrays and some JSON, exact to the last bit, and nothing that could run as code."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -24,8 +22,9 @@ from fedgauss.step_sizes import Listed, Polynomial, StepSizes, WarmStart, from_a
 
 _FORMAT = "fedgauss monitor 3"
 _FORMAT_0_1_0 = "fedgauss monitor 2"
-_OPTIONAL = ("kurtosis", "client_gradients")
-_LIN = ("optimum", "client_hessians", "client_noise_cov", "weights")
+_LIN = ("optimum", "client_hessians", "client_noise_cov", "weights", "kurtosis", "client_gradients")
+
+Contents = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]  # words and arrays
 
 
 def write(path: str | os.PathLike[str], words: dict[str, Any], arrays: Arrays) -> None:
@@ -45,7 +44,7 @@ def _plain(number: Any) -> Any:
     raise TypeError(f"{type(number).__name__} cannot be written down")
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def read(path: str | os.PathLike[str]) -> Contents:
     """What `write` wrote."""
     with open(path, "rb") as opened:
         try:
@@ -61,9 +60,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, npt.ND
     return words, arrays
 
 
-def from_0_1_0(
-    words: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
-) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def from_0_1_0(words: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Contents:
     """A file of version 0.1.0, which knew two channels, with today's names; others as they are."""
     if words["format"] != _FORMAT_0_1_0:
         return words, arrays
@@ -72,6 +69,8 @@ def from_0_1_0(
     arrays = {name: array for name, array in arrays.items() if not name.startswith(("watch.travel.", "watch.spread."))}
     arrays |= {"watch.mean.travel.total": travel.pop("total"), "watch.rounds": arrays["watch.mean.position"]}
     arrays |= prefixed("watch.mean.travel.places.", travel)
+    if "clients.sums" in arrays:
+        arrays.setdefault("clients.baseline", np.zeros_like(arrays["clients.sums"]))
     spread |= dict(zip(("rounds", "count", "began"), spread.pop("whole"), strict=True))
     spread |= dict(zip(("weight", "mass"), spread.pop("masses"), strict=True))
     step, position = spread.pop("peak_step"), spread.pop("peak_position")
@@ -93,15 +92,13 @@ def named_channels(words: dict[str, Any], channels: tuple[Channel, ...]) -> tupl
     return tuple(by_name[name] for name in names)
 
 
-def steps_to_words(steps: StepSizes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def steps_to_words(steps: StepSizes) -> Contents:
     """A schedule as words and arrays. JSON keeps every bit of a Python float."""
-    if isinstance(steps, Polynomial):
-        return {"kind": "polynomial", "eta0": steps.eta0, "beta": steps.beta, "shift": steps.shift}, {}
-    if isinstance(steps, WarmStart):
-        decay, _ = steps_to_words(steps.decay)
-        return {"kind": "warm start", "constant": steps.constant, "n_warm": steps.n_warm, "decay": decay}, {}
     if isinstance(steps, Listed):
         return {"kind": "listed"}, {"steps.values": steps.values}
+    if isinstance(steps, Polynomial | WarmStart):
+        kind = "polynomial" if isinstance(steps, Polynomial) else "warm start"
+        return {"kind": kind, **asdict(steps)}, {}
     raise ValueError(
         f"steps must be of a kind that can be written down to save a monitor; got {type(steps).__name__}. "
         "Use step_sizes.polynomial, or step_sizes.from_array(steps.eta(n))?"
@@ -123,28 +120,21 @@ def _polynomial(words: dict[str, Any]) -> Polynomial:
     return Polynomial(eta0, _checks.real("beta", words["beta"]), shift)
 
 
-def verdict_to_words(verdict: Verdict | None) -> dict[str, Any] | None:
-    """The current alarm as JSON; None when there is none."""
-    return None if verdict is None else asdict(verdict)
-
-
 def verdict_from_words(words: dict[str, Any] | None, channels: Sequence[Channel]) -> Verdict | None:
-    """The alarm that `verdict_to_words` took apart."""
+    """The current alarm from the fields of its verdict, None when there is none."""
     if words is None:
         return None
-    statistic, threshold, alpha = (_checks.real(name, words[name]) for name in ("statistic", "threshold", "alpha"))
+    fields: dict[str, Any] = {name: _checks.real(name, words[name]) for name in ("statistic", "threshold", "alpha")}
     places = ("round", "step", "onset", "rollback")
-    number, step, onset, rollback = (_checks.whole(name, words[name], at_least=0) for name in places)
+    fields |= {name: _checks.whole(name, words[name], at_least=0) for name in places}
     reasons = {channel.name: channel.alarm_words for channel in channels}
     name = _checks.one_of("channel", words["channel"], reasons)
     readings = tuple(
         ChannelReading(_checks.one_of("channel", of, reasons), _checks.real("statistic", top), _checks.real("above", h))
         for of, top, h in words.get("readings", ())
     )
-    return Verdict(
-        True, statistic, threshold, name, number, step, onset, rollback, alpha,
-        note=str(words["note"]), reason=reasons[name], readings=readings,
-    )  # fmt: skip
+    note, reason = str(words["note"]), reasons[name]
+    return Verdict(True, channel=name, note=note, reason=reason, readings=readings, **fields)
 
 
 def boundary_from_arrays(arrays: Arrays, channels: Sequence[Channel]) -> Boundary:
@@ -157,23 +147,20 @@ def boundary_from_arrays(arrays: Arrays, channels: Sequence[Channel]) -> Boundar
     return Boundary(ends, levels)
 
 
-def weights_from(arrays: Arrays, name: str, n_clients: int) -> FloatArray | None:
+def weights_from(arrays: Arrays, n_clients: int) -> FloatArray | None:
     """Client weights as they were, to the last bit, if there are any."""
-    if name in arrays:
-        _checks.client_weights(arrays[name], n_clients)
-    return arrays.get(name)
+    if "weights" in arrays:
+        _checks.client_weights(arrays["weights"], n_clients)
+    return arrays.get("weights")
 
 
 def lin_to_arrays(lin: Linearization) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a linearisation; its standard errors are not needed to watch."""
-    named = {f"lin.{name}": getattr(lin, name) for name in (*_LIN, *_OPTIONAL)}
-    return {name: array for name, array in named.items() if array is not None}
+    return {f"lin.{name}": getattr(lin, name) for name in _LIN if getattr(lin, name) is not None}
 
 
 def lin_from_arrays(arrays: Arrays, n_warmup: int | None, dof: float | None) -> Linearization:
     """The linearisation that `lin_to_arrays` took apart."""
-    optimum, hessians, noise, weights = (arrays[f"lin.{name}"] for name in _LIN)
-    weights_from(arrays, "lin.weights", len(hessians))
-    return Linearization(
-        optimum, hessians, noise, weights, {}, n_warmup, dof, *(arrays.get(f"lin.{name}") for name in _OPTIONAL)
-    )
+    stored: dict[str, Any] = part(arrays, "lin.")
+    weights_from(stored, len(stored["client_hessians"]))
+    return Linearization(**stored, n_warmup=n_warmup, dof=dof)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -15,10 +15,9 @@ from scipy import optimize, special
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray
-from fedgauss.detect.calibration import null_maxima
-from fedgauss.detect.channel import Channel, of_channel
-from fedgauss.detect.watch import DEFAULT_CHANNELS, rounds_to_drop
-from fedgauss.detect.whitening import Whitening, dof_needed
+from fedgauss.detect.channel import TEMPERING, Channel, Conditions, RoundSeen, of_channel
+from fedgauss.detect.innovations import Whitening, dof_needed, scales
+from fedgauss.detect.watch import DEFAULT_CHANNELS, Watch, rounds_to_drop
 
 MARGIN = 1.015  # gradients away from the optimum are a little noisier than V
 FIRST_EPOCH = 500  # steps
@@ -91,7 +90,7 @@ def boundary(
         least = (2 * rounds_to_drop(sync_every) + 1) * sync_every
         fix = f"With sync_every = {sync_every} nothing can be seen before step {least}; None is no end."
         horizon = _checks.whole("horizon", horizon, at_least=least, fix=fix)
-    law = None if whitening is None or whitening.in_table else _law(whitening)
+    law = None if whitening is None or whitening.in_table else _rounded(whitening)
     if horizon is not None:
         ends, spent = np.array([horizon]), np.ones(1)
     else:
@@ -107,27 +106,17 @@ def boundary(
     return Boundary(ends, levels)
 
 
-class _NoiseLaw(NamedTuple):
-    """A whitening as a calibration sees it: something to look up what was simulated before."""
+def _rounded(given: Whitening) -> Whitening:
+    """The whitening that a calibration simulates, rounded so that monitors can share the simulation.
 
-    spectrum: tuple[float, ...]
-    ridge: float
-    dof: float
-    tempering: float
-
-    def whitening(self) -> Whitening:
-        values = np.array(self.spectrum)
-        return Whitening(np.diag(values**-0.5), values, self.ridge, self.dof, self.tempering)
-
-
-def _law(given: Whitening) -> _NoiseLaw:
-    """Without a ridge the spectrum does not matter, and roundings let monitors share a simulation."""
+    Without a ridge the spectrum does not matter.
+    """
     shape = given.spectrum / given.spectrum.mean() if given.ridge else np.ones_like(given.spectrum)
     dof = given.dof
     if np.isfinite(dof):
         unit = 10.0 ** (np.floor(np.log10(dof)) - 1.0)  # two digits
         dof = max(np.floor(dof / unit) * unit, float(dof_needed(len(shape))))
-    return _NoiseLaw(tuple(shape.tolist()), given.ridge, float(dof), float(np.round(given.tempering, 2)))
+    return Whitening(np.diag(shape**-0.5), shape, given.ridge, float(dof), float(np.round(given.tempering, 2)))
 
 
 class _Null(NamedTuple):
@@ -136,7 +125,7 @@ class _Null(NamedTuple):
     dim: int
     sync_every: int
     seed: int
-    law: _NoiseLaw | None
+    law: Whitening | None
     channels: tuple[Channel, ...]
 
     def level(self, channel: Channel, p: float, last: int, epoch: bool) -> float:
@@ -181,7 +170,8 @@ class _Null(NamedTuple):
         """Quantiles by channel, (windows, tails): simulated once in a process for channels with these settings."""
         needed = tuple(channel for channel in self.channels if self._is_simulated(channel))
         kinds = tuple((type(channel), *sorted(vars(channel).items())) for channel in needed)
-        key = (self.dim, tau, last, self.seed, self.law, kinds)
+        law = self.law and (*self.law.spectrum, self.law.ridge, self.law.dof, self.law.tempering)
+        key = (self.dim, tau, last, self.seed, law, kinds)
         if key not in _SIMULATED:
             _SIMULATED[key] = self._simulate(tau, last, needed)
         return _SIMULATED[key]
@@ -192,11 +182,10 @@ class _Null(NamedTuple):
         table = _table()
         windows = [(0, h) for h in table["horizons"]] + [tuple(epoch) for epoch in table["epochs"]]
         needed = [w for w in windows if w[1] <= last]
-        whitening = None if self.law is None else self.law.whitening()
         with ProgressBar(f"thresholds for d = {self.dim}", _SIMULATED_PATHS) as bar:
             maxima = null_maxima(
                 self.dim, tau, needed, _SIMULATED_PATHS, [self.seed, self.dim, tau],
-                chunk=200, advance=bar.advance, whitening=whitening, channels=channels,
+                chunk=200, advance=bar.advance, whitening=self.law, channels=channels,
             )  # fmt: skip
         tails = 1.0 - np.array(table["tails"])
         levels = {name: np.zeros((len(windows), len(tails))) for name in maxima}
@@ -251,3 +240,72 @@ def _log_tail(h: float, dof: int, noise_dof: float) -> float:
         return 2.0 * float(np.log(h)) + float(np.log(special.gammaincc(dof / 2, h * h / 2)))
     rest = noise_dof - dof + 1.0
     return float(np.log(special.fdtrc(dof, rest, h * h * rest / (noise_dof * dof))))
+
+
+def null_maxima(
+    dim: int,
+    sync_every: int,
+    windows: Sequence[tuple[int, int]],
+    replicates: int,
+    seed: int | Sequence[int] = 0,
+    chunk: int = 500,
+    advance: Callable[[int], None] | None = None,
+    whitening: Whitening | None = None,
+    channels: Sequence[Channel] = DEFAULT_CHANNELS,
+) -> dict[str, FloatArray]:
+    """Each channel's largest statistic in each window of steps (after, last], under x_j ~ N(0, I / tau).
+
+    With V known the null law of the whitened statistics depends on d, tau and the rounds alone, so these paths stand
+    for every problem. With an estimated V each path is whitened by an estimate of its own (`estimated_whiteners`),
+    so that the thresholds allow for its error.
+
+    Paths come in chunks, each with a seed of its own (seed, number of the chunk): fewer replicates are the beginning of
+    more, and `advance` is told the number of paths done after each chunk.
+
+    Returns
+    -------
+    dict
+        By channel name, (windows, replicates).
+    """
+    rounds = max(last for _, last in windows) // sync_every
+    dropped, tempering = rounds_to_drop(sync_every), TEMPERING if whitening is None else whitening.tempering
+    chunks: list[dict[str, FloatArray]] = []
+    for number, begun in enumerate(range(0, replicates, chunk)):
+        generator = np.random.Generator(np.random.SFC64([*np.atleast_1d(seed), number]))
+        watch = Watch(channels, Conditions(dim, chunk, sync_every, dropped, tempering))
+        whiteners = None if whitening is None else estimated_whiteners(whitening, chunk, generator)
+        largest = {channel.name: np.zeros((len(windows), chunk)) for channel in channels}
+        for _ in range(dropped):
+            watch.skip()
+        for j in range(dropped + 1, rounds + 1):
+            x = generator.standard_normal((dim, chunk)) / np.sqrt(sync_every)
+            if whiteners is not None:
+                x = np.einsum("rij,jr->ir", whiteners, x)
+            peaks = watch.update(RoundSeen(x, float(sync_every), (j - 1) * sync_every))
+            for i, (after, last) in enumerate(windows):
+                if after < j * sync_every <= last:
+                    for top, peak in zip(largest.values(), peaks, strict=True):
+                        np.maximum(top[i], peak.statistic, out=top[i])
+        chunks.append(largest)
+        if advance is not None:
+            advance(min(chunk, replicates - begun))
+    return {name: np.concatenate([maxima[name] for maxima in chunks], axis=1)[:, :replicates] for name in chunks[0]}
+
+
+def estimated_whiteners(whitening: Whitening, replicates: int, generator: np.random.Generator) -> FloatArray | None:
+    """M_r V^1/2 (R, d, d): the map from a Gaussian innovation to its whitened form in path r.
+
+    Path r has its own estimate V_r, a Wishart matrix with the stated degrees of freedom and mean V, and M_r is made of
+    V_r as M was of the estimate at hand. Only the eigenvalues of V matter, so it is taken to be diagonal. None where V
+    is known and M whitens it.
+    """
+    if np.isinf(whitening.dof):
+        return None
+    dim, root = len(whitening.spectrum), np.sqrt(whitening.spectrum)
+    # Bartlett: V_r = root L L' root / dof, L lower triangular, chi variables on its diagonal and normals below.
+    lower = np.tril(generator.standard_normal((replicates, dim, dim)), k=-1)
+    chi2 = generator.chisquare(whitening.dof - np.arange(dim), size=(replicates, dim))
+    lower[:, np.arange(dim), np.arange(dim)] = np.sqrt(chi2)
+    factors = root[:, None] * lower / np.sqrt(whitening.dof)
+    values, axes = np.linalg.eigh(factors @ factors.transpose(0, 2, 1))
+    return (axes * scales(values, whitening.ridge)[:, None, :]) @ (axes.transpose(0, 2, 1) * root)

@@ -1,7 +1,5 @@
 """What comes with an update, checked before anything is done with it: the mean, uploads, and who took part."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedgauss._types import ArrayLike, BoolArray, FloatArray

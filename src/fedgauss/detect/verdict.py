@@ -1,7 +1,5 @@
 """What the monitor says after a round."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

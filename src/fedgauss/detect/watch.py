@@ -1,7 +1,5 @@
 """All channels together over R runs at once, and the rule for an alarm: the same for one run and for thousands."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -56,11 +56,11 @@ def on_dask(scheduler: str) -> Executor:
     the scheduler does not answer by then. Where all workers are lost the sweep warns and waits for others.
     """
 
-    needed("distributed", extra="dask")
+    distributed = needed("distributed", extra="dask")
 
     def execute(plan: Plan, ctrl_c: CtrlC) -> Generator[Finished | None, None, None]:
         if plan:  # a sweep that is finished needs no cluster
-            with _connected(scheduler, ctrl_c) as client:
+            with _connected(distributed, scheduler, ctrl_c) as client:
                 yield from _run(plan, client, ctrl_c)
 
     return execute
@@ -156,10 +156,7 @@ def _finished(cell: Cell, result: Any, wanted: dict[str, str]) -> Finished:
         )
     rows, seconds, failure = result
     if failure is not None:
-        reason, trace = failure
-        failed = SweepError.failed(cell, reason)
-        failed.add_note(f"In the worker:\n{trace}")
-        raise failed
+        raise SweepError.failed(cell, *failure)
     return cell, rows, seconds
 
 
@@ -204,11 +201,10 @@ def _warn_of_waiting(scheduler: str) -> None:
 
 
 @contextmanager
-def _connected(scheduler: str, ctrl_c: CtrlC) -> Iterator[Any]:
+def _connected(distributed: Any, scheduler: str, ctrl_c: CtrlC) -> Iterator[Any]:
     """A client of the cluster, once it has a worker."""
-    distributed = needed("distributed", extra="dask")
     with ctrl_c.let_in():
-        _refuse_strangers(scheduler)
+        _refuse_strangers(distributed, scheduler)
         client = distributed.Client(scheduler, timeout=_CONNECT, set_as_default=False)
     try:
         with ctrl_c.let_in():
@@ -225,11 +221,11 @@ def _connected(scheduler: str, ctrl_c: CtrlC) -> Iterator[Any]:
             client.close(timeout=_TIDY)
 
 
-def _refuse_strangers(scheduler: str) -> None:
+def _refuse_strangers(distributed: Any, scheduler: str) -> None:
     """Ask who is there. A client would wait long for something that listens and is no scheduler."""
     try:
         with ThreadPoolExecutor(1) as elsewhere:  # in a notebook this thread has a loop already
-            who = elsewhere.submit(asyncio.run, _identity(scheduler)).result()["type"]
+            who = elsewhere.submit(asyncio.run, _type(distributed, scheduler)).result()
         reason = f"it is a {who}" if who != "Scheduler" else None
     except TimeoutError:
         reason = f"no answer in {_CONNECT:g} s"
@@ -242,10 +238,8 @@ def _refuse_strangers(scheduler: str) -> None:
         )
 
 
-async def _identity(address: str) -> dict[str, Any]:
-    distributed = needed("distributed", extra="dask")
+async def _type(distributed: Any, address: str) -> Any:
     async with asyncio.timeout(_CONNECT):
         security = distributed.Security().get_connection_args("client")
         async with distributed.rpc(address, connection_args=security) as there:
-            answer: dict[str, Any] = await there.identity()
-    return answer
+            return (await there.identity())["type"]

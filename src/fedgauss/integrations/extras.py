@@ -1,7 +1,5 @@
 """The door to what integrations need: whoever lacks a package is told what to install."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

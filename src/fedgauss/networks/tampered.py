@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,19 +12,19 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.networks.network import Network
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TamperedNetwork(Network):
     """An honest network with a man in the middle on one edge: see `man_in_the_middle`.
 
     C is that of the honest network, and so is everything computed from it. Only a run is affected by the forger.
     """
 
-    honest: Network = field(kw_only=True)
-    source: int = field(kw_only=True)
-    target: int = field(kw_only=True)
-    start: int = field(kw_only=True)
-    factor: float = field(kw_only=True)
-    shift: FloatArray = field(kw_only=True)  # () or (d,)
+    honest: Network
+    source: int
+    target: int
+    start: int
+    factor: float
+    shift: FloatArray  # () or (d,)
 
     def __post_init__(self) -> None:
         """C has been checked with the honest network."""

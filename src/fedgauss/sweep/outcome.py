@@ -40,10 +40,13 @@ class SweepError(RuntimeError):
         self.summary: Summary | None = None
 
     @classmethod
-    def failed(cls, cell: Cell | None, reason: str) -> SweepError:
-        """The error for a cell that cannot be run."""
+    def failed(cls, cell: Cell | None, reason: str, trace: str = "") -> SweepError:
+        """The error for a cell that cannot be run, with the traceback of the worker that tried."""
         stop = "" if reason.endswith((".", "?")) else "."
-        return cls(f"{cell} failed with {reason}{stop} Finished cells are kept: mend this and run again.", cell)
+        error = cls(f"{cell} failed with {reason}{stop} Finished cells are kept: mend this and run again.", cell)
+        if trace:
+            error.add_note(f"In the worker:\n{trace}")
+        return error
 
 
 class SweepInterrupted(KeyboardInterrupt):

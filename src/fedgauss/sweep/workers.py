@@ -135,10 +135,7 @@ class _Worker:
         self.ready = True
         cell, self.cell = self.cell, None
         if failure is not None:
-            reason, trace = failure
-            failed = SweepError.failed(cell, reason)
-            failed.add_note(f"In the worker:\n{trace}")
-            raise failed
+            raise SweepError.failed(cell, *failure)
         return None if cell is None else (cell, rows, seconds)
 
     def _died(self) -> SweepError:

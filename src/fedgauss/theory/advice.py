@@ -1,7 +1,5 @@
 """Which decay of the step sizes to use for n steps and K clients, and what the theorems then say."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -72,7 +70,7 @@ class Advice(Shown):
             _what_dominates(self),
             _what_to_change(self),
             _what_communication_costs(self),
-            *([_what_paths_need(self, self.moments)] if self.moments is not None else []),
+            _what_paths_need(self),
             "The bounds leave out the start (D_1), which a larger beta forgets more slowly: compute it with "
             "`start_bias`, or use `step_sizes.warm_start`.",
             "These are statements about powers of n as n grows with c fixed. Constants are unknown and can "
@@ -238,10 +236,12 @@ def _what_communication_costs(a: Advice) -> str:
     )
 
 
-def _what_paths_need(a: Advice, moments: float) -> str:
+def _what_paths_need(a: Advice) -> str:
+    if a.moments is None:
+        return ""
     if a.aggregated_beta is None:
-        aggregated = f"Aggr-GA has no such beta, since c >= 2/p = {2 / moments:.3f}"
+        aggregated = f"Aggr-GA has no such beta, since c >= 2/p = {2 / a.moments:.3f}"
     else:
         aggregated = f"Aggr-GA needs beta >= {a.aggregated_beta:.3f}"
     client = "Client-GA has none, since c >= 1" if a.client_beta is None else f"Client-GA beta > {a.client_beta:.3f}"
-    return f"For whole paths with p = {moments:g} moments (Proposition 1) {aggregated}; {client}."
+    return f"For whole paths with p = {a.moments:g} moments (Proposition 1) {aggregated}; {client}."

@@ -63,7 +63,7 @@ def average_covariance(lin: Linearization, steps: Steps, n_steps: int) -> FloatA
     -------
     array of shape (d, d)
     """
-    eta = _eta(lin, steps, n_steps)
+    eta = client_eta(steps, n_steps, lin.n_clients)
     if eta.ndim == 2:
         drift, noise = _client_recursion(lin, eta)
         total = np.zeros_like(drift[0])
@@ -99,7 +99,7 @@ def last_covariance(lin: Linearization, steps: Steps, n_steps: int, beta: float 
     """
     schedule = as_step_sizes(steps)
     rate = _rate(n_steps, schedule.beta if beta is None else beta)
-    eta = _eta(lin, schedule, n_steps)
+    eta = client_eta(schedule, n_steps, lin.n_clients)
     if eta.ndim == 2:
         drift, noise = _client_recursion(lin, eta)
         total = np.zeros_like(drift[0])
@@ -207,19 +207,16 @@ def start_bias(lin: Linearization, steps: Steps, n_steps: int, start_mean: Array
     return vectors @ (share * (vectors.T @ (start - lin.optimum)))
 
 
-def _eta(lin: Linearization, steps: Steps, n_steps: int) -> FloatArray:
+def client_eta(steps: Steps, n_steps: int, n_clients: int) -> FloatArray:
     """eta_t, t = 1..n: (n,), or (n, K) if clients have their own."""
-    n = _checks.whole("n_steps", n_steps)
-    eta = np.asarray(as_step_sizes(steps).eta(n), dtype=np.float64)
-    if eta.ndim == 2 and eta.shape[1] != lin.n_clients:
-        raise ValueError(
-            f"step sizes must have one column for each of the {lin.n_clients} clients; got {eta.shape[1]}."
-        )
+    eta = np.asarray(as_step_sizes(steps).eta(_checks.whole("n_steps", n_steps)), dtype=np.float64)
+    if eta.ndim == 2 and eta.shape[1] != n_clients:
+        raise ValueError(f"step sizes must have one column for each of the {n_clients} clients; got {eta.shape[1]}.")
     return eta
 
 
 def _shared_eta(lin: Linearization, steps: Steps, n_steps: int, caller: str) -> FloatArray:
-    eta = _eta(lin, steps, n_steps)
+    eta = client_eta(steps, n_steps, lin.n_clients)
     if eta.ndim == 2:
         raise ValueError(
             f"{caller} needs one step size for all clients; got {eta.shape[1]} columns. "

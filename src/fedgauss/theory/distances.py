@@ -247,15 +247,9 @@ def _kolmogorov(name: str, values: FloatArray, cdf: Callable[[FloatArray], Float
     estimate = float(gaps[where])
     empirical = np.clip((where + 0.5) / r, 0.5 / r, 1 - 0.5 / r)
     margin = float(np.sqrt(np.log(2.0 / (1.0 - level)) / (2.0 * r)))
-    return Distance(
-        name,
-        estimate,
-        float(np.sqrt(empirical * (1 - empirical) / r)),
-        (max(0.0, estimate - margin), min(1.0, estimate + margin)),
-        _KOLMOGOROV_MEAN / np.sqrt(r),
-        r,
-        level,
-    )
+    error = float(np.sqrt(empirical * (1 - empirical) / r))
+    interval = max(0.0, estimate - margin), min(1.0, estimate + margin)
+    return Distance(name, estimate, error, interval, _KOLMOGOROV_MEAN / np.sqrt(r), r, level)
 
 
 def _directions(dim: int, count: int, seed: int) -> FloatArray:

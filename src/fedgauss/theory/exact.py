@@ -14,9 +14,10 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._shown import Shown
-from fedgauss._types import ArrayLike, BoolArray, FloatArray
+from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.networks import Network, as_network
-from fedgauss.step_sizes import StepSizes, as_step_sizes, sync_mask
+from fedgauss.step_sizes import StepSizes, sync_mask
+from fedgauss.theory.covariances import client_eta
 
 
 class LinearModel(Protocol):
@@ -39,6 +40,8 @@ class LinearModel(Protocol):
         """w_k, (K,)."""
 
 
+# t; E theta_t (K, d) and Cov(theta_t) (Kd, Kd); mean (d,) and covariance (d, d) of S_t = sum_{s <= t} Y_s.
+_Law = tuple[int, FloatArray, FloatArray, FloatArray, FloatArray]
 _NEEDED = ("coefficients", "noise_var", "design_cov", "weights")
 
 
@@ -175,9 +178,9 @@ def exact_moments(
     -------
     ExactMoments
     """
-    data = _Data.of(model, network, steps, n_steps, sync_every, sync_phase)
-    *_, law = _laws(data, start_mean, start_cov)
-    return law.moments(data.optimum)
+    data = _Data(model, network, steps, n_steps, sync_every, sync_phase)
+    *_, last = _laws(data, start_mean, start_cov)
+    return _moments(data, *last)
 
 
 def exact_path(
@@ -201,41 +204,31 @@ def exact_path(
     -------
     ExactPath
     """
-    data = _Data.of(model, network, steps, n_steps, sync_every, sync_phase)
-    laws = (law.moments(data.optimum) for law in _laws(data, start_mean, start_cov))
-    columns = zip(
-        *((m.mean_last, m.cov_last, m.mean_average, m.cov_average, m.disagreement) for m in laws), strict=True
+    data = _Data(model, network, steps, n_steps, sync_every, sync_phase)
+    laws = (_moments(data, *law) for law in _laws(data, start_mean, start_cov))
+    rows = [(m.mean_last, m.cov_last, m.mean_average, m.cov_average, m.disagreement) for m in laws]
+    return ExactPath(*(np.stack(column) for column in zip(*rows, strict=True)))
+
+
+def _moments(
+    data: _Data, t: int, mean: FloatArray, cov: FloatArray, mean_sum: FloatArray, var_sum: FloatArray
+) -> ExactMoments:
+    """What `_laws` yields as a result, made exactly symmetric."""
+    k, d = mean.shape
+    cov = ((cov + cov.T) / 2).reshape(k, d, k, d)
+    return ExactMoments(
+        mean_average=mean_sum / t,
+        cov_average=(var_sum + var_sum.T) / (2 * t**2),
+        mean_last=mean.mean(axis=0),
+        cov_last=cov.mean(axis=(0, 2)),
+        client_means=mean,
+        client_cov=cov,
+        optimum=data.optimum,
+        n_steps=t,
     )
-    return ExactPath(*(np.stack(column) for column in columns))
 
 
-@dataclass
-class _Moments:
-    """First and second moments of Theta_t and of S_t = sum_{s <= t} Y_s."""
-
-    t: int
-    mean: FloatArray  # E theta_t, (K, d)
-    cov: FloatArray  # Cov(theta_t), (Kd, Kd)
-    mean_sum: FloatArray  # E S_t, (d,)
-    var_sum: FloatArray  # Var(S_t), (d, d)
-
-    def moments(self, optimum: FloatArray) -> ExactMoments:
-        """As results, made exactly symmetric."""
-        k, d = self.mean.shape
-        cov = ((self.cov + self.cov.T) / 2).reshape(k, d, k, d)
-        return ExactMoments(
-            mean_average=self.mean_sum / self.t,
-            cov_average=(self.var_sum + self.var_sum.T) / (2 * self.t**2),
-            mean_last=self.mean.mean(axis=0),
-            cov_last=cov.mean(axis=(0, 2)),
-            client_means=self.mean,
-            client_cov=cov,
-            optimum=optimum,
-            n_steps=self.t,
-        )
-
-
-def _laws(data: _Data, start_mean: ArrayLike, start_cov: ArrayLike | None) -> Iterator[_Moments]:
+def _laws(data: _Data, start_mean: ArrayLike, start_cov: ArrayLike | None) -> Iterator[_Law]:
     """The recursion of `exact_moments`, one step at a time."""
     k, d = data.coefficients.shape
     mean = _start_mean(start_mean, k, d)
@@ -268,7 +261,7 @@ def _laws(data: _Data, start_mean: ArrayLike, start_cov: ArrayLike | None) -> It
         var_sum = var_sum + step_cov + step_cov.T + with_mean.reshape(k, d, d).mean(axis=0)
         cov_sum = cov_sum + with_mean
         mean_sum = mean_sum + mean.mean(axis=0)
-        yield _Moments(t, mean, cov, mean_sum, var_sum)
+        yield t, mean, cov, mean_sum, var_sum
 
 
 def mean_recursion(
@@ -294,7 +287,7 @@ def mean_recursion(
     -------
     ExactMeans
     """
-    data = _Data.of(model, network, steps, n_steps, sync_every, sync_phase)
+    data = _Data(model, network, steps, n_steps, sync_every, sync_phase)
     mean = _start_mean(start_mean, *data.coefficients.shape)
     path = np.empty((len(data.sync), mean.shape[1]))
     for t, (scale, synchronise) in enumerate(zip(data.scales, data.sync, strict=True)):
@@ -306,50 +299,34 @@ def mean_recursion(
     return ExactMeans(path.mean(axis=0), path[-1].copy(), path, mean, data.optimum)
 
 
-@dataclass(frozen=True)
 class _Data:
     """A model, a network and a schedule, checked and as arrays."""
 
-    coefficients: FloatArray
-    noise_var: FloatArray
-    design_cov: FloatArray
-    weights: FloatArray
-    network: Network
-    scales: FloatArray  # a_k = eta_{t,k} K w_k, (n, K)
-    sync: BoolArray
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         model: LinearModel,
         network: Network | ArrayLike,
         steps: StepSizes | ArrayLike,
         n_steps: int,
         sync_every: int | ArrayLike | None,
         sync_phase: int,
-    ) -> _Data:
+    ) -> None:
         n = _checks.whole("n_steps", n_steps)
         _check_linear(model)
-        coefficients = _checks.real_array("model.coefficients", model.coefficients, shape=(None, None))
-        k, d = coefficients.shape
-        noise_var = _checks.real_array("model.noise_var", model.noise_var, shape=(k,))
-        if np.any(noise_var < 0):
-            raise ValueError(f"model.noise_var must not be negative; its smallest is {noise_var.min():g}.")
-        design_cov = _checks.real_array("model.design_cov", model.design_cov, shape=(k, d, d))
-        _checks.covariance("model.design_cov", design_cov)
-        weights = _checks.client_weights(model.weights, k)
-        eta = np.asarray(as_step_sizes(steps).eta(n), dtype=np.float64)
-        if eta.ndim == 2 and eta.shape[1] != k:
-            raise ValueError(f"step sizes must have one column for each of the {k} clients; got {eta.shape[1]}.")
-        scales = (eta if eta.ndim == 2 else eta[:, None]) * (k * weights)
-        sync = sync_mask(sync_every, n, sync_phase)
-        return cls(coefficients, noise_var, design_cov, weights, as_network(network, k), scales, sync)
-
-    @property
-    def optimum(self) -> FloatArray:
-        """theta*_K = (sum_k w_k H_k)^-1 sum_k w_k H_k beta_k."""
+        self.coefficients = _checks.real_array("model.coefficients", model.coefficients, shape=(None, None))
+        k, d = self.coefficients.shape
+        self.noise_var = _checks.real_array("model.noise_var", model.noise_var, shape=(k,))
+        if np.any(self.noise_var < 0):
+            raise ValueError(f"model.noise_var must not be negative; its smallest is {self.noise_var.min():g}.")
+        self.design_cov = _checks.real_array("model.design_cov", model.design_cov, shape=(k, d, d))
+        _checks.covariance("model.design_cov", self.design_cov)
+        self.weights = _checks.client_weights(model.weights, k)
+        self.scales = client_eta(steps, n, k).reshape(n, -1) * (k * self.weights)  # a_k = eta_{t,k} K w_k, (n, K)
+        self.sync = sync_mask(sync_every, n, sync_phase)
+        self.network = as_network(network, k)
         weighted = self.weights[:, None, None] * self.design_cov
-        return np.linalg.solve(weighted.sum(axis=0), np.einsum("kij,kj->i", weighted, self.coefficients))
+        # theta*_K = (sum_k w_k H_k)^-1 sum_k w_k H_k beta_k
+        self.optimum = np.linalg.solve(weighted.sum(axis=0), np.einsum("kij,kj->i", weighted, self.coefficients))
 
     def gradient_cov(self, second: FloatArray) -> FloatArray:
         """E Var(x (x' theta - y) | theta) = H M H + (tr(H M) + sigma^2) H, with M as in `exact_moments`."""

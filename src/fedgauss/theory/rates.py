@@ -1,7 +1,5 @@
 """The paper's bounds in n, K and beta, without constants: compare values, and do not read them as errors."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal, get_args

@@ -16,19 +16,17 @@ What watches is a `fedgauss.Monitor`, or one of three that make their own after 
     ServerOnly  clients report nothing; for many parameters, momentum, Adam, or a rate that is not known
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from fedgauss._deprecated import warn_renamed
+from fedgauss._lazy import lazy
 from fedgauss.integrations.extras import needed
 
 needed("flwr.serverapp", extra="flower")
 
-from fedgauss.integrations.flower.chains import Chained  # noqa: E402
 from fedgauss.integrations.flower.mods import report_moments, report_partition, run_chains  # noqa: E402
-from fedgauss.integrations.flower.monitored import Monitored  # noqa: E402
-from fedgauss.integrations.flower.reports import Reported  # noqa: E402
-from fedgauss.integrations.flower.rollback import Alarmed, GoodRound  # noqa: E402
+from fedgauss.integrations.flower.monitored import Alarmed, GoodRound, Monitored  # noqa: E402
 from fedgauss.integrations.flower.server_only import ServerOnly, coordinates, random_projection  # noqa: E402
+from fedgauss.integrations.flower.warm_up import Chained, Reported  # noqa: E402
 
 __all__ = [
     "Alarmed",
@@ -44,9 +42,5 @@ __all__ = [
     "run_chains",
 ]
 
-
-def __getattr__(name: str) -> type:
-    if name != "Good":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warn_renamed(f"{__name__}.Good", "GoodRound")
-    return GoodRound
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(__name__, {}, __all__, renamed={"Good": "GoodRound"})

@@ -1,9 +1,7 @@
 """A monitor of all parameters: what it is fed after a round, and what has to be said of it."""
 
-from __future__ import annotations
-
-import logging
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
@@ -13,14 +11,31 @@ from fedgauss.detect.innovations import Innovations
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault
 from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.flower.answers import PARTITION, Request
-from fedgauss.integrations.flower.arrays import Views, vector
+from fedgauss.integrations.flower.records import PARTITION, Request, Views, log, vector
 from fedgauss.integrations.flower.rounds import TrainingRound
 
 _ROUNDING = 1e-4  # of the clients' way in the round: arrays may be float32
 _SHARES = 0.01  # by which a client's share of the examples may differ from its weight, as a part of it
-_NEAR = 1e4  # standard deviations: nobody so near is refused, and nearly everybody is
-_log = logging.getLogger("flwr")
+
+
+class Watcher(Protocol):
+    """What `Monitored` asks in every round; `monitor` is None until there is one."""
+
+    sync_every: int
+    alpha: float
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """The monitor behind it."""
+
+    def request(self, server_round: int) -> Request:
+        """What clients are asked for in this round, beside training; `PARTITION` of those who have not said yet."""
+
+    def faults(self, seen: TrainingRound) -> tuple[str, ...]:
+        """What is wrong with uploads, before the strategy sees them; changes nothing."""
+
+    def judge(self, seen: TrainingRound, after: Views) -> Verdict | None:
+        """The verdict on a round and the strategy's arrays after it; None while warming up."""
 
 
 class MonitorFeed:
@@ -83,21 +98,14 @@ class MonitorFeed:
         if last is None:
             return ""
         words = "The round began elsewhere than the last one ended, so the watch begins anew with it."
-        _log.warning(
-            "fedgauss, round %d: %s If a strategy around Monitored changes arrays, put it inside: "
-            "Monitored(that(strategy), ...).",
-            seen.number,
-            words,
-        )
+        hint = "If a strategy around Monitored changes arrays, put it inside: Monitored(that(strategy), ...)."
+        log.warning("fedgauss, round %d: %s %s", seen.number, words, hint)
         return words
 
 
 def implausible(parts: Innovations, seen: TrainingRound, rows: FloatArray, last: FloatArray) -> tuple[str, ...]:
     """What the monitor's own rule says of the client whose row is furthest from `last`."""
-    far = parts.distances(rows, last)
-    worst = int(np.argmax(far))
-    if far[worst] < _NEAR:
-        return ()
+    worst = int(np.argmax(parts.distances(rows, last)))
     words = fault(parts, last, rows[worst], None, None, None)
     return (f"Client {seen.clients[worst]}: {words}",) if words else ()
 

@@ -10,7 +10,6 @@ be computed the client trains all the same, and the server is sent the error's n
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -20,13 +19,12 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from fedgauss import _checks
 from fedgauss._linearization import gradient_moments
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.integrations.flower.answers import PARTITION, answer, asked
+from fedgauss.integrations.flower.records import PARTITION, answer, asked, log
 
 Moments = Callable[[ArrayRecord, Context], tuple[ArrayLike, ArrayLike]]
 Compute = Callable[[Mapping[str, FloatArray], Message, Context], dict[str, ArrayLike]]
 
 _SINGLE = 1e-5  # of a Hessian's largest entry: what it may lack of symmetry
-_log = logging.getLogger("flwr")
 
 
 def report_partition() -> Mod:
@@ -51,9 +49,7 @@ def report_moments(moments: Moments) -> Mod:
     """
 
     def compute(request: Mapping[str, FloatArray], message: Message, context: Context) -> dict[str, ArrayLike]:
-        if "moments" not in request:
-            return {}
-        gradients, hessian = _computed(moments, _sent(message), context)
+        gradients, hessian = _computed(moments, message, context)
         covariance, kurtosis = gradient_moments(gradients)
         return {
             "hessian": hessian,
@@ -63,7 +59,7 @@ def report_moments(moments: Moments) -> Mod:
             "n_warmup": len(gradients),
         }
 
-    return _answering(compute)
+    return _answering(compute, "moments")
 
 
 def run_chains(moments: Moments, seed: int | None = None) -> Mod:
@@ -93,9 +89,7 @@ def run_chains(moments: Moments, seed: int | None = None) -> Mod:
     rng = np.random.default_rng(seed)
 
     def compute(request: Mapping[str, FloatArray], message: Message, context: Context) -> dict[str, ArrayLike]:
-        if "hessian only" not in request and "eta" not in request:
-            return {}
-        gradients, hessian = _computed(moments, _sent(message), context)
+        gradients, hessian = _computed(moments, message, context)
         if "eta" not in request:
             return {"hessian": hessian}
         a = request["hessian"].reshape(hessian.shape)
@@ -107,11 +101,15 @@ def run_chains(moments: Moments, seed: int | None = None) -> Mod:
             ends += rate * (rng.standard_normal(ends.shape) @ root.T - ends @ a)
         return {"ends": ends}
 
-    return _answering(compute)
+    return _answering(compute, "hessian only", "eta")
 
 
-def _computed(moments: Moments, arrays: ArrayRecord, context: Context) -> tuple[FloatArray, FloatArray]:
-    """What the user's function returns, checked where its author sees the message."""
+def _computed(moments: Moments, message: Message, context: Context) -> tuple[FloatArray, FloatArray]:
+    """What the user's function returns for a copy of what was sent, checked where its author sees the message."""
+    records = list(message.content.array_records.values())
+    if len(records) != 1:
+        raise ValueError(f"a message must have one ArrayRecord to compute moments at; it has {len(records)}.")
+    arrays = ArrayRecord(dict(records[0].items()))
     dim = sum(int(np.prod(array.shape)) for array in arrays.values())
     gradients, hessian = moments(arrays, context)
     return (
@@ -131,35 +129,29 @@ def _rounded_off(hessian: FloatArray) -> FloatArray:
     return _checks.covariance("hessian", hessian)
 
 
-def _answering(compute: Compute) -> Mod:
-    """A mod that lets the application train, whatever happens here, and puts an answer beside its reply."""
+def _answering(compute: Compute, *wanted: str) -> Mod:
+    """A mod that lets the application train, whatever happens here, and puts an answer beside its reply.
+
+    It has its partition, and what is computed where a request holds something that is `wanted`.
+    """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        if not message.metadata.message_type.startswith("train") or not message.has_content():
-            return call_next(message, context)
-        request = asked(message)
-        if request is None:
+        training = message.metadata.message_type.startswith("train") and message.has_content()
+        if not training or (request := asked(message)) is None:
             return call_next(message, context)
         numbers: dict[str, ArrayLike] = {}
         reason = ""
         try:
             if PARTITION in request and "partition-id" in context.node_config:
                 numbers[PARTITION] = float(context.node_config["partition-id"])
-            numbers |= compute(request, message, context)
+            if not request.keys().isdisjoint(wanted):
+                numbers |= compute(request, message, context)
         except Exception as error:  # of the user's function, or of our checks of what it returned
             reason = f"{type(error).__name__}: {error}"
-            _log.warning("fedgauss: the server is not told what it asked for.", exc_info=error)
+            log.warning("fedgauss: the server is not told what it asked for.", exc_info=error)
         reply = call_next(message, context)
         if reply.has_content() and (numbers or reason):
             answer(reply, numbers, reason)
         return reply
 
     return mod
-
-
-def _sent(message: Message) -> ArrayRecord:
-    """The arrays that the server sent, as a copy."""
-    records = list(message.content.array_records.values())
-    if len(records) != 1:
-        raise ValueError(f"a message must have one ArrayRecord to compute moments at; it has {len(records)}.")
-    return ArrayRecord(dict(records[0].items()))

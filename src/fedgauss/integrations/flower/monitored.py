@@ -1,32 +1,85 @@
-"""`Monitored`: any Flower strategy, watched."""
+"""`Monitored`: any Flower strategy, watched; and what its alarm hands over."""
 
-from __future__ import annotations
-
-import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.exception import InconsistentMessageReplies
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.flower.answers import PARTITION, REASON, ask
-from fedgauss.integrations.flower.arrays import Views, plain, viewed, viewed_like
-from fedgauss.integrations.flower.feed import MonitorFeed
-from fedgauss.integrations.flower.rollback import Alarmed, KeptArrays
-from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, Watcher, opened
+from fedgauss.integrations.flower.feed import MonitorFeed, Watcher
+from fedgauss.integrations.flower.records import PARTITION, REASON, Views, ask, log, numbers, plain, viewed_like
+from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, opened
 from fedgauss.integrations.sinks.base import Sink, Sinks
 
-OnAlarm = Literal["stop", "go on"] | Callable[[Alarmed], None]
-
 _HOOKS = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
-_log = logging.getLogger("flwr")  # where Flower's users look
+_DENSE = 32  # rounds behind the last that are all kept; twice as far back every second is, and so on
+
+
+class GoodRound(NamedTuple):
+    """Arrays of a round without an alarm. Rounds are counted as the monitor does, without refused ones."""
+
+    round: int
+    arrays: ArrayRecord
+
+
+class Alarmed(Exception):
+    """The monitor's alarm; `Monitored` raises it, or gives it to a callback.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        What the monitor said.
+    server_round : int
+        Flower's round in which it did.
+    rollback : GoodRound
+        The last arrays kept from before the onset.
+    last : GoodRound
+        The last arrays from before the alarm, which include what happened between onset and alarm.
+    """
+
+    def __init__(self, verdict: Verdict, server_round: int, rollback: GoodRound, last: GoodRound) -> None:
+        super().__init__(str(verdict))
+        self.verdict, self.server_round = verdict, server_round
+        self.rollback, self.last = rollback, last
+
+
+class KeptArrays:
+    """Arrays of O(log t) earlier rounds, the denser the nearer.
+
+    A round r is kept at round t when 2^i divides it, with i the smallest such that t - r < 32 * 2^i. So the nearest
+    kept round before any other lies within 1/16 of its distance from the last.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, dict[str, Array]] = {}
+
+    def add(self, number: int, arrays: Mapping[str, Array]) -> None:
+        """Keep the arrays of a round, and drop those that are no longer needed."""
+        self._arrays[number] = dict(arrays.items())
+        spacing = {r: 1 << ((number - r) // _DENSE).bit_length() for r in self._arrays}
+        self._arrays = {r: held for r, held in self._arrays.items() if r % spacing[r] == 0}
+
+    def last(self) -> GoodRound:
+        """The newest."""
+        return self.before(max(self._arrays))
+
+    def before(self, number: int) -> GoodRound:
+        """The newest that are not from after this round; the oldest when there is none."""
+        earlier = [r for r in self._arrays if r <= number] or [min(self._arrays)]
+        return GoodRound(max(earlier), ArrayRecord(dict(self._arrays[max(earlier)])))
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+OnAlarm = Literal["stop", "go on"] | Callable[[Alarmed], None]
 
 
 class Monitored(Strategy):
@@ -128,10 +181,9 @@ class Monitored(Strategy):
             inner.update(before)
             self._hooks = {}
 
-    def _hook(self, name: str) -> Callable[..., Any]:
+    def _hook(self, name: str) -> Any:
         """The strategy's own; also when it is not `start` that calls ours, but a strategy around us."""
-        hook: Callable[..., Any] = self._hooks.get(name) or getattr(self.strategy, name)
-        return hook
+        return self._hooks.get(name) or getattr(self.strategy, name)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -143,7 +195,7 @@ class Monitored(Strategy):
         arrays = _in_order(arrays, self._sent)
         if not len(self.kept):
             self.kept.add(server_round - 1 if self.monitor is None else self.monitor.round, arrays)
-        self._sent = viewed(arrays)
+        self._sent = {name: numbers(array) for name, array in arrays.items()}
         messages = list(self._hook("configure_train")(server_round, arrays, config, grid))
         request = dict(self.watcher.request(server_round))
         without_partition = {name: value for name, value in request.items() if name != PARTITION}
@@ -185,12 +237,12 @@ class Monitored(Strategy):
             self.kept.add(server_round if verdict is None else verdict.round, arrays)
         return arrays, metrics
 
-    def _weighted_by(self) -> str | None:
-        """The metric that the innermost strategy weights clients by."""
+    def _weighted_by(self) -> str:
+        """The metric that the innermost strategy weights clients by; empty where there is none."""
         inner = self.strategy
         while isinstance(wrapped := getattr(inner, "strategy", None), Strategy):
             inner = wrapped
-        return getattr(inner, "weighted_by_key", None)
+        return getattr(inner, "weighted_by_key", None) or ""
 
     def _excuse(self, seen: TrainingRound) -> None:
         """Log why a client did not answer, once."""
@@ -198,7 +250,7 @@ class Monitored(Strategy):
             reason = upload.answer.get(REASON)
             if isinstance(reason, str) and upload.client not in self._excused:
                 self._excused.add(upload.client)
-                _log.warning("fedgauss: client %d could not answer. %s", upload.client, plain(reason))
+                log.warning("fedgauss: client %d could not answer. %s", upload.client, plain(reason))
 
     def _refuse(self, server_round: int, faults: tuple[str, ...]) -> tuple[None, None]:
         """An invalid update: Flower goes on with the arrays that it sent."""
@@ -223,7 +275,7 @@ class Monitored(Strategy):
             return
         rollback = verdict.rollback if verdict.rollback is not None else verdict.round - 1
         alarm = Alarmed(verdict, server_round, self.kept.before(rollback), self.kept.last())
-        _log.warning("fedgauss, round %d: %s", server_round, verdict)
+        log.warning("fedgauss, round %d: %s", server_round, verdict)
         if callable(self.on_alarm):
             self.on_alarm(alarm)
         elif self.on_alarm == "stop":

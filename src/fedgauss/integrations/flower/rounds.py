@@ -1,21 +1,15 @@
 """A round as the server saw it: who sent what, and what is wrong with it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord
 
 from fedgauss._types import FloatArray
-from fedgauss.detect.monitor import Monitor
-from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.flower.answers import PARTITION, Answer, Request, answered, read
-from fedgauss.integrations.flower.arrays import Views, plain, vector, viewed_like
+from fedgauss.integrations.flower.records import PARTITION, Answer, Views, answered, plain, read, vector, viewed_like
 
 _MOST = 1e15  # examples of a client
 
@@ -25,13 +19,13 @@ class Upload:
     """What one client sent.
 
     client    its number, as `NodeNumbers` has it
-    examples  its weight in the strategy's average; None where it gave none
+    examples  its weight in the strategy's average; 1 where it gave none
     answer    what a mod of ours added
     """
 
     client: int
     arrays: Views
-    examples: float | None
+    examples: float
     answer: Answer
 
 
@@ -55,33 +49,13 @@ class TrainingRound:
 
     @cached_property
     def examples(self) -> FloatArray:
-        """The clients' weights in the strategy's average, 1 for each where it has none."""
-        return np.array([1.0 if upload.examples is None else upload.examples for upload in self.uploads])
+        """The clients' weights in the strategy's average."""
+        return np.array([upload.examples for upload in self.uploads])
 
     @cached_property
     def clients(self) -> list[int]:
         """Their numbers."""
         return [upload.client for upload in self.uploads]
-
-
-class Watcher(Protocol):
-    """What `Monitored` asks in every round; `monitor` is None until there is one."""
-
-    sync_every: int
-    alpha: float
-
-    @property
-    def monitor(self) -> Monitor | None:
-        """The monitor behind it."""
-
-    def request(self, server_round: int) -> Request:
-        """What clients are asked for in this round, beside training; `PARTITION` of those who have not said yet."""
-
-    def faults(self, seen: TrainingRound) -> tuple[str, ...]:
-        """What is wrong with uploads, before the strategy sees them; changes nothing."""
-
-    def judge(self, seen: TrainingRound, after: Views) -> Verdict | None:
-        """The verdict on a round and the strategy's arrays after it; None while warming up."""
 
 
 class NodeNumbers:
@@ -103,7 +77,7 @@ class NodeNumbers:
 
 
 def opened(
-    replies: Sequence[Message], before: Views, roster: NodeNumbers, weighted_by: str | None
+    replies: Sequence[Message], before: Views, roster: NodeNumbers, weighted_by: str
 ) -> tuple[tuple[Upload, ...], tuple[str, ...]]:
     """Uploads and faults of a round; our own record is taken out of every reply, as if it had never been there.
 
@@ -133,18 +107,16 @@ def opened(
     return in_order, tuple(faults) or _other_types(in_order)
 
 
-def _contents(reply: Message, before: Views, weighted_by: str | None) -> tuple[Views, float | None]:
+def _contents(reply: Message, before: Views, weighted_by: str) -> tuple[Views, float]:
     """Arrays and the number of examples, or a ValueError that says what there is instead."""
     records = list(reply.content.values())
     sent = [record for record in records if isinstance(record, ArrayRecord)]
     if len(sent) != 1:
         raise ValueError(f"{len(sent)} records of arrays in place of one")
     arrays = viewed_like(dict(sent[0].items()), before)
-    if weighted_by is None:
-        return arrays, None
     values = [record[weighted_by] for record in records if isinstance(record, MetricRecord) and weighted_by in record]
     if not values:
-        return arrays, None  # a strategy that needs it says so itself
+        return arrays, 1.0  # a strategy that needs it says so itself
     value = values[0] if len(values) == 1 else values
     if not (isinstance(value, int | float) and 0 < value <= _MOST):
         raise ValueError(f"{weighted_by} = {plain(repr(value), 40)} in place of one number in (0, {_MOST:.0e}]")
@@ -153,8 +125,6 @@ def _contents(reply: Message, before: Views, weighted_by: str | None) -> tuple[V
 
 def _partition(answer: Answer) -> int | None:
     """What a client says; None where it says nothing that could be a partition."""
-    if PARTITION not in answer:
-        return None
     try:
         value = float(read(answer, PARTITION, (1,))[0])
     except ValueError:

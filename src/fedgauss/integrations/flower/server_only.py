@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -12,17 +12,14 @@ from scipy.special import fdtrc
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.channel import Channel
-from fedgauss.detect.innovations import step_sizes_between
-from fedgauss.detect.mean_updates import server_only
+from fedgauss.detect.innovations import dof_needed, server_only, step_sizes_between
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.detect.watch import DEFAULT_CHANNELS
-from fedgauss.detect.whitening import dof_needed
-from fedgauss.integrations.flower.answers import Request
-from fedgauss.integrations.flower.arrays import Views, vector
 from fedgauss.integrations.flower.feed import implausible, with_note
+from fedgauss.integrations.flower.records import Request, Views, log, vector
 from fedgauss.integrations.flower.rounds import TrainingRound
-from fedgauss.integrations.flower.warm_up import WarmUpSettings, log
+from fedgauss.integrations.flower.warm_up import WarmUpSettings
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
 _STILL = 0.01  # level of the test that the mean update does not move during the warm-up
@@ -46,6 +43,7 @@ class Averaging:
         return np.reciprocal(1.0 + np.arange(n_steps, dtype=np.float64) % self.sync_every)
 
 
+@dataclass(eq=False, repr=False)
 class ServerOnly(WarmUpSettings):
     """Watches u_j = view(Y_{j-1} - Y_j) / sum eta, the mean gradient of a round, against its law in a warm-up.
 
@@ -78,26 +76,26 @@ class ServerOnly(WarmUpSettings):
     no monitor can be made, from too few rounds or a parameter that never moves, the log says why and training goes on.
     """
 
-    def __init__(
-        self,
-        warm_up: int,
-        view: View | None = None,
-        steps: StepSizes | ArrayLike | None = None,
-        sync_every: int = 20,
-        after: int = 0,
-        alpha: float = 0.05,
-        horizon: int | None = None,
-        seed: int = 0,
-        channels: Sequence[Channel] = DEFAULT_CHANNELS,
-    ) -> None:
-        super().__init__(sync_every, after, alpha, horizon, seed, channels)
-        self.warm_up = _checks.whole("warm_up", warm_up, at_least=7, fix="One watched dimension needs 7 rounds.")
-        self.view = view or (lambda vector: vector)
-        self.steps = None if steps is None else as_step_sizes(steps)
-        self.monitor: Monitor | None = None
-        self._updates: list[FloatArray] = []  # of the warm-up
-        self._number = 0  # of the last round
-        self._note = ""
+    warm_up: int
+    view: View | None = None
+    steps: StepSizes | ArrayLike | None = None
+    sync_every: int = 20
+    after: int = 0
+    alpha: float = 0.05
+    horizon: int | None = None
+    seed: int = 0
+    channels: Sequence[Channel] = DEFAULT_CHANNELS
+
+    monitor: Monitor | None = field(default=None, init=False)
+    _updates: list[FloatArray] = field(default_factory=list, init=False)  # of the warm-up
+    _number: int = field(default=0, init=False)  # of the last round
+    _note: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.warm_up = _checks.whole("warm_up", self.warm_up, at_least=7, fix="One watched dimension needs 7 rounds.")
+        self._schedule = None if self.steps is None else as_step_sizes(self.steps)
+        self.steps = self._schedule
 
     def request(self, server_round: int) -> Request:
         """Nothing: that is the point."""
@@ -107,7 +105,7 @@ class ServerOnly(WarmUpSettings):
         """Uploads that the monitor would not take for a mean."""
         if self.monitor is None:
             return ()
-        rows = [self._update(seen, vector(upload.arrays, seen.before)) for upload in seen.uploads]
+        rows = [self._update(seen, row) for row in seen.each]
         return implausible(self.monitor.innovations, seen, np.stack(rows), self._updates[-1])
 
     def judge(self, seen: TrainingRound, after: Views) -> Verdict | None:
@@ -123,11 +121,13 @@ class ServerOnly(WarmUpSettings):
         return None
 
     def _update(self, seen: TrainingRound, after: FloatArray) -> FloatArray:
-        way = self.view(seen.origin - after)
-        if self.steps is None:
+        way = seen.origin - after
+        if self.view is not None:
+            way = self.view(way)
+        if self._schedule is None:
             return way
         last = seen.number * self.sync_every
-        return way / float(step_sizes_between(self.steps, last - self.sync_every, last).sum())
+        return way / float(step_sizes_between(self._schedule, last - self.sync_every, last).sum())
 
     def _start_again(self) -> None:
         """Rounds count from the first again: a new run, perhaps from elsewhere, whose mean update may be another."""
@@ -148,20 +148,17 @@ class ServerOnly(WarmUpSettings):
         self._updates = [*self._updates, update][-self.warm_up :]
         if len(self._updates) < self.warm_up:
             return
-        rows = np.stack(self._updates)
+        rows, averaging, dim = np.stack(self._updates), Averaging(self.sync_every), len(update)
         try:
             if not (p := _same_mean(rows)) >= _STILL:
                 log.warning("fedgauss: the mean update still moves (p = %.2g); no monitor yet.", p)
                 return
-            self._begin(number, rows)
+            # The row before the first is where a path would begin; with this schedule it does not matter.
+            lin = server_only(np.eye(dim), np.concatenate([rows[:1], rows]), averaging, self.sync_every)
+            self.monitor = self._monitor_after(number, lin, averaging, update)
         except (ValueError, ArithmeticError) as error:  # a frozen parameter, or one client's nonsense
             log.warning("fedgauss: no monitor can be made of the last %d rounds. %s", self.warm_up, error)
-
-    def _begin(self, number: int, rows: FloatArray) -> None:
-        dim, averaging = rows.shape[1], Averaging(self.sync_every)
-        # The row before the first is where a path would begin; with this schedule it does not matter.
-        lin = server_only(np.eye(dim), np.concatenate([rows[:1], rows]), averaging, self.sync_every)
-        self.monitor = self._monitor_after(number, lin, averaging, rows[-1])
+            return
         self._note = (
             f"Server-only mode: {dim} numbers of the mean update, their noise from the {self.warm_up} rounds up to "
             f"{number}; an attack shows while the model moves."

@@ -1,40 +1,48 @@
-"""What the warm-ups have in common: settings of the monitor to come, and the round in which it begins."""
+"""Monitors that begin after a warm-up in which clients answer: `Reported`, and `Chained`."""
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from fedgauss import _checks
-from fedgauss._linearization import Linearization
+from fedgauss._linearization import Linearization, linearization
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.channel import Channel, checked_channels
-from fedgauss.detect.innovations import step_sizes_between
+from fedgauss.detect.innovations import innovations, step_sizes_between
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.flower.arrays import Views, vector
+from fedgauss.detect.watch import DEFAULT_CHANNELS
 from fedgauss.integrations.flower.feed import MonitorFeed, with_note
+from fedgauss.integrations.flower.records import PARTITION, Answer, Request, Views, log, read, vector
 from fedgauss.integrations.flower.rounds import TrainingRound
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
-log = logging.getLogger("flwr")  # where Flower's users look
+_MOST_STEPS = 10**9  # behind a client's moments
 
 
 class WarmUpSettings:
-    """When a warm-up begins, and the monitor that comes of it."""
+    """When a warm-up begins, and the monitor that comes of it. Subclasses are dataclasses with these fields."""
 
-    def __init__(
-        self, sync_every: int, after: int, alpha: float, horizon: int | None, seed: int, channels: Sequence[Channel]
-    ) -> None:
-        self.sync_every = _checks.whole("sync_every", sync_every)
-        self.after = _checks.whole("after", after, at_least=0, fix="It counts rounds.")
-        self.alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
-        self.horizon = None if horizon is None else _checks.whole("horizon", horizon, fix="It counts steps.")
-        self.seed = _checks.whole("seed", seed, at_least=0)
-        self.channels = checked_channels(channels)
+    sync_every: int
+    after: int
+    alpha: float
+    horizon: int | None
+    seed: int
+    channels: Sequence[Channel]
+
+    def __post_init__(self) -> None:
+        self.sync_every = _checks.whole("sync_every", self.sync_every)
+        self.after = _checks.whole("after", self.after, at_least=0, fix="It counts rounds.")
+        self.alpha = _checks.probability("alpha", self.alpha, fix="Use 0.05, one false alarm in 20 runs?")
+        if self.horizon is not None:
+            self.horizon = _checks.whole("horizon", self.horizon, fix="It counts steps.")
+        self.seed = _checks.whole("seed", self.seed, at_least=0)
+        self.channels = checked_channels(self.channels)
 
     def _monitor_after(self, number: int, lin: Linearization, steps: StepSizes, y: FloatArray) -> Monitor:
         """A monitor that begins after the round `number`, with the mean y there."""
@@ -43,25 +51,25 @@ class WarmUpSettings:
         return monitor
 
 
+@dataclass(eq=False, repr=False)
 class ClientWarmUp(WarmUpSettings, ABC):
     """A warm-up in which all clients are asked for something: `Reported` and `Chained`."""
 
+    steps: StepSizes | ArrayLike
+    sync_every: int
+    n_clients: int
+    after: int
+    alpha: float = 0.05
+    horizon: int | None = None
+    seed: int = 0
+    channels: Sequence[Channel] = field(default=DEFAULT_CHANNELS, kw_only=True)
+
     note = ""  # to every verdict
 
-    def __init__(
-        self,
-        steps: StepSizes | ArrayLike,
-        sync_every: int,
-        n_clients: int,
-        after: int,
-        alpha: float,
-        horizon: int | None,
-        seed: int,
-        channels: Sequence[Channel],
-    ) -> None:
-        super().__init__(sync_every, after, alpha, horizon, seed, channels)
-        self.steps = as_step_sizes(steps)
-        self.n_clients = _checks.whole("n_clients", n_clients)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.steps = self._schedule = as_step_sizes(self.steps)
+        self.n_clients = _checks.whole("n_clients", self.n_clients)
         self.lin: Linearization | None = None  # what clients' answers add up to
         self._feed: MonitorFeed | None = None
 
@@ -69,6 +77,11 @@ class ClientWarmUp(WarmUpSettings, ABC):
     def monitor(self) -> Monitor | None:
         """The monitor, once it has begun."""
         return None if self._feed is None else self._feed.monitor
+
+    def request(self, server_round: int) -> Request:
+        """Which client is which; and what the monitor needs, once the warm start is over."""
+        waiting = self._feed is None and server_round > self.after
+        return {PARTITION: 1.0} | (self.wanted(server_round) if waiting else {})
 
     def faults(self, seen: TrainingRound) -> tuple[str, ...]:
         """Those that the monitor finds."""
@@ -86,17 +99,21 @@ class ClientWarmUp(WarmUpSettings, ABC):
         return None
 
     @abstractmethod
+    def wanted(self, server_round: int) -> dict[str, ArrayLike]:
+        """What clients are asked for in this round of the warm-up."""
+
+    @abstractmethod
     def warm(self, seen: TrainingRound, after: Views) -> None:
         """Take in clients' answers, and begin when they are complete; a ValueError says why not yet."""
 
     def begin(self, lin: Linearization, seen: TrainingRound, after: Views) -> None:
         """Watch from here on."""
-        self._feed = MonitorFeed(self._monitor_after(seen.number, lin, self.steps, vector(after, seen.before)))
+        self._feed = MonitorFeed(self._monitor_after(seen.number, lin, self._schedule, vector(after, seen.before)))
         self.lin = lin
 
     def round_steps(self, n_rounds: int) -> FloatArray:
         """eta_t of the round after the first `n_rounds`."""
-        return step_sizes_between(self.steps, n_rounds * self.sync_every, (n_rounds + 1) * self.sync_every)
+        return step_sizes_between(self._schedule, n_rounds * self.sync_every, (n_rounds + 1) * self.sync_every)
 
 
 def stable_hessian(hessian: FloatArray, eta: FloatArray) -> FloatArray:
@@ -106,3 +123,168 @@ def stable_hessian(hessian: FloatArray, eta: FloatArray) -> FloatArray:
     if steepest * largest >= 2.0:
         raise ValueError(f"hessian must have eigenvalues below 2 / eta = {2.0 / largest:.3g}; got {steepest:.3g}.")
     return checked
+
+
+class Report(NamedTuple):
+    """One client's, from the mod `report_moments`, and its weight in the strategy's average."""
+
+    hessian: FloatArray
+    covariance: FloatArray
+    kurtosis: float
+    gradient: FloatArray
+    n_warmup: int
+    examples: float
+
+
+@dataclass(eq=False, repr=False)
+class Reported(ClientWarmUp):
+    """After `after` rounds clients are asked for their moments; with the last report a monitor begins.
+
+    Parameters
+    ----------
+    steps : StepSizes or array_like
+        eta_t, counted from the run's first step.
+    sync_every : int
+        tau, the local steps of a round. Local epochs are steps too: tau = epochs * batches an epoch.
+    n_clients : int
+        K: partitions 0, ..., K - 1. Clients that are missing are asked again in the next round.
+    after : int
+        Rounds of training before that: the run should have arrived near its optimum.
+    alpha, horizon, seed, channels
+        As in `Monitor`; the horizon counts steps from where the monitor begins.
+
+    Notes
+    -----
+    Weights are the clients' examples, as in FedAvg. A report with wrong shapes, or numbers that are not a covariance,
+    is refused, and that client asked again. So are all clients when no monitor can be made of their reports; the log
+    says why. A report that is plausible and false is accepted: see `report_moments` for what it can do.
+    """
+
+    reports: dict[int, Report] = field(default_factory=dict, init=False)  # of a warm-up that is not complete yet
+
+    def wanted(self, server_round: int) -> dict[str, ArrayLike]:
+        """Moments."""
+        return {"moments": 1.0}
+
+    def warm(self, seen: TrainingRound, after: Views) -> None:
+        """Collect reports, and begin with the last one."""
+        eta = self.round_steps(seen.number)
+        for upload in seen.uploads:
+            if upload.client >= self.n_clients or "hessian" not in upload.answer:
+                continue
+            try:
+                self.reports[upload.client] = _report(upload.answer, len(seen.origin), eta, upload.examples)
+            except ValueError as error:
+                log.warning("fedgauss: the report of client %d is refused. %s", upload.client, error)
+        if missing := sorted(set(range(self.n_clients)) - set(self.reports)):
+            log.warning("fedgauss: no monitor yet, since clients %s have not reported.", missing)
+            return
+        reports = [self.reports.pop(k) for k in range(self.n_clients)]  # asked for again if no monitor comes of them
+        hessians, covariances, kurtosis, gradients, counts, examples = zip(*reports, strict=True)
+        lin = linearization(
+            np.stack(hessians),
+            np.stack(covariances),
+            weights=np.array(examples) / sum(examples),
+            n_warmup=min(counts),
+            optimum=seen.origin,
+            kurtosis=np.array(kurtosis),
+            gradients=np.stack(gradients),
+        )
+        self.begin(lin, seen, after)
+
+
+def _report(answer: Answer, dim: int, eta: FloatArray, examples: float) -> Report:
+    """A report as numbers, or an error that says what is wrong with it."""
+    steps, kurtosis = (float(read(answer, name, (1,))[0]) for name in ("n_warmup", "kurtosis"))
+    if not (steps == int(steps) and 2 <= steps <= _MOST_STEPS):
+        raise ValueError(f"n_warmup must be a whole number from 2 to {_MOST_STEPS:,}; got {steps:g}.")
+    if not 1.0 <= kurtosis <= max(steps, 3.0):  # the most and least that so many gradients can show
+        raise ValueError(f"kurtosis must lie in [1, {max(steps, 3.0):g}] with n_warmup = {steps:g}; got {kurtosis:g}.")
+    return Report(
+        stable_hessian(read(answer, "hessian", (dim, dim)), eta),
+        _checks.covariance("covariance", read(answer, "covariance", (dim, dim))),
+        kurtosis,
+        read(answer, "gradient", (dim,)),
+        int(steps),
+        examples,
+    )
+
+
+@dataclass(eq=False, repr=False)
+class Chained(ClientWarmUp):
+    """Two rounds after `after`: clients send Hessians; with A = sum_k w_k H_k known they run chains; a monitor begins.
+
+    Parameters
+    ----------
+    n_chains : int
+        B. Sums over clients of w_k times the ends of their chains are B independent Gaussian vectors with the law of
+        Theorem 3.2, from which V_K is estimated with B - 1 degrees of freedom. Thresholds are calibrated for that.
+    steps, sync_every, n_clients, after, alpha, horizon, seed, channels
+        As in `Reported`.
+
+    Notes
+    -----
+    The monitor knows V_K and no client's covariance, so it cannot name suspects, and rounds in which clients are
+    missing are judged as if they were not. What a curious server could still find out is described in `run_chains`.
+    """
+
+    n_chains: int = 400
+    _hessian: FloatArray | None = field(default=None, init=False)  # A, once clients have sent theirs
+
+    note = "Noise from clients' chains: a missing client counts as if it had taken part."
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.n_chains = _checks.whole("n_chains", self.n_chains, at_least=20)
+
+    def wanted(self, server_round: int) -> dict[str, ArrayLike]:
+        """Hessians, then chains."""
+        if self._hessian is None:
+            return {"hessian only": 1.0}
+        eta = self.round_steps(server_round - 1)
+        return {"hessian": self._hessian, "eta": eta, "n_chains": float(self.n_chains)}
+
+    def warm(self, seen: TrainingRound, after: Views) -> None:
+        """First A, then the ends of chains, from all clients."""
+        dim = len(seen.origin)
+        if self._hessian is None:
+            mean = self._mean_over_clients(seen, "hessian", (dim, dim))
+            self._hessian = _checks.covariance("hessian A", mean, definite=True)
+            return
+        ends, hessian = self._mean_over_clients(seen, "ends", (self.n_chains, dim)), self._hessian
+        self._hessian = None  # asked for again if no monitor comes of it
+        before = (seen.number - 1) * self.sync_every
+        self.begin(noise_of_chains(hessian, ends, self._schedule, before, self.sync_every), seen, after)
+
+    def _mean_over_clients(self, seen: TrainingRound, name: str, shape: tuple[int, int]) -> FloatArray:
+        """sum_k w_k of what clients sent, with w_k by their examples; all of them must have."""
+        sent = {u.client: u for u in seen.uploads if name in u.answer}
+        if sorted(sent) != list(range(self.n_clients)):
+            raise ValueError(f"{name} must come from all {self.n_clients} clients; it came from {sorted(sent)}.")
+        eta = self.round_steps(seen.number)
+        values = []
+        for k, upload in sent.items():
+            try:
+                value = read(upload.answer, name, shape)
+                values.append(stable_hessian(value, eta) if name == "hessian" else value)
+            except ValueError as error:
+                raise ValueError(f"The answer of client {k} is refused: {error}") from error
+        weights = np.array([u.examples for u in sent.values()])
+        return np.tensordot(weights / weights.sum(), np.stack(values), axes=1)
+
+
+def noise_of_chains(
+    hessian: FloatArray, ends: FloatArray, steps: StepSizes, after: int, sync_every: int
+) -> Linearization:
+    """A linearisation from where B chains of a round, begun at zero, end: (B, d).
+
+    An end is sum_t W_t Z_t, and its innovation E has a covariance near V_K / w (`Innovations`), so that V_K is
+    estimated by w times the covariance of E: a Wishart matrix with B - 1 degrees of freedom.
+    """
+    dim = len(hessian)
+    # Only A is used before V is known; any V will do.
+    parts = innovations(Linearization(np.zeros(dim), hessian[None], np.eye(dim)[None], np.ones(1)), steps)
+    block = parts.block(after, after + sync_every)
+    e = np.stack([parts.whiten(block, np.zeros(dim), end) for end in ends])
+    noise = block.mean_weight * np.atleast_2d(np.cov(e.T))
+    return Linearization(np.zeros(dim), hessian[None], noise[None], np.ones(1), dof=float(len(ends) - 1))

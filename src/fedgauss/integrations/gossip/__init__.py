@@ -7,16 +7,14 @@
 with Metropolis weights on the survivors. Every peer watches its own neighbourhood: see `neighbourhood`.
 """
 
-from fedgauss._deprecated import warn_renamed
+from typing import TYPE_CHECKING
+
+from fedgauss._lazy import lazy
 from fedgauss.integrations.gossip.peer import PeerRound, PeerRun, run_peer
 from fedgauss.integrations.gossip.sites import fit_peers
 from fedgauss.integrations.gossip.torch_links import TorchLinks
 
 __all__ = ["PeerRound", "PeerRun", "TorchLinks", "fit_peers", "run_peer"]
 
-
-def __getattr__(name: str) -> type:
-    if name != "Round":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warn_renamed(f"{__name__}.Round", "PeerRound")
-    return PeerRound
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(__name__, {}, __all__, renamed={"Round": "PeerRound"})

@@ -1,7 +1,5 @@
 """How two neighbours talk, whatever carries their arrays: who is heard, who is lost, and how that is told."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time

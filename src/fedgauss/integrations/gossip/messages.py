@@ -1,8 +1,7 @@
 """What travels along an edge: arrays of float64 of known length, and whether an honest peer can have sent them."""
 
-from __future__ import annotations
-
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -74,8 +73,7 @@ def neighbourhood_linearization(summaries: list[FloatArray], lin: Linearization)
     )
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """What two peers must agree on, or neither could make sense of what the other sends."""
 
     n_clients: int
@@ -85,12 +83,12 @@ class Settings:
     sync_every: int
 
 
-_HEADER = len(fields(Settings))
+_HEADER = len(Settings._fields)
 
 
 def introduction(settings: Settings, summary: FloatArray) -> FloatArray:
     """The first message of a peer."""
-    return np.concatenate([astuple(settings), summary], dtype=np.float64)
+    return np.concatenate([settings, summary], dtype=np.float64)
 
 
 def summary_in(introduced: FloatArray) -> FloatArray:
@@ -105,9 +103,9 @@ def fault(theirs: FloatArray, ours: FloatArray, settings: Settings, eta: FloatAr
     """
     if theirs.shape != ours.shape:
         return f"an introduction must have {len(ours)} numbers here; it sent {theirs.size}."
-    for part, value, wanted in zip(fields(Settings), theirs, ours, strict=False):
+    for name, value, wanted in zip(Settings._fields, theirs, ours, strict=False):
         if value != wanted:
-            return f"{part.name} must be the same for all peers; it has {value:g}, and this peer {wanted:g}."
+            return f"{name} must be the same for all peers; it has {value:g}, and this peer {wanted:g}."
     if not np.array_equal(np.isfinite(theirs), np.isfinite(ours)):  # kurtosis and mean gradient may be unknown to all
         return "its summary must be of finite numbers, of as much as this peer knows."
     both = np.stack([summary_in(theirs), summary_in(ours)])
@@ -123,9 +121,7 @@ def fault(theirs: FloatArray, ours: FloatArray, settings: Settings, eta: FloatAr
     sizes = {"weight": weights, "Hessian": curvature, "covariance": noise, "kurtosis": np.nan_to_num(tails, nan=1.0)}
     for name, (size, mine) in sizes.items():
         if mine > 0.0 and not mine / _RANGE <= size <= mine * _RANGE:
-            return (
-                f"its {name} must be within a factor {_RANGE:.0e} of this peer's, of size {mine:.3g}; it is {size:.3g}."
-            )
+            return f"its {name} must be within a factor {_RANGE:.0e} of this peer's {mine:.3g}; it is {size:.3g}."
     if np.linalg.norm(np.nan_to_num(pulls[0])) > _RANGE * np.sqrt(noise.sum()):
         return f"its mean gradient must be within {_RANGE:.0e} standard deviations of one gradient; it is not."
     reach, own_reach = settings.n_clients * weights * np.linalg.norm(hessians, ord=2, axis=(1, 2))

@@ -18,8 +18,6 @@ about where it began, and steps honestly from there. Each of K peers has an alph
 in up to K alpha of all runs. Disagreement among neighbours with other Hessians is taken for noise, as everywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -75,12 +73,12 @@ class Neighbourhood:
             )
         return ""
 
-    def update(self, began: Mapping[int, FloatArray], sent: Mapping[int, FloatArray], step: int) -> Verdict:
-        """Judge a round from where members began it and what they sent; who is in neither took no part."""
-        present = np.array([member in sent for member in self.members])
-        gone = np.full(self._lin.dim, np.nan)
-        origin = np.stack([began.get(member, gone) for member in self.members])
-        end = np.stack([sent.get(member, gone) for member in self.members])
+    def update(self, told: Mapping[int, Message], step: int) -> Verdict:
+        """Judge a round from what members told of it; who told nothing took no part."""
+        present = np.array([member in told for member in self.members])
+        origin, end = np.full((2, len(self.members), self._lin.dim), np.nan)
+        origin[present] = [told[member].began for member in self.members if member in told]
+        end[present] = [told[member].sent for member in self.members if member in told]
         share = self._lin.weights[present]
         v = share / share.sum()
         # c / (K sum_S w) with sum_S w = share.sum() times that of all members: 1 / (members share.sum()).
@@ -98,5 +96,4 @@ class Neighbourhood:
         """P_j of the steps since the last update."""
         values, vectors = np.linalg.eigh(np.einsum("k,kij->ij", v, self._lin.client_hessians[present]))
         factors = np.prod(1.0 - self._eta[self.monitor.step : step, None] * values, axis=0)
-        product: FloatArray = (vectors * factors) @ vectors.T
-        return product
+        return np.asarray((vectors * factors) @ vectors.T)

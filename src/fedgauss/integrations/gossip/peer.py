@@ -4,42 +4,32 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
-from fedgauss._random import Noise, stage_key
-from fedgauss._types import ArrayLike, FloatArray
+from fedgauss._random import Key, Noise, stage_key
+from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.engine.starts import Start, resolve_start
-from fedgauss.integrations.gossip.local_steps import PeerColumn, own_surrogate
-from fedgauss.integrations.gossip.messages import (
-    Message,
-    Settings,
-    fault,
-    introduction,
-    neighbourhood_linearization,
-    summary,
-    summary_in,
-    unpacked,
-)
+from fedgauss.integrations.gossip import messages
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
-from fedgauss.integrations.gossip.shares import neighbours_of, shares
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
+from fedgauss.problems.surrogate import GaussianSurrogate, gaussian_surrogate
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
 # Sends each neighbour its array and returns theirs, of the same length; a neighbour that is lost is missing. One that
 # was heard before and is left out is told that this peer is lost to it.
 Exchange = Callable[[Mapping[int, FloatArray]], dict[int, FloatArray]]
 
-_NO_MESSAGE = (
-    "a message must be of finite numbers, as many as this peer sends, with a number of neighbours first; it is not."
-)
+_NO_MESSAGE = "a message must have as many finite numbers as this peer's, a number of neighbours first; it has not."
 
 
 @dataclass(frozen=True)
@@ -165,16 +155,16 @@ def run_peer(
     n_chains = _checks.whole("chains", chains, at_least=0)
     chain = PeerColumn(own_surrogate(lin, client), client, eta, seed, np.zeros((problem.dim, n_chains)))
 
-    settings = Settings(problem.n_clients, problem.dim, n_chains, n_steps, tau)
-    first = introduction(settings, summary(lin, client))
+    settings = messages.Settings(problem.n_clients, problem.dim, n_chains, n_steps, tau)
+    first = messages.introduction(settings, messages.summary(lin, client))
     came = exchange(dict.fromkeys(neighbours, first))
-    faults = {j: fault(theirs, first, settings, eta) for j, theirs in came.items()}
+    faults = {j: messages.fault(theirs, first, settings, eta) for j, theirs in came.items()}
     _warn_of(faults)
-    summaries = {j: summary_in(theirs) for j, theirs in {client: first, **came}.items() if not faults.get(j)}
+    summaries = {j: messages.summary_in(theirs) for j, theirs in {client: first, **came}.items() if not faults.get(j)}
     members = tuple(sorted(summaries))
     around = Neighbourhood(
         members,
-        neighbourhood_linearization([summaries[member] for member in members], lin),
+        messages.neighbourhood_linearization([summaries[member] for member in members], lin),
         eta * problem.n_clients * np.mean([summaries[member][0] for member in members]),
         tau,
         alpha,
@@ -188,9 +178,9 @@ def run_peer(
         began = column.theta[:, 0]
         column.advance(step)
         chain.advance(step)
-        mine = Message(max(len(neighbours), 1), column.theta[:, 0], began, chain.theta)
+        mine = messages.Message(max(len(neighbours), 1), column.theta[:, 0], began, chain.theta)
         heard = exchange(dict.fromkeys(neighbours, mine.packed()))
-        told = {j: unpacked(values, problem.dim, n_chains, problem.n_clients) for j, values in heard.items()}
+        told = {j: messages.unpacked(values, problem.dim, n_chains, problem.n_clients) for j, values in heard.items()}
         faults = {j: _NO_MESSAGE if m is None else around.fault(m) for j, m in told.items()}
         _warn_of(faults)
         said = {j: m for j, m in told.items() if m is not None and not faults[j]}
@@ -198,9 +188,7 @@ def run_peer(
         column.mix(taken, {j: m.sent[:, None] for j, m in said.items()})
         chain.mix(taken, {j: m.chains for j, m in said.items()})
 
-        present = {client: mine, **said}
-        began_at, sent_by = {j: m.began for j, m in present.items()}, {j: m.sent for j, m in present.items()}
-        verdict = around.update(began_at, sent_by, step)
+        verdict = around.update({client: mine, **said}, step)
         alarm = verdict if alarm is None and verdict.alarm else alarm
         missed = tuple(neighbour for neighbour in neighbours if neighbour not in said)
         neighbours = tuple(neighbour for neighbour in neighbours if neighbour in said)
@@ -221,3 +209,83 @@ def _starts(problem: Problem, start: Start, seed: int) -> FloatArray:
     """Theta_0 as `simulate` has it, (K, d). Where it is drawn every peer can draw that of its neighbours."""
     noise = Noise(stage_key(seed, "start"), jnp.uint32(0), problem.n_clients, 1)
     return np.asarray(resolve_start(start, problem, 1).theta(noise, problem.dim), dtype=np.float64)[:, :, 0].T
+
+
+class PeerColumn:
+    """One client's column of Theta, (d, R): it makes steps by itself, and is mixed with those of others.
+
+    Its random numbers are those that `simulate` gives this client.
+    """
+
+    def __init__(self, problem: Problem, client: int, eta: FloatArray, seed: int, theta: FloatArray) -> None:
+        self.theta, self._problem, self._client = theta, problem, np.int32(client)
+        self._eta, self._key, self._step = np.asarray(eta, np.float32), stage_key(seed, "data"), 0
+        self.advance(0)  # compiles, so that nobody waits for it later
+
+    def advance(self, step: int) -> None:
+        """Make the steps up to this one."""
+        if self.theta.size:
+            start = np.asarray(self.theta, np.float32)  # the engine's precision
+            bounds = np.int32(self._step), np.int32(step)
+            moved = _local_steps(self._problem, self._key, self._client, start, self._eta, *bounds)
+            self.theta = np.asarray(moved, dtype=np.float64)
+        self._step = step
+
+    def mix(self, shares: Mapping[int, float], others: Mapping[int, FloatArray]) -> None:
+        """theta_k <- (1 - sum_j c_kj) theta_k + sum_j c_kj theta_j."""
+        self.theta = self.theta + sum(shares[j] * (theirs - self.theta) for j, theirs in others.items())
+
+
+@jax.jit
+def _local_steps(
+    problem: Problem, key: Key, client: JaxArray, theta: JaxArray, eta: JaxArray, done: JaxArray, until: JaxArray
+) -> JaxArray:
+    """theta_t = theta_{t-1} - eta_t K w_k grad f_k(theta_{t-1}, xi_t) for t = done + 1, ..., until; theta is (d, R).
+
+    Draws are a function of (seed, step, client, replicate). They are made for all clients, and this one's column is
+    taken: a little work for nothing, and any problem will do.
+    """
+    dim, replicates = theta.shape
+    noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
+
+    def step(t: JaxArray, theta: JaxArray) -> JaxArray:
+        data = problem.sample(noise.at_step(t), t)
+        everywhere = jnp.broadcast_to(theta[:, None], (dim, problem.n_clients, replicates))
+        scale = eta[t - 1] * problem.n_clients * jnp.asarray(problem.weights)
+        return theta - scale[client] * problem.gradient(everywhere, data)[:, client]
+
+    return lax.fori_loop(done + 1, until + 1, step, theta)
+
+
+def own_surrogate(lin: Linearization, client: int) -> GaussianSurrogate:
+    """The surrogate problem of Client-GA as far as this peer knows it: without the covariances of others."""
+    covariances = np.zeros_like(lin.client_noise_cov)
+    covariances[client] = lin.client_noise_cov[client]
+    return gaussian_surrogate(replace(lin, client_noise_cov=covariances), stream="client")
+
+
+def shares(degree: int, degrees: Mapping[int, int]) -> dict[int, float]:
+    """c_ij = 1 / (1 + max(deg_i, deg_j)) for each neighbour j that was heard; peer i keeps 1 - sum_j c_ij of its own.
+
+    The degrees are those that both ends of an edge have just sent each other, so both come to the same c_ij: C is
+    symmetric in every round where two peers hear each other or neither does, and its rows sum to 1 in any. A neighbour
+    that fell silent leaves its share with peer i for this round, since deg_i still counts it; from the next on deg_i
+    does not, and weights are Metropolis weights on the graph of survivors.
+    """
+    return {neighbour: 1.0 / (1.0 + max(degree, theirs)) for neighbour, theirs in degrees.items()}
+
+
+def neighbours_of(client: int, network: Network) -> tuple[int, ...]:
+    """Whom a peer talks to, after a check that C has Metropolis weights: others could not be agreed on by two peers."""
+    k = _checks.whole("client", client, at_least=0, at_most=network.n_clients - 1)
+    linked = (network.matrix > 0.0) & ~np.eye(network.n_clients, dtype=np.bool_)
+    degree = linked.sum(axis=1)
+    wanted = linked / (1.0 + np.maximum(degree, degree[:, None]))
+    i, j = np.unravel_index(np.argmax(np.abs(np.where(linked, network.matrix, 0.0) - wanted)), wanted.shape)
+    if not np.isclose(network.matrix[i, j], wanted[i, j], rtol=1e-6) and i != j:
+        raise ValueError(
+            "gossip needs Metropolis weights, c_ij = 1 / (1 + max(deg_i, deg_j)), so that survivors can share out the "
+            f"weight of a lost peer; {network.name} has c_{i}{j} = {network.matrix[i, j]:.3g} and not "
+            f"{wanted[i, j]:.3g}. Use networks.ring, path, star, torus, complete or from_graph?"
+        )
+    return tuple(int(neighbour) for neighbour in np.flatnonzero(linked[k]))

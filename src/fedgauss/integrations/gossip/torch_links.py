@@ -1,28 +1,28 @@
-"""Edges between peers over torch.distributed (gloo)."""
+"""Edges between peers over torch.distributed (gloo), and where peers find each other before they are connected."""
 
 from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from types import TracebackType
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray
 from fedgauss.integrations.extras import needed
-from fedgauss.integrations.gossip.edges import Edges
-from fedgauss.integrations.gossip.rendezvous import meet
+from fedgauss.integrations.gossip.edges import COMING, Edges
 
 _CONNECTING = timedelta(minutes=2)  # peers that have met are awaited by gloo, which does not hear Ctrl-C
-# Gloo answers a wait that runs out of time by closing every connection of the peer, to neighbours that are well too.
-# So its waits have no end, and who has fallen silent is found by pulses.
 _FOR_EVER = timedelta(days=365)
 _UNUSED_TAG = 1000
+_POLL = 0.1  # seconds between two looks at who has come
 
 
 class TorchLinks:
@@ -54,23 +54,22 @@ class TorchLinks:
         size = _checks.whole("size", size, at_least=2)
         rank = _checks.whole("rank", rank, at_least=0, at_most=size - 1)
         if rendezvous.startswith("file://"):
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
+            loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
         store = meet(self._group, rank, size, rendezvous)
         try:
             self._group.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_CONNECTING)
         except RuntimeError as error:
             raise TimeoutError(
-                f"peers that came to {rendezvous} must connect to each other within {_CONNECTING.seconds} seconds; "
-                f"they did not ({error}). Start all peers again, at a new place."
+                f"peers at {rendezvous} must connect within {_CONNECTING.seconds} seconds; they did not ({error}). "
+                "Start all peers again, at a new place."
             ) from error
         self._edges = Edges(self._swap, patience)
 
-    def __enter__(self) -> TorchLinks:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self._edges.part()
@@ -103,15 +102,98 @@ class TorchLinks:
         self._group.destroy_process_group()
 
     def _swap(self, neighbour: int, message: FloatArray, tag: int) -> FloatArray:
-        """What a neighbour sends in exchange. Both directions are posted first: two that only sent would wait."""
+        """What a neighbour sends in exchange. Both directions are posted first: two that only sent would wait.
+
+        Gloo answers a wait that runs out of time by closing every connection of the peer, to neighbours that are well
+        too. So its waits have no end, and who has fallen silent is found by pulses.
+        """
         out = self._torch.from_numpy(np.array(message, dtype=np.float64))
         coming = self._torch.full_like(out, np.nan)  # so that what did not come is seen
         works = self._group.irecv(coming, neighbour, tag=tag), self._group.isend(out, neighbour, tag=tag)
         for work in works:
             work.wait(_FOR_EVER)
-        received: FloatArray = coming.numpy()
-        return received
+        return np.asarray(coming.numpy())
 
 
-def _loopback() -> str:
-    return next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
+def meet(distributed: Any, rank: int, size: int, rendezvous: str) -> Any:
+    """A store of torch.distributed that all peers have come to. The wait is in Python, so that Ctrl-C is heard."""
+    until = time.monotonic() + COMING
+    address = urlsplit(rendezvous)
+    if address.scheme == "file":
+        store = _file_store(distributed, size, rendezvous, address.netloc + unquote(address.path))
+    elif address.scheme == "tcp":
+        store = _tcp_store(distributed, rank, size, rendezvous, until)
+    else:
+        raise ValueError(f"rendezvous must begin with file:// or tcp://; got {rendezvous!r}.")
+    try:
+        _await_all(store, rank, size, rendezvous, until)
+    except BaseException as error:
+        with suppress(RuntimeError):  # it goes: others must not try to connect to it, and it may come again
+            store.add(_place(rank), -1)
+        if not isinstance(error, RuntimeError):
+            raise
+        raise ConnectionError(
+            f"peer 0 must stay at {rendezvous} until all have come; it left ({error}). Start all peers again."
+        ) from error
+    return store
+
+
+def _await_all(store: Any, rank: int, size: int, rendezvous: str, until: float) -> None:
+    if store.add(_place(rank), 1) > 1:
+        raise ValueError(
+            f"rendezvous must be new, and each rank used once; peer {rank} has already come to {rendezvous}. "
+            "Name another place, and start all peers again."
+        )
+    told = int(store.compare_set("size", "", str(size)))
+    if told != size:
+        raise ValueError(f"size must be the same for all peers at {rendezvous}; got {size}, and others have {told}.")
+    while missing := [peer for peer in range(size) if not _came(store, peer)]:
+        if time.monotonic() > until:
+            raise TimeoutError(
+                f"all {size} peers must come to {rendezvous} within {COMING / 60:.0f} minutes; {missing} did not, or "
+                "left again. Start all peers again."
+            )
+        time.sleep(_POLL)
+
+
+def _place(rank: int) -> str:
+    return f"peer {rank}"
+
+
+def _came(store: Any, peer: int) -> bool:
+    return store.check([_place(peer)]) and int(store.get(_place(peer))) > 0
+
+
+def _file_store(distributed: Any, size: int, rendezvous: str, path: str) -> Any:
+    place = Path(path)
+    if not place.is_absolute() or not place.parent.is_dir() or place.is_dir():  # torch would wait for such a folder
+        raise ValueError(
+            f"rendezvous must name a new file in a folder that exists; got {rendezvous}. "
+            "Use (Path(folder) / 'meeting').resolve().as_uri()?"
+        )
+    return distributed.FileStore(path, size)
+
+
+def _tcp_store(distributed: Any, rank: int, size: int, rendezvous: str, until: float) -> Any:
+    address = urlsplit(rendezvous)
+    try:
+        host, port = address.hostname, address.port
+    except ValueError:  # no number, or too large a one
+        host = port = None
+    if not host or not port:
+        raise ValueError(f"rendezvous must be tcp://host:port, where peer 0 runs; got {rendezvous}.")
+    while rank > 0:  # torch would not hear Ctrl-C
+        try:
+            socket.create_connection((host, port), timeout=1.0).close()
+            break
+        except OSError as error:
+            if time.monotonic() > until:
+                raise TimeoutError(
+                    f"peer 0 must come to {rendezvous} within {COMING / 60:.0f} minutes; it did not ({error}). "
+                    "Start all peers again, with an address of the machine that peer 0 runs on."
+                ) from error
+            time.sleep(_POLL)
+    try:
+        return distributed.TCPStore(host, port, size, rank == 0, timedelta(seconds=COMING), wait_for_workers=False)
+    except RuntimeError as error:
+        raise ValueError(f"rendezvous must be a free port where peer 0 runs; at {rendezvous}: {error}") from error

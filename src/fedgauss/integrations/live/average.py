@@ -1,7 +1,5 @@
 """The average of the iterates that were logged, with confidence intervals for where it is bound."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,10 +1,8 @@
 """What `fedgauss watch` does: a monitor, a source of rounds, and a page."""
 
-from __future__ import annotations
-
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +12,17 @@ import numpy as np
 from fedgauss import _checks, step_sizes
 from fedgauss._types import FloatArray
 from fedgauss.detect.monitor import Monitor
-from fedgauss.integrations.live.follow import Say, Teller, follow
-from fedgauss.integrations.live.guard import Guard
-from fedgauss.integrations.live.run import LiveRun
-from fedgauss.integrations.live.server import LiveServer
+from fedgauss.integrations.live.history import Kind
+from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
+from fedgauss.integrations.live.rounds import LoggedRound
+from fedgauss.integrations.live.run import LiveRun, Told
+from fedgauss.integrations.live.server import Guard, LiveServer
 from fedgauss.integrations.live.warm_up import WarmUp
+
+_PERIOD = 0.2  # seconds between two looks at the log
+_SAID = 20  # refusals that the terminal hears of
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,7 @@ def watch(asked: Asked, say: Say, stop: threading.Event | None = None) -> bool:
             raise ValueError(f"the folder of {path.name} must exist; {path.parent} does not.")
     if asked.save is not None and asked.save.is_dir():
         raise ValueError(f"--save must be a file to write; {asked.save} is a folder. Use {asked.save / 'monitor.npz'}?")
-    run = LiveRun(_watcher(asked))
-    ended = stop or threading.Event()
-    tell = Teller(say)
+    run, tell, ended = LiveRun(_watcher(asked)), Teller(say), stop or threading.Event()
     title = "Watching posted rounds" if asked.log is None else f"Watching {asked.log.name}"
     guard = Guard(asked.host, asked.token)
     server = LiveServer(run, title, guard, asked.port, tell if asked.listen else None)
@@ -82,12 +84,18 @@ def watch(asked: Asked, say: Say, stop: threading.Event | None = None) -> bool:
                 say(f"Waiting for {asked.log}.")
             if run.alarm is not None:
                 say(run.told.words)
-            why = _wait(ended) if asked.log is None else follow(asked.log, run, tell, say, ended)
+            why = "" if asked.log is None else _follow(asked.log, run, tell, say, ended)
+            while not why and not ended.wait(_PERIOD):  # a wait without an end would not hear Ctrl-C everywhere
+                pass
         finally:
             server.shutdown()
             server.server_close()
             run.end()
-            _keep(run, asked.save, say)
+            if asked.save is not None and run.monitor is not None:
+                run.monitor.save(asked.save)
+                say(f"The monitor is saved as {asked.save}; go on from it with --monitor {asked.save}.")
+            elif asked.save is not None:
+                say("Nothing is saved: the warm-up was not over.")
     say(why or "Stopped.")
     return not why
 
@@ -109,17 +117,62 @@ def _signals(ended: threading.Event) -> Iterator[None]:
             signal.signal(kind, handler)
 
 
-def _wait(ended: threading.Event) -> str:
-    while not ended.wait(0.2):  # a wait without an end would not hear Ctrl-C everywhere
-        pass
+class Teller:
+    """Says what a round brought when it is not what the round before brought."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._kind: Kind = "waiting"
+        self._lock = threading.Lock()
+
+    def __call__(self, told: Told) -> None:
+        """Of one round."""
+        with self._lock:
+            if told.kind != self._kind:
+                self._say(told.words)
+            self._kind = told.kind
+
+
+def _follow(log: Path, run: LiveRun, tell: Teller, say: Say, stop: threading.Event) -> str:
+    """Read a log until told to stop, or until another run's takes its place; returns why it ended."""
+    try:
+        for found in _new_rounds(log, stop):
+            if stop.is_set():
+                break
+            try:
+                if isinstance(found, ValueError):
+                    raise found
+                tell(run.take(found))
+            except ValueError as error:
+                run.refuse(str(error))
+                if run.n_refused <= _SAID:
+                    say(f"refused: {error}" + " Further ones are only counted." * (run.n_refused == _SAID))
+    except Replaced as ended:
+        return f"{ended}: another run seems to have begun. Start again to watch it."
     return ""
+
+
+def _new_rounds(log: Path, stop: threading.Event) -> Iterator[LoggedRound | ValueError]:
+    """What is new in a log. One that cannot be opened now, as with too many open files, is tried again; said once."""
+    source = ArrayLog(log) if log.suffix.lower() == ".npz" else LineLog(log)
+    troubles: set[str] = set()
+    while not stop.is_set():
+        try:
+            yield from source.poll()
+        except OSError as error:
+            if (words := f"{log} cannot be read now, and is tried again; {error.strerror}.") not in troubles:
+                troubles.add(words)
+                yield ValueError(words)
+        stop.wait(_PERIOD)
 
 
 def _watcher(asked: Asked) -> Monitor | WarmUp:
     if asked.monitor is not None:
         if asked.hessian is not None or asked.eta0 is not None:
             raise ValueError("--monitor brings its own A and step sizes; leave out --hessian and --eta0.")
-        return _loaded(asked.monitor)
+        if not asked.monitor.is_file():
+            raise ValueError(f"--monitor must be a file that Monitor.save wrote; {asked.monitor} is not there.")
+        return Monitor.load(asked.monitor)
     if asked.hessian is None or asked.eta0 is None:
         raise ValueError("watch needs a monitor: --monitor FILE, or --hessian and --eta0 for a warm-up.")
     eta0, beta = asked.eta0, asked.beta
@@ -134,12 +187,6 @@ def _watcher(asked: Asked) -> Monitor | WarmUp:
     )
 
 
-def _loaded(path: Path) -> Monitor:
-    if not path.is_file():
-        raise ValueError(f"--monitor must be a file that Monitor.save wrote; {path} is not there.")
-    return Monitor.load(path)
-
-
 def _hessian(text: str) -> FloatArray:
     """A from a .npy file, or c for c times the identity."""
     try:
@@ -152,14 +199,3 @@ def _hessian(text: str) -> FloatArray:
     except (OSError, EOFError, ValueError) as error:
         raise ValueError(f"--hessian must be a .npy file with A, (d, d); {text} cannot be read.") from error
     return _checks.covariance("hessian", matrix, definite=True)
-
-
-def _keep(run: LiveRun, path: Path | None, say: Say) -> None:
-    """Save the monitor, if asked to."""
-    if path is None:
-        return
-    if run.monitor is None:
-        say("Nothing is saved: the warm-up was not over.")
-        return
-    run.monitor.save(path)
-    say(f"The monitor is saved as {path}; go on from it with --monitor {path}.")

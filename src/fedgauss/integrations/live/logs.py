@@ -1,7 +1,5 @@
 """A run's log that grows while it is read: JSON lines, or arrays in one .npz file."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat
@@ -14,8 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from fedgauss.integrations.live.clients import checked_names
-from fedgauss.integrations.live.rounds import MOST_BYTES, LoggedRound, round_from_json
+from fedgauss.integrations.live.rounds import MOST_BYTES, LoggedRound, checked_names, round_from_json
 
 _CHUNK = 2**20
 _FINGERPRINT = 256  # bytes before the place reached that must still be the same
@@ -27,11 +24,13 @@ class Replaced(Exception):
     """The log is not the one that was followed so far: a new run began."""
 
 
-def plain_file(path: Path) -> os.stat_result | None:
+def plain_file(path: Path, begun: bool) -> os.stat_result | None:
     """What is known of a file before it is opened, None where there is none yet; opening a pipe would wait for ever."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
+        if begun:
+            raise Replaced(f"{path} was there and is gone") from None
         return None
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(f"the log must be a plain file; {path} is none. Use --listen for a stream?")
@@ -59,9 +58,7 @@ class LineLog:
                 yield error
 
     def _new_lines(self) -> Iterator[bytes]:
-        if plain_file(self._path) is None:
-            if self._at:
-                raise Replaced(f"{self._path} was there and is gone")
+        if plain_file(self._path, bool(self._at)) is None:
             return
         with self._path.open("rb") as file:
             self._check_same(file)
@@ -112,14 +109,14 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
-# What a log may hold: kinds of values, their name, and axes.
+# What a log may hold: kinds of values, their name, and axes: J rounds, K clients, d parameters.
 _FIELDS = {
-    "round": ("iu", "whole numbers", 1),
-    "parameters": ("fiu", "numbers", 2),
-    "step": ("iu", "whole numbers", 1),
-    "participation": ("b", "booleans", 2),
-    "clients": ("fiu", "numbers", 3),
-    "names": ("U", "words", 1),
+    "round": ("iu", "whole numbers", "J"),
+    "parameters": ("fiu", "numbers", "Jd"),
+    "step": ("iu", "whole numbers", "J"),
+    "participation": ("b", "booleans", "JK"),
+    "clients": ("fiu", "numbers", "JKd"),
+    "names": ("U", "words", "K"),
 }
 
 Array = npt.NDArray[Any]
@@ -138,39 +135,28 @@ class ArrayLog:
 
     def poll(self) -> Iterator[LoggedRound | ValueError]:
         """The rounds since the last call, or why the file holds none. A half-written file is waited for."""
-        now = plain_file(self._path)
+        now = plain_file(self._path, bool(self._seen.size))
         if now is None:
-            if self._seen.size:
-                raise Replaced(f"{self._path} was there and is gone")
             return
         stamp = (now.st_ino, now.st_size, now.st_mtime_ns)
         if stamp == self._stamp and (self._looks == 0 or self._looks > _PATIENCE):
             return  # read, or given up
-        file = self._path.open("rb")
-        if stamp != self._stamp:
-            self._stamp, self._looks = stamp, 0
-        try:
-            arrays = _load(file)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
-            self._looks += 1
-            if self._looks > _PATIENCE:
-                yield ValueError(f"{self._path} must be a complete .npz file; {error}.")
-            return
-        except (ValueError, MemoryError, NotImplementedError, RuntimeError) as error:
-            self._looks = _PATIENCE + 1
-            yield ValueError(f"{self._path} must be a log as .npz; {error}")
-            return
-        finally:
-            file.close()
+        with self._path.open("rb") as file:
+            if stamp != self._stamp:
+                self._stamp, self._looks = stamp, 0
+            try:
+                arrays = _load(file)
+                names = _check(arrays)
+            except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
+                self._looks += 1
+                if self._looks > _PATIENCE:
+                    yield ValueError(f"{self._path} must be a complete .npz file; {error}.")
+                return
+            except (ValueError, MemoryError, NotImplementedError, RuntimeError) as error:
+                self._looks = _PATIENCE + 1
+                yield ValueError(f"{self._path} must be a log as .npz; {error}")
+                return
         self._looks = 0
-        yield from self._rows(arrays)
-
-    def _rows(self, arrays: dict[str, Array]) -> Iterator[LoggedRound | ValueError]:
-        try:
-            names = _check(arrays)
-        except ValueError as error:
-            yield error
-            return
         numbers, seen = arrays["round"], self._seen.size
         if numbers.size < seen or not np.array_equal(numbers[:seen], self._seen):
             raise Replaced(f"{self._path} was replaced by another run's")
@@ -193,23 +179,19 @@ def _check(arrays: dict[str, Array]) -> tuple[str, ...] | None:
     """The clients' names, after the types and shapes of all arrays were found right."""
     if "round" not in arrays or "parameters" not in arrays:
         raise ValueError(f"the log must hold round and parameters; it holds {', '.join(arrays) or 'neither'}.")
+    sizes: dict[str, int] = {}
     for name, array in arrays.items():
-        kinds, values, n_axes = _FIELDS[name]
-        if array.dtype.kind not in kinds or array.ndim != n_axes:
-            axes = "1 axis" if n_axes == 1 else f"{n_axes} axes"
-            raise ValueError(f"{name} in the log must be {values} with {axes}; got {array.dtype} with {array.ndim}.")
-    count, dim = len(arrays["round"]), arrays["parameters"].shape[1]
-    clients = arrays.get("participation", arrays.get("clients"))
-    n_clients = 0 if clients is None else clients.shape[1]
-    wanted: dict[str, tuple[int, ...]] = {"parameters": (count, max(dim, 1)), "step": (count,)}
-    if clients is not None:
-        wanted |= {"participation": (count, n_clients), "clients": (count, n_clients, dim), "names": (n_clients,)}
-    for name, shape in wanted.items():
-        if name in arrays and arrays[name].shape != shape:
-            raise ValueError(f"{name} in the log must have shape {shape}; got {arrays[name].shape}.")
-    if clients is None:
+        kinds, values, axes = _FIELDS[name]
+        if array.dtype.kind not in kinds or array.ndim != len(axes):
+            count = "1 axis" if len(axes) == 1 else f"{len(axes)} axes"
+            raise ValueError(f"{name} in the log must be {values} with {count}; got {array.dtype} with {array.ndim}.")
+        for axis, size in zip(axes, array.shape, strict=True):
+            sizes.setdefault(axis, max(size, 1) if axis == "d" else size)
+        if array.shape != (shape := tuple(sizes[axis] for axis in axes)):
+            raise ValueError(f"{name} in the log must have shape {shape}; got {array.shape}.")
+    if "participation" not in arrays and "clients" not in arrays:
         return None
-    return checked_names("names", arrays["names"].tolist() if "names" in arrays else [*range(n_clients)])
+    return checked_names("names", arrays["names"].tolist() if "names" in arrays else [*range(sizes["K"])])
 
 
 def _row(arrays: dict[str, Array], names: tuple[str, ...] | None, j: int) -> LoggedRound | ValueError:

@@ -1,7 +1,5 @@
 """A run that is being watched: rounds go in, checked and in order; what the page shows comes out."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 import warnings
@@ -14,12 +12,11 @@ from fedgauss._checks import FedgaussWarning
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.attribution import Attribution
 from fedgauss.detect.monitor import Monitor
-from fedgauss.detect.updates import fault, mean_vector
+from fedgauss.detect.updates import fault, mean_vector, participant_mask
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.integrations.live.average import RunningAverage
-from fedgauss.integrations.live.clients import ClientNames, Participation, with_name
-from fedgauss.integrations.live.history import History, HistoryRow, Kind
-from fedgauss.integrations.live.rounds import LoggedRound
+from fedgauss.integrations.live.history import History, HistoryRow, Kind, Participation
+from fedgauss.integrations.live.rounds import ClientNames, LoggedRound, with_name
 from fedgauss.integrations.live.warm_up import WarmUp
 
 _REFUSALS = 20  # messages that are kept
@@ -164,8 +161,7 @@ class LiveRun:
         if step == self.seen_before and last_seen is not None and not np.allclose(y, last_seen):
             self._another = (
                 f"rounds after step {step} must go on from where the monitor left the run; round {given.number} has "
-                "other parameters there, and so this is another run. Use a monitor that has seen none, or the one of "
-                "this run?"
+                "other parameters there. Use this run's monitor, or one that has seen no run?"
             )
             raise ValueError(self._another)
         self.average.add(y, step, mask)
@@ -198,7 +194,7 @@ class LiveRun:
         assert self.average is not None
         mask = sent = None
         if self.roster is not None and present is not None:
-            mask = self.roster.mask(everybody, present)
+            mask = participant_mask(self.roster.places(everybody, present), self.roster.n_clients)
         if step <= self.seen_before:
             return self._count(given, step, mask), None
         if self.roster is not None and given.clients is not None:

@@ -1,29 +1,92 @@
-"""A small web server: the page, its state, and, when asked to listen, a door for rounds."""
+"""A small web server: who may ask, the page, its state, and, when asked to listen, a door for rounds."""
 
-from __future__ import annotations
-
+import base64
+import hashlib
+import hmac
+import ipaddress
 import json
 import socket
 import socketserver
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.message import Message
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs
 
-from fedgauss.integrations.live.guard import Guard
 from fedgauss.integrations.live.history import OutOfOrder
-from fedgauss.integrations.live.page import LivePage
 from fedgauss.integrations.live.rounds import MOST_BYTES, round_from_json
 from fedgauss.integrations.live.run import Ended, LiveRun, Told
 from fedgauss.integrations.live.state import state_of
+from fedgauss.report.palette import palette_css
 
+_SHORTEST = 16  # characters of a token
 _WAIT = 10.0  # seconds that a connection may stay silent
 _VISITORS = 64  # connections at once: each holds an open file, and the log needs one too
 _DRAINED = 64 * 2**20  # bytes of a refused body that are read and thrown away, so that the sender hears the answer
 
 Hear = Callable[[Told], None]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Refuses what a stranger, or a stranger's page in a browser on this machine, may send.
+
+    Beyond loopback a token is needed. On loopback the Host header must name this machine: a foreign page can make a
+    browser send requests here under a name of its own (DNS rebinding), but not under ours. A browser says in Origin
+    whose page it acts for; others than our own are refused.
+    """
+
+    host: str
+    token: str | None
+
+    def __post_init__(self) -> None:
+        if self.token is None and not is_loopback(self.host):
+            raise ValueError(
+                f"a token is needed to listen beyond this machine, at {self.host}. Use --token with at least "
+                f"{_SHORTEST} characters, or --host 127.0.0.1?"
+            )
+        if self.token is not None and (len(self.token) < _SHORTEST or not self.token.isascii()):
+            raise ValueError(f"token must have at least {_SHORTEST} plain characters; got {len(self.token)}.")
+
+    def refusal(self, query: Mapping[str, str], headers: Message, port: int) -> tuple[int, str] | None:
+        """Status and reason where a request is not to be answered, else None."""
+        named = headers.get("Host", "").lower()
+        if not self._is_ours(named, port):
+            return 403, "the Host header must name this machine."
+        origin = headers.get("Origin")
+        if origin is not None and origin.lower() != f"http://{named}":
+            return 403, "requests from pages of other origins are refused."
+        if self.token is not None and not hmac.compare_digest(_token(query, headers), self.token.encode()):
+            return 401, "a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN."
+        return None
+
+    def _is_ours(self, named: str, port: int) -> bool:
+        if self.host in ("0.0.0.0", "::"):
+            return True  # any name may be ours; the token keeps strangers out
+        hosts = {self.host.lower(), "127.0.0.1", "localhost", "::1"}
+        names = {f"[{host}]" if ":" in host else host for host in hosts}
+        return named in {f"{name}:{port}" for name in names} or (port == 80 and named in names)
+
+
+def _token(query: Mapping[str, str], headers: Message) -> bytes:
+    scheme, _, given = headers.get("Authorization", "").partition(" ")
+    held = given.strip() if scheme.lower() == "bearer" else query.get("token", "")
+    return held.encode("utf-8", "replace")
 
 
 class LiveServer(ThreadingHTTPServer):
@@ -79,29 +142,36 @@ class LiveServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: LiveServer
     timeout = _WAIT
+    query: dict[str, str]  # what stands after the question mark, by name
+
+    def parse_request(self) -> bool:
+        """Whether there is a request that may be answered; it is refused here if not."""
+        if not super().parse_request():
+            return False
+        self.path, _, query = self.path.partition("?")
+        query = query.replace("+", "%2B")  # no form is sent here: a plus, as in a token, is no space
+        self.query = {name: values[0] for name, values in parse_qs(query).items()}
+        refusal = self.server.guard.refusal(self.query, self.headers, self.server.port)
+        if refusal is not None:
+            self._refuse(*refusal)
+        return refusal is None
 
     def do_GET(self) -> None:
-        path, query = self._asked()
-        if not self._admitted(query):
-            return
-        if path == "/":
+        if self.path == "/":
             self._send(200, self.server.page.html, "text/html; charset=utf-8")
-        elif path == "/state":
-            self._answer(200, state_of(self.server.run, self._since(query)))
+        elif self.path == "/state":
+            self._answer(200, state_of(self.server.run, self._since()))
         else:
             self._answer(404, {"error": "there is nothing here; use / or /state."})
 
-    def _since(self, query: dict[str, str]) -> int:
+    def _since(self) -> int:
         """The number of the first round that a page lacks: 0 where it knows another run, or none."""
-        since = query.get("since", "")
-        known = query.get("run") == self.server.run.id and since.isdecimal() and len(since) < 16
+        since = self.query.get("since", "")
+        known = self.query.get("run") == self.server.run.id and since.isdecimal() and len(since) < 16
         return int(since) if known else 0
 
     def do_POST(self) -> None:
-        path, query = self._asked()
-        if not self._admitted(query):
-            return
-        if path != "/rounds" or self.server.hear is None:
+        if self.path != "/rounds" or self.server.hear is None:
             self._refuse(404, "rounds are taken at /rounds, by a watcher that was started with --listen.")
         elif self.headers.get_content_type() != "application/json":
             self._refuse(415, "a round must be sent as application/json.")
@@ -124,19 +194,6 @@ class _Handler(BaseHTTPRequestHandler):
         hear(told)
         wrong = told.kind == "invalid update"
         self._answer(422 if wrong else 200, {"error" if wrong else "words": told.words, "kind": told.kind})
-
-    def _asked(self) -> tuple[str, dict[str, str]]:
-        """The path, and what stands after the question mark by name."""
-        path, _, query = self.path.partition("?")
-        query = query.replace("+", "%2B")  # no form is sent here: a plus, as in a token, is no space
-        return path, {name: values[0] for name, values in parse_qs(query).items()}
-
-    def _admitted(self, query: dict[str, str]) -> bool:
-        """Whether the request may be answered; it is refused here if not."""
-        refusal = self.server.guard.refusal(query, self.headers, self.server.port)
-        if refusal is not None:
-            self._refuse(*refusal)
-        return refusal is None
 
     def _refuse(self, status: int, reason: str) -> None:
         """Answer, and read what is still being sent: else the sender would hear of a broken connection only."""
@@ -173,3 +230,32 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
+
+
+class LivePage:
+    """The page of one run, `html`, and the Content-Security-Policy that belongs to it, `policy`.
+
+    Script and style are known by their hashes, so nothing that a log smuggles in could run; nothing is loaded from
+    anywhere but the watcher itself.
+    """
+
+    def __init__(self, title: str) -> None:
+        here = files("fedgauss.integrations.live")
+        style = palette_css() + here.joinpath("page.css").read_text(encoding="utf-8")
+        script = "".join(here.joinpath(name).read_text(encoding="utf-8") for name in ("chart.js", "page.js"))
+        body = here.joinpath("page.html").read_text(encoding="utf-8")
+        name = escape(title)
+        self.html = (
+            '<!DOCTYPE html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f'<title>{name}</title>\n<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>\n'
+            f"<body>\n{body.replace('TITLE', name)}<script>{script}</script>\n</body>\n</html>\n"
+        ).encode(errors="replace")  # a file's name need not be UTF-8
+        self.policy = (
+            f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; connect-src 'self'; "
+            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

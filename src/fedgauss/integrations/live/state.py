@@ -1,7 +1,5 @@
 """A run as the page gets it: plain JSON, with every sentence already written."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

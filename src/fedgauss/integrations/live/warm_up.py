@@ -1,15 +1,12 @@
 """Where nothing is known of the clients: a monitor from the first honest rounds of the run itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.detect.mean_updates import server_only
+from fedgauss.detect.innovations import dof_needed, server_only
 from fedgauss.detect.monitor import Monitor
-from fedgauss.detect.whitening import dof_needed
 from fedgauss.step_sizes import StepSizes
 
 

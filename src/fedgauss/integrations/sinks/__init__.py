@@ -8,8 +8,6 @@ can stop a run:
     tell.close()
 """
 
-from __future__ import annotations
-
 from fedgauss.integrations.sinks.base import JsonLines as json_lines
 from fedgauss.integrations.sinks.base import Sink, Sinks
 from fedgauss.integrations.sinks.trackers import TensorBoard as tensorboard

@@ -1,7 +1,5 @@
 """What a sink is, what sinks write of a verdict, and several sinks as one, of which none can stop a run."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

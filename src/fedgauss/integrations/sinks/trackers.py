@@ -1,7 +1,5 @@
 """Sinks for trackers: MLflow, TensorBoard, Prometheus and OpenTelemetry. Each loads its package when it is made."""
 
-from __future__ import annotations
-
 import math
 import os
 from typing import Any

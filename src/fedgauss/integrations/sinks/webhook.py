@@ -1,7 +1,5 @@
 """A POST for each round, or for each alarm only, that a run never waits for."""
 
-from __future__ import annotations
-
 import atexit
 import threading
 import urllib.error
