@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fedgauss.inference.summaries import ClientSums
 from mutants import expect_every_rule_has_a_mutant, expect_failure
 
 from fedgauss.engine import observers
