@@ -50,7 +50,9 @@ SHIPPED = {
     "coupled": problems.coupled(LINEAR, 5),
     "preconditioned": Preconditioned(LINEAR, np.diag([1.0, 0.5]), np.full(8, 0.1), "damped"),
 }
-LONG = dict.fromkeys(("coupled", "from_arrays once"), pytest.mark.study)  # which take the longest to compile
+# Wrappers of problems that are checked themselves, and those that differ from others by a number or compile longest.
+RARELY = ("change_at", "coupled", "preconditioned", "from_arrays once", "linear, correlated", "linear, Student")
+LONG = dict.fromkeys(RARELY, pytest.mark.study)
 ELSEWHERE = {"Chains", "RowBatches"}  # of one run, not of independent replicates
 
 

@@ -68,14 +68,18 @@ def evaluate(problem: Problem, theta: FloatArray, t: int = 1, first: int = 0, se
 
 def traced(function: Callable[..., Any], *arguments: Any) -> Program:
     """What JAX would compile, in words, and the constants in it: traced afresh at every call."""
-    found = jax.make_jaxpr(lambda *given: function(*given))(*arguments)
-    return Program(re.sub("0x[0-9a-f]+", "", str(found)), tuple(found.consts))
+    return _program(jax.make_jaxpr(lambda *given: function(*given))(*arguments))
 
 
-def program(problem: Problem, theta: FloatArray) -> Program:
-    """What `evaluate` compiles."""
+def traced_twice(problem: Problem, theta: FloatArray) -> tuple[Program, Program]:
+    """What `evaluate` compiled, and what it would compile now."""
     counters = jnp.uint32(0), jnp.int32(1), jnp.asarray(theta, jnp.float32)
-    return traced(_draw, on_device(problem), stage_key(SEED, "data"), *counters)
+    arguments = on_device(problem), stage_key(SEED, "data"), *counters
+    return _program(_evaluate.trace(*arguments).jaxpr), traced(_draw, *arguments)
+
+
+def _program(found: Any) -> Program:
+    return Program(re.sub("0x[0-9a-f]+", "", str(found)), tuple(found.consts))
 
 
 @quickly

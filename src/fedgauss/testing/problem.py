@@ -26,9 +26,9 @@ from fedgauss.testing.evaluation import (
     expect_pytree,
     mean_gradient,
     on_device,
-    program,
     shared_shape,
     trace,
+    traced_twice,
 )
 
 _FEW = 16  # replicates of checks that need no statistics
@@ -208,8 +208,8 @@ def _gradient_finite(case: _Case) -> None:
 
 def _repeatable(case: _Case) -> None:
     """The same step, seed and replicates draw the same data: all randomness comes from `noise`."""
-    few = case.theta[..., :_FEW]
-    same = program(case.problem, few).same(program(case.problem, few))
+    first, second = traced_twice(case.problem, case.theta)
+    same = first.same(second)
     fix = "draw with noise.normal, noise.uniform or noise.keys(), never with numpy.random or a key of your own."
     expect(same, "another program when the problem is traced a second time", fix)
 
