@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from fedgauss.paper import attack_rules as rules
 from fedgauss.paper.attack import ALARM, DELAY, DETECTED, POWER, TRACE, AttackRow
 from fedgauss.paper.attack_report import AttackReport, shown
-from fedgauss.paper.figures import stacked
-from fedgauss.report.output import Drawing, few_ticks, key, styled
+from fedgauss.report.output import Drawing, few_ticks, key, stacked, styled
 from fedgauss.report.page import LIGHT
 from fedgauss.report.text import number
 
@@ -61,7 +59,7 @@ def _run_drawing(report: AttackReport, traces: Sequence[AttackRow]) -> Drawing:
 
 
 @styled
-def _run_figure(title: str, panels: Sequence[tuple[str, str, list[AttackRow]]], onset: int) -> Figure:
+def _run_figure(title: str, panels: Sequence[tuple[str, str, list[AttackRow]]], onset: int) -> Any:
     """A panel for each rule: statistic and threshold, the alarm, and the true and the estimated onset."""
     legend = [
         key("statistic", "exact"),
@@ -132,7 +130,7 @@ def _curves(
     label: str,
     measures: dict[str, list[float]],
     printed: dict[float, float | None],
-) -> Figure:
+) -> Any:
     """A line for each rule with two Monte-Carlo errors to either side, and open marks for printed numbers.
 
     measures   the cases that each is drawn for; each has lines of its own
