@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from fedgauss.paper import attack_rules as rules
 from fedgauss.paper.attack import ALARM, DELAY, DETECTED, POWER, TRACE, AttackRow
@@ -59,7 +60,7 @@ def _run_drawing(report: AttackReport, traces: Sequence[AttackRow]) -> Drawing:
 
 
 @styled
-def _run_figure(title: str, panels: Sequence[tuple[str, str, list[AttackRow]]], onset: int) -> Any:
+def _run_figure(title: str, panels: Sequence[tuple[str, str, list[AttackRow]]], onset: int) -> Figure:
     """A panel for each rule: statistic and threshold, the alarm, and the true and the estimated onset."""
     legend = [
         key("statistic", "exact"),
@@ -130,7 +131,7 @@ def _curves(
     label: str,
     measures: dict[str, list[float]],
     printed: dict[float, float | None],
-) -> Any:
+) -> Figure:
     """A line for each rule with two Monte-Carlo errors to either side, and open marks for printed numbers.
 
     measures   the cases that each is drawn for; each has lines of its own

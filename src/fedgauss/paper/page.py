@@ -182,7 +182,10 @@ def distance_outcomes(sections: Sequence[Section]) -> list[Outcome]:
 
 def start_drawing(outcomes: Sequence[Outcome]) -> Drawing:
     """The mean distance of each part, from both starts, as coded and as printed."""
-    levels = [Level(one.part.short, _printed_mean(one), _means(one)) for one in outcomes]
+    levels = []
+    for one in outcomes:
+        printed = float(np.mean([point.printed for point in one.flat if point.printed is not None]))
+        levels.append(Level(one.part.short, printed, _means(one)))
     zero, optimum = (_overall(outcomes, reading) for reading in (ZERO, OPTIMUM))
     outside = " outside Figure 2" if _which(outcomes) else ""
     title = f"The mean distance{outside} is {zero} from zero and {optimum} from the optimum"
@@ -219,16 +222,10 @@ def start_sentences(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-def _printed_mean(one: Outcome) -> float:
-    points = [point for of_panel in one.points for point in of_panel]
-    return float(np.mean([point.printed for point in points if point.printed is not None]))
-
-
 def _means(one: Outcome) -> dict[str, float]:
     """The mean distance over all points, by reading."""
-    points = [point for of_panel in one.points for point in of_panel]
     readings = [agreement.reading for agreement in one.agreements]
-    return {r: float(np.mean([point.ours[r].mean for point in points if r in point.ours])) for r in readings}
+    return {r: float(np.mean([point.ours[r].mean for point in one.flat if r in point.ours])) for r in readings}
 
 
 def _overall(outcomes: Sequence[Outcome], reading: str) -> str:
