@@ -14,9 +14,16 @@ import pytest
 from rich.console import Console
 
 from fedgauss.paper.curves import CODED, OPTIMUM, ZERO
-from fedgauss.paper.figures import Level, level_figure
 from fedgauss.paper.judging import Verdict
-from fedgauss.paper.page import distance_outcomes, print_list, print_reproduction, reproduction_page, start_sentences
+from fedgauss.paper.page import (
+    Level,
+    distance_outcomes,
+    level_figure,
+    print_list,
+    print_reproduction,
+    reproduction_page,
+    start_sentences,
+)
 from fedgauss.paper.result import SCALES, Reproduction, Section, catalogue, write_reproduction
 from fedgauss.report.output import rows_csv
 from fedgauss.report.text import Table, plain

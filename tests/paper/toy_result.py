@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss.paper.comparison import agreement, point_table, summary
+from fedgauss.paper.comparison import Column, agreement, comparison_drawing, point_table, summary
 from fedgauss.paper.curves import OPTIMUM, ZERO
 from fedgauss.paper.judging import Panel, Part, outcome, printed_table
 from fedgauss.paper.result import Result, Scale, Section
@@ -61,18 +61,22 @@ class CoinResult(Result):
     row = CoinRow
 
     def section(self, rows: Sequence[CoinRow], others: Mapping[str, Sequence[Any]]) -> Section:
-        from fedgauss.paper.figures import Column, comparison_figure
-        from fedgauss.report.output import Drawing
-
         found, (panel,) = outcome(PART, rows), PART.panels
         (points,) = found.points
-        figure = comparison_figure("Heads come up as often as they should", [Column(panel, points)], "share of heads")
+        drawing = comparison_drawing(
+            self.name,
+            "Heads come up as often as they should",
+            [Column(panel, points)],
+            "share of heads",
+            "Measured and printed shares.",
+            "A line chart of shares.",
+        )
         return Section(
             self,
             found.verdict,
             summary([found], [(panel, trends(panel, points))]),
             tuple(agreement(found)),
-            (Drawing(self.name, figure, "Measured and printed shares.", "A line chart of shares."),),
+            (drawing,),
             (point_table(panel, points, "Share of heads", PART.runs),),
             PART.why,
             (found,),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,18 +56,29 @@ class CoverageRow:
     @property
     def federation(self) -> Federation:
         """The federation."""
-        return Federation(**{field.name: getattr(self, field.name) for field in fields(Federation)})
+        return Federation(**{own.name: getattr(self, own.name) for own in fields(Federation)})
 
 
 @dataclass(frozen=True)
-class CoverageCell:
-    """R runs of a federation from a start at zero, with the intervals of every method but the bootstrap."""
+class _FederationCell:
+    """R runs of a federation from a start at zero."""
 
     federation: Federation
     runs: int
-    seed: int = 0
+    seed: int = field(default=0, kw_only=True)
 
     experiment = "coverage"
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        """What the compiled program depends on."""
+        f = self.federation
+        return type(self).__name__, f.family, f.n_clients, f.dim, f.condition == 1.0
+
+
+@dataclass(frozen=True)
+class CoverageCell(_FederationCell):
+    """The intervals of every method but the bootstrap."""
 
     def __str__(self) -> str:
         return f"coverage of {self.federation}"
@@ -76,12 +87,6 @@ class CoverageCell:
     def cost(self) -> float:
         """In draws of random numbers."""
         return _draws(self.federation) * self.runs + 3e8
-
-    @property
-    def group(self) -> tuple[object, ...]:
-        """What the compiled program depends on."""
-        f = self.federation
-        return f.family, f.n_clients, f.dim, f.condition == 1.0
 
     def run(self) -> list[CoverageRow]:
         """A row for each method."""
@@ -112,15 +117,10 @@ class CoverageCell:
 
 
 @dataclass(frozen=True)
-class BootstrapCell:
+class BootstrapCell(_FederationCell):
     """The first runs of a `CoverageCell`, each with B bootstrap chains beside it."""
 
-    federation: Federation
-    runs: int
     chains: int = 200
-    seed: int = 0
-
-    experiment = "coverage"
 
     def __str__(self) -> str:
         return f"bootstrap coverage of {self.federation}"
@@ -129,12 +129,6 @@ class BootstrapCell:
     def cost(self) -> float:
         """In draws of random numbers; a chain draws one bit a step, and takes a gradient."""
         return 0.25 * _draws(self.federation) * self.runs * self.chains
-
-    @property
-    def group(self) -> tuple[object, ...]:
-        """What the compiled program depends on."""
-        f = self.federation
-        return "bootstrap", f.family, f.n_clients, f.dim, f.condition == 1.0
 
     def run(self) -> list[CoverageRow]:
         """One row."""

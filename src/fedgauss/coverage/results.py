@@ -77,7 +77,7 @@ def measure(
     command : str
         The command, for the page.
     """
-    cells: list[Cell] = [CoverageCell(federation, runs, seed) for federation in federations]
+    cells: list[Cell] = [CoverageCell(federation, runs, seed=seed) for federation in federations]
     if bootstrap_runs:
         cells += [BootstrapCell(federation, bootstrap_runs, seed=seed) for federation in federations]
     with Store(folder / STORE) as store:

@@ -22,11 +22,11 @@ class DemoSetup:
     problem: Regression
     network: Network
     steps: Polynomial
-    n_steps: int
-    sync_every: int
-    checkpoints: tuple[int, ...]  # ends with n_steps
     replicates: int
     seed: int
+    n_steps: int = 500
+    sync_every: int = 20
+    checkpoints: tuple[int, ...] = (50, 100, 200, 300, 400, 500)  # ends with n_steps
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class StagedAttack:
 
     honest: Regression
     attackers: tuple[int, ...]  # counted from 0
-    shift: float  # added to each of their coefficients
-    begins: int  # the first malicious step
-    n_steps: int
-    wait: int  # steps from the alarm until the monitor is asked for the malicious clients
-    replicates: int  # the first is told step by step, all of them are counted
+    shift: float = 2.0  # added to each of their coefficients
+    begins: int = 251  # the first malicious step
+    n_steps: int = 500
+    wait: int = 100  # steps from the alarm until the monitor is asked for the malicious clients
+    replicates: int = 200  # the first is told step by step, all of them are counted
 
     @property
     def noise_sd(self) -> FloatArray:
@@ -66,9 +66,6 @@ def demo_setup(replicates: int = 2000, seed: int = 0) -> DemoSetup:
         problem=random_effects(n_clients=10, dim=2, heterogeneity=1.0, seed=PROBLEM_SEED),
         network=networks.ring(10),
         steps=step_sizes.polynomial(0.3, beta=0.75),
-        n_steps=500,
-        sync_every=20,
-        checkpoints=(50, 100, 200, 300, 400, 500),
         replicates=_checks.whole("replicates", replicates, at_least=200, at_most=1_000_000, fix=fix),
         seed=_checks.whole("seed", seed, at_least=0),
     )
@@ -77,12 +74,5 @@ def demo_setup(replicates: int = 2000, seed: int = 0) -> DemoSetup:
 def demo_attack(setup: DemoSetup) -> StagedAttack:
     """Half of the clients of `setup` turn halfway through; noise of sd 1 to 5 in turn makes some hard to find."""
     count = setup.network.n_clients
-    return StagedAttack(
-        honest=linear(setup.problem.coefficients, np.resize([1.0, 2.0, 3.0, 4.0, 5.0], count) ** 2),
-        attackers=tuple(range(count // 2)),
-        shift=2.0,
-        begins=251,
-        n_steps=500,
-        wait=100,
-        replicates=200,
-    )
+    honest = linear(setup.problem.coefficients, np.resize([1.0, 2.0, 3.0, 4.0, 5.0], count) ** 2)
+    return StagedAttack(honest, attackers=tuple(range(count // 2)))

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from fedgauss.paper import attack_rules as rules
 from fedgauss.paper.attack import ALARM, DELAY, DETECTED, POWER, TRACE, AttackRow
 from fedgauss.paper.attack_report import AttackReport, shown
-from fedgauss.paper.figures import stacked
-from fedgauss.report.output import Drawing, few_ticks, key, styled
+from fedgauss.report.output import Drawing, few_ticks, key, stacked, styled
 from fedgauss.report.page import LIGHT
 from fedgauss.report.text import number
 

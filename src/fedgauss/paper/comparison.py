@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -9,10 +10,12 @@ from fedgauss.paper.curves import CODED, READINGS, SHORT, DistanceRow
 from fedgauss.paper.judging import Estimate, Outcome, Panel, Part, Point, Verdict, outcome, symbol
 from fedgauss.paper.result import Result, Section
 from fedgauss.paper.trends import Trends, claimed, title_of, trend_sentence, trend_table, trends
-from fedgauss.report.output import Drawing
+from fedgauss.report.output import Drawing, area, few_ticks, grid, key, log_ticks, styled
+from fedgauss.report.page import LIGHT
 from fedgauss.report.text import Table, listed, number, numbers, sentence, with_error
 
 AGREES = "✓"
+DRAWN = ("Aggr-GA", "f-CLT", "Client-GA")  # the functional CLT in the colour that stands out
 
 # Reasons that several results share.
 UNSTATED_START = (
@@ -142,6 +145,105 @@ def point_table(panel: Panel, points: Sequence[Point], what: str, runs_of_paper:
     )
 
 
+# --- the figure ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    """The points of a panel; `title` says what tells it from the other columns."""
+
+    panel: Panel
+    points: Sequence[Point]
+    title: str = ""
+
+
+@styled
+def comparison_drawing(
+    name: str, title: str, columns: Sequence[Column], y_label: str, caption: str, alt: str
+) -> Drawing:
+    """Filled marks: ours with two Monte-Carlo errors to either side. Open marks, dashed: printed. Band: the floor."""
+    readings = [r for r in READINGS if any(r in point.ours for column in columns for point in column.points)]
+    series = list(dict.fromkeys(point.series for column in columns for point in column.points))
+    legend = _legend(columns[0].panel, series, columns)
+    figure, lines = grid(title, len(readings), len(columns), legend, height=1.6)
+    for reading, line in zip(readings, lines, strict=True):
+        for column, axes in zip(columns, line, strict=True):
+            names = [sentence(SHORT[reading]), column.title or column.panel.heading]
+            axes.set_title(", ".join(filter(None, names)), y=1.0, pad=7, fontsize=10.5, color=LIGHT["muted"])
+            for i, one in enumerate(series):
+                _draw_curve(axes, [p for p in column.points if p.series == one], reading, i, len(series))
+            _mark_floor(axes, column.points, reading)
+            _x_axis(axes, sorted({point.x for point in column.points}))
+        line[0].set_ylim(bottom=0.0)
+        line[0].set_ylabel(y_label)
+        few_ticks(line[0].yaxis, 5)
+    for column, axes in zip(columns, lines[-1], strict=True):
+        axes.set_xlabel(symbol(column.panel.across))
+    return Drawing(name, figure, caption, f"{alt} {title}.")
+
+
+def series_look(series: str, i: int = 0) -> tuple[str, str]:
+    """The colour of a curve and its mark, by its place in `DRAWN` or in its panel."""
+    place = DRAWN.index(series) if series in DRAWN else i
+    return ("exact", "limit", "finite")[place], ("o", "s", "^")[place]
+
+
+def _legend(panel: Panel, series: Sequence[str], columns: Sequence[Column]) -> list[Any]:
+    keys: list[Any] = []
+    for i, one in enumerate(series):
+        role, mark = series_look(one, i)
+        keys.append(key(panel.curve_name(one), role, marker=mark, ms=4))
+    keys.append(key("printed", lw=0.9, ls=(0, (3, 2)), marker="o", mfc="none"))
+    ours = [one for column in columns for point in column.points for one in point.ours.values()]
+    if any(one.floor is not None for one in ours):
+        keys.append(area("noise floor", "faint"))
+    if any(one.draws > 1 for one in ours):
+        keys.append(area("range over draws", "exact", alpha=0.15, lw=0))
+    return keys
+
+
+def _draw_curve(axes: Any, points: Sequence[Point], reading: str, i: int, count: int) -> None:
+    points = [point for point in points if reading in point.ours]
+    if not points:
+        return
+    role, mark = series_look(points[0].series, i)
+    colour = LIGHT[role]
+    x = np.array([point.x for point in points])
+    # A little apart, so that error bars of curves that coincide can be told from each other.
+    x = x + 0.012 * (x.max() - x.min()) * (i - (count - 1) / 2)
+    ours: list[Estimate] = [point.ours[reading] for point in points]
+    if any(estimate.draws > 1 for estimate in ours):
+        low, high = [e.low for e in ours], [e.high for e in ours]
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
+    mean, error = [e.mean for e in ours], [2 * e.noise for e in ours]
+    axes.errorbar(x, mean, error, color=colour, marker=mark, ms=3.5, lw=1.2, elinewidth=0.8)
+    printed = [(place, point.printed) for place, point in zip(x, points, strict=True) if point.printed is not None]
+    if printed:
+        axes.plot(
+            *zip(*printed, strict=True), color=colour, marker=mark, ms=4.5, mfc="none", mew=0.9, lw=0.9, ls=(0, (3, 2))
+        )
+
+
+def _mark_floor(axes: Any, points: Sequence[Point], reading: str) -> None:
+    ours = [point.ours[reading] for point in points if reading in point.ours]
+    floors = [one.floor for one in ours if one.floor is not None]
+    if floors:
+        axes.axhspan(0.0, max(floors), color=LIGHT["faint"], lw=0, zorder=0)
+
+
+def _x_axis(axes: Any, places: Sequence[float]) -> None:
+    """Marks at the places, but none where it would touch another; logarithmic where places lie close together."""
+    width = places[-1] - places[0]
+    if len(places) > 2 and min(np.diff(places)) < 0.06 * width:
+        log_ticks(axes, "x", places)
+        return
+    shown = [places[0]]
+    for x in places[1:]:
+        if x - shown[-1] > 0.14 * width:
+            shown.append(x)
+    axes.set_xticks(shown, [f"{x:g}" for x in shown])
+
+
 # --- the section -----------------------------------------------------------------------------------------------------
 
 
@@ -167,8 +269,6 @@ class DistanceResult(Result):
 
     def section(self, rows: Sequence[DistanceRow], others: Mapping[str, Sequence[DistanceRow]]) -> Section:
         """What a distance result shows."""
-        from fedgauss.paper.figures import Column, comparison_figure
-
         outcomes = [outcome(part, rows) for part in self.parts]
         panels = [
             (panel, points, one.part.runs)
@@ -177,13 +277,15 @@ class DistanceResult(Result):
         ]
         moving = [(panel, found) for panel, points, _ in panels if (found := trends(panel, points))]
         title = title_of(moving)
-        drawing = Drawing(
+        drawing = comparison_drawing(
             self.name,
-            comparison_figure(title, [Column(panel, points) for panel, points, _ in panels], self.symbol),
+            title,
+            [Column(panel, points) for panel, points, _ in panels],
+            self.symbol,
             "Filled marks and full lines: measured, the mean over draws of the clients with two Monte-Carlo errors to "
             "either side; a coloured band is the range over draws. Open marks and dashed lines: printed, the same in "
             "every row. The grey band is what a normal law would show at this many runs. Each row has its own scale.",
-            f"Line charts of the distance, a row for each reading, with the printed curves in each. {title}.",
+            "Line charts of the distance, a row for each reading, with the printed curves in each.",
         )
         return Section(
             self,

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fedgauss import networks, step_sizes
+
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization
     from fedgauss.engine.loop import Start
     from fedgauss.engine.observers import Observer
     from fedgauss.engine.simulate import Runs, Setting
-    from fedgauss.networks import Network
     from fedgauss.paper.result import Scale
     from fedgauss.problems.regression import Regression
-    from fedgauss.step_sizes import StepSizes
 
 Clients = Literal["random effects", "Hessians follow offsets", "Hessians permuted", "logistic"]
 Statistic = Literal["average over Sigma_n", "average over Sigma/K", "last over Sigma_n"]
@@ -146,17 +146,13 @@ class Curve:
         return linear(effects.coefficients, effects.noise_var, hessians[:, None, None] * np.eye(2))
 
     @property
-    def network(self) -> Network:
+    def network(self) -> networks.Network:
         """Who averages with whom."""
-        from fedgauss import networks
-
         return networks.ring(self.n_clients) if self.rho is None else networks.lazy(self.n_clients, self.rho)
 
     @property
-    def steps(self) -> StepSizes:
+    def steps(self) -> step_sizes.StepSizes:
         """eta_t = eta0 t^-beta."""
-        from fedgauss import step_sizes
-
         return step_sizes.polynomial(self.eta0, self.beta)
 
     def setting(self, observe: Sequence[Observer]) -> Setting:

@@ -290,6 +290,11 @@ class Outcome:
     reading: str | None
 
     @property
+    def flat(self) -> list[Point]:
+        """The points of all panels."""
+        return [point for of_panel in self.points for point in of_panel]
+
+    @property
     def n_printed(self) -> int:
         """Numbers that the paper prints; a quick run computes fewer."""
         return sum(len(panel.printed_points) for panel in self.part.panels)

@@ -5,6 +5,8 @@ The page begins with its main point: what the start alone does to every distance
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -17,8 +19,8 @@ from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, ZERO
 from fedgauss.paper.judging import Outcome
 from fedgauss.paper.result import Reproduction, Result, Section
 from fedgauss.paper.trends import trends
-from fedgauss.report.output import Drawing
-from fedgauss.report.page import Page
+from fedgauss.report.output import Drawing, grid, key, named_rows, styled
+from fedgauss.report.page import LIGHT, Page
 from fedgauss.report.text import listed, number, plain, print_table, print_whole, sentence, terminal_table
 
 _LIMIT = "figure2_phase"  # scaled by Sigma/K, whose gap to Sigma_n is in its distances whatever the start
@@ -158,6 +160,15 @@ def _show(page: Page, section: Section, images: Mapping[str, bytes]) -> None:
 # --- what the start does ---------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Level:
+    """The mean distance of one part over all its points: printed, and by reading."""
+
+    name: str
+    printed: float
+    ours: Mapping[str, float]
+
+
 def start_shown(sections: Sequence[Section]) -> tuple[Drawing, list[str]] | None:
     """What the start does to distances, as a drawing and in words, where there are at least two to set side by side."""
     outcomes = distance_outcomes(sections)
@@ -171,9 +182,10 @@ def distance_outcomes(sections: Sequence[Section]) -> list[Outcome]:
 
 def start_drawing(outcomes: Sequence[Outcome]) -> Drawing:
     """The mean distance of each part, from both starts, as coded and as printed."""
-    from fedgauss.paper.figures import Level, level_figure
-
-    levels = [Level(one.part.short, _printed_mean(one), _means(one)) for one in outcomes]
+    levels = []
+    for one in outcomes:
+        printed = float(np.mean([point.printed for point in one.flat if point.printed is not None]))
+        levels.append(Level(one.part.short, printed, _means(one)))
     zero, optimum = (_overall(outcomes, reading) for reading in (ZERO, OPTIMUM))
     outside = " outside Figure 2" if _which(outcomes) else ""
     title = f"The mean distance{outside} is {zero} from zero and {optimum} from the optimum"
@@ -210,16 +222,10 @@ def start_sentences(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-def _printed_mean(one: Outcome) -> float:
-    points = [point for of_panel in one.points for point in of_panel]
-    return float(np.mean([point.printed for point in points if point.printed is not None]))
-
-
 def _means(one: Outcome) -> dict[str, float]:
     """The mean distance over all points, by reading."""
-    points = [point for of_panel in one.points for point in of_panel]
     readings = [agreement.reading for agreement in one.agreements]
-    return {r: float(np.mean([point.ours[r].mean for point in points if r in point.ours])) for r in readings}
+    return {r: float(np.mean([point.ours[r].mean for point in one.flat if r in point.ours])) for r in readings}
 
 
 def _overall(outcomes: Sequence[Outcome], reading: str) -> str:
@@ -234,6 +240,29 @@ def _alike(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def _which(outcomes: Sequence[Outcome]) -> str:
     return " (without Figure 2, which scales by $Σ/K$)" if len(_alike(outcomes)) < len(outcomes) else ""
+
+
+@styled
+def level_figure(title: str, levels: Sequence[Level]) -> Any:
+    """A line for each part: where its distances lie on average, printed and under each reading."""
+    looks: dict[str | None, tuple[str, str, str, str]] = {
+        ZERO: ("s", "limit", "limit", "from zero"),
+        OPTIMUM: ("o", "finite", "finite", "from the optimum"),
+        CODED: ("^", "exact", "exact", "as coded"),
+        None: ("D", "ink", "paper", "printed"),
+    }
+    legend = [
+        key(name, role, ls="", marker=mark, mfc=LIGHT[inside], ms=5.5) for mark, role, inside, name in looks.values()
+    ]
+    figure, ((axes,),) = grid(title, 1, 1, legend, height=0.3 * len(levels), head=0.05, left=1.55)
+    named_rows(axes, [level.name for level in levels])
+    for row, level in enumerate(reversed(levels)):
+        for reading, (mark, role, inside, _) in looks.items():
+            value = level.printed if reading is None else level.ours.get(reading)
+            if value is not None:
+                axes.plot(value, row, mark, color=LIGHT[role], mfc=LIGHT[inside], ms=5.5, clip_on=False)
+    axes.set(xlim=(0.0, 1.0), xlabel="mean distance to the normal law")
+    return figure
 
 
 # --- in a terminal ---------------------------------------------------------------------------------------------------

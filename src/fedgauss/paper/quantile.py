@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.paper.comparison import agreement, point_table, summary
+from fedgauss.paper.comparison import Column, agreement, comparison_drawing, point_table, summary
 from fedgauss.paper.curves import READINGS, SHORT, Curve, CurvesCell
 from fedgauss.paper.judging import SHARE, Estimate, Part, Point, error_of_mean, outcome, points_of
 from fedgauss.paper.result import Result, Scale, Section
 from fedgauss.paper.trends import title_of, trend_sentence, trend_table, trends
-from fedgauss.report.output import Drawing
 from fedgauss.report.text import listed, number
 
 if TYPE_CHECKING:
@@ -230,20 +229,20 @@ class GapResult(Result):
 
     def section(self, rows: Sequence[QuantileRow], others: Mapping[str, Sequence[Any]]) -> Section:
         """How gaps compare, and how they move along the table."""
-        from fedgauss.paper.figures import Column, comparison_figure
-
         assert self.part is not None
         found, (panel,) = outcome(self.part, measured(rows, Q)), self.part.panels
         (full,), trimmed = found.points, points_of(panel, measured(rows, TRIMMED), compared=False)
         moving = trends(panel, trimmed)
         title = title_of([(panel, moving)], "trimmed $Q$")
-        drawing = Drawing(
+        drawing = comparison_drawing(
             self.name,
-            comparison_figure(title, [Column(panel, full, "all levels"), Column(panel, trimmed, "5 to 95 %")], "$Q$"),
+            title,
+            [Column(panel, full, "all levels"), Column(panel, trimmed, "5 to 95 %")],
+            "$Q$",
             "Left: $Q$ over all levels with two Monte-Carlo errors of the mean to either side (filled), beside the "
             "printed numbers (open, dashed). Right: the same with the maximum taken over levels 5 to 95 %, for which "
             "nothing is printed.",
-            f"Line charts of quantile gaps, a row for each reading. {title}.",
+            "Line charts of quantile gaps, a row for each reading.",
         )
         return Section(
             self,

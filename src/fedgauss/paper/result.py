@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from fedgauss import __version__, _checks
 from fedgauss._progress import Tick
-from fedgauss.paper.judging import Estimate, Outcome, Verdict
+from fedgauss.paper.judging import Outcome, Verdict
 from fedgauss.report.output import Drawing, rows_csv, save, write_whole
 from fedgauss.report.text import Table
 from fedgauss.sweep.cell import Cell, cell_key
@@ -29,6 +29,7 @@ from fedgauss.sweep.run import Executor, Summary, run_cells
 from fedgauss.sweep.store import Store
 
 STORE, VERDICTS, PAGE = "results.sqlite", "results.json", "report.html"
+_DERIVED = ("mean", "low", "high", "draws", "error", "mean_error")  # of an estimate
 _SIMILAR = 0.4  # of difflib's ratio: below that a hint would only puzzle
 
 
@@ -282,7 +283,9 @@ def _part(outcome: Outcome) -> dict[str, Any]:
             panel.across: point.x,
             "printed": point.printed,
             "ours": {
-                reading: _numbers(ours) | {"agrees": ours.agrees(point.printed, part.runs)}
+                reading: asdict(ours)
+                | {name: getattr(ours, name) for name in _DERIVED}
+                | {"agrees": ours.agrees(point.printed, part.runs)}
                 for reading, ours in point.ours.items()
             },
         }
@@ -297,9 +300,3 @@ def _part(outcome: Outcome) -> dict[str, Any]:
         "agreements": [asdict(agreement) for agreement in outcome.agreements],
         "points": points,
     }
-
-
-def _numbers(ours: Estimate) -> dict[str, Any]:
-    """Values by draw, and what is derived from them."""
-    names = ("mean", "low", "high", "draws", "error", "mean_error")
-    return asdict(ours) | {name: getattr(ours, name) for name in names}

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from fedgauss._types import FloatArray
 from fedgauss.inference.fit import Fit
-from fedgauss.report.output import png, styled, svg, write_whole
+from fedgauss.report.output import png, styled, svg, titled_figure, write_whole
 from fedgauss.report.page import LIGHT
 
 _WIDTH, _ROW = 6.4, 0.27  # inches
@@ -59,7 +59,9 @@ def coefficient_figure(fit: Fit) -> Figure:
     scale = fit.scales[shown]
     values, (low, high) = fit.params[shown] * scale, fit.conf_int()[shown].T * scale
     clear = (low > 0.0) | (high < 0.0)
-    figure = Figure(figsize=(_WIDTH, 1.3 + _ROW * len(shown)), layout="constrained")
+    target = _short(fit.facts.get("Target", "the target"))
+    title = f"{target}: {clear.sum()} of {len(shown)} intervals exclude zero"
+    figure = titled_figure(title, 1.3 + _ROW * len(shown), _WIDTH)
     axes = figure.subplots()
     axes.axvline(0.0, color=LIGHT["faint"], linewidth=1.0, zorder=0)
     for row, is_clear in enumerate(clear):
@@ -71,13 +73,7 @@ def coefficient_figure(fit: Fit) -> Figure:
     axes.tick_params(axis="y", length=0)
     unit = "change for one standard deviation of the covariate" if slopes else "estimate"
     axes.set_xlabel(f"{unit}, with {100 * fit.level:g} % intervals")
-    figure.suptitle(_title(fit, int(clear.sum()), len(shown)), x=0.01, ha="left", fontsize=11.5)
     return figure
-
-
-def _title(fit: Fit, clear: int, total: int) -> str:
-    target = _short(fit.facts.get("Target", "the target"))
-    return f"{target}: {clear} of {total} intervals exclude zero"
 
 
 def _short(name: str) -> str:

@@ -10,6 +10,7 @@ import io
 import os
 import shutil
 import tempfile
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -22,11 +23,14 @@ from fedgauss.sweep.cell import Row
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 WIDTH = 4.8  # inches: readable when shrunk to a phone, and not clumsy when stretched to a column of text
+_LEFT, _RIGHT, _GAP = 0.62, 0.12, 0.22  # inches beside and between panels
+_LABEL, _LINE = 0.50, 0.21  # below the last row, a line of text
 STYLE: dict[Any, Any] = {
     "font.family": "STIXGeneral",  # comes with matplotlib
     "mathtext.fontset": "stix",
@@ -111,6 +115,13 @@ def key(label: str, role: str = "ink", **look: Any) -> Line2D:
     return Line2D([], [], color=LIGHT[role], label=label, **look)
 
 
+def area(label: str, role: str, **look: Any) -> Patch:
+    """An entry of a legend for a filled area."""
+    from matplotlib.patches import Patch
+
+    return Patch(color=LIGHT[role], label=label, **look)
+
+
 def few_ticks(axis: Any, most: int = 6) -> None:
     """Ticks at round numbers."""
     from matplotlib.ticker import MaxNLocator
@@ -136,6 +147,76 @@ def named_rows(axes: Any, names: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set(ylim=(-0.6, len(names) - 0.4))
+
+
+def stacked(
+    title: str,
+    rows: int,
+    legend: Sequence[Any],
+    height: float,
+    head: float = 0.06,
+    left: float = _LEFT,
+    columns: int = 3,
+) -> tuple[Figure, Any]:
+    """Panels above each other; `columns` is how many entries of the legend stand in a line."""
+    return _framed(title, (rows, 1), legend, height, head, left, 0.32, columns)
+
+
+def grid(
+    title: str,
+    rows: int,
+    columns: int,
+    legend: Sequence[Any],
+    height: float,
+    head: float = 0.30,
+    left: float = _LEFT,
+) -> tuple[Figure, Any]:
+    """Panels in rows and columns, which share their axes."""
+    per_line = 3 if len(legend) != 4 else 2
+    return _framed(title, (rows, columns), legend, height, head, left, 0.06, per_line, sharex="col", sharey="row")
+
+
+def _framed(
+    title: str,
+    shape: tuple[int, int],
+    legend: Sequence[Any],
+    height: float,
+    head: float,
+    left: float,
+    between: float,
+    per_line: int,
+    **shared: Any,
+) -> tuple[Figure, Any]:
+    """Panels of this height in inches with a heading above each, under a title and over a legend.
+
+    The layout is given in inches, because finding one that fits takes longer than drawing.
+    """
+    from matplotlib.figure import Figure
+
+    rows, columns = shape
+    lines = textwrap.wrap(title, 68)
+    top, bottom = 0.10 + _LINE * len(lines), _LABEL + _LINE * -(-len(legend) // per_line)
+    total = top + rows * (head + height) + bottom + (rows - 1) * between
+    figure = Figure(figsize=(WIDTH, total))
+    panels = figure.subplots(
+        rows,
+        columns,
+        squeeze=False,
+        gridspec_kw={
+            "left": left / WIDTH,
+            "right": 1.0 - _RIGHT / WIDTH,
+            "top": 1.0 - (top + head) / total,
+            "bottom": bottom / total,
+            "wspace": _GAP * columns / (WIDTH - left - _RIGHT - _GAP * (columns - 1)),
+            "hspace": (head + between) / height,
+        },
+        **shared,
+    )
+    figure.text(0.01, 1.0 - 0.06 / total, "\n".join(lines), va="top", fontsize=11.5, linespacing=1.2)
+    figure.legend(
+        handles=legend, loc="lower center", ncols=per_line, handlelength=1.8, columnspacing=1.2, borderaxespad=0.15
+    )
+    return figure, panels
 
 
 @styled

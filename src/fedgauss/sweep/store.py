@@ -94,7 +94,8 @@ class Store:
     def add(self, cell: Cell, rows: Sequence[Row], seconds: float) -> None:
         """Write a finished cell whole, or not at all."""
         key = cell_key(cell)
-        payloads = [(key, i, _payload(cell, row)) for i, row in enumerate(rows)]
+        plain = [{column: _plain(cell, column, value) for column, value in vars(row).items()} for row in rows]
+        payloads = [(key, i, json.dumps(row)) for i, row in enumerate(plain)]
         seed = getattr(cell, "seed", None)
         entry = (
             key,
@@ -140,15 +141,12 @@ class Store:
             if names:
                 self._check(names)
             else:
-                self._create()
+                for table in _TABLES:
+                    self._connection.execute(table)
+                self._connection.executemany("INSERT INTO meta VALUES (?, ?)", _meta().items())
         # A killed process loses nothing this way, and a transaction costs no wait for the disk.
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
-
-    def _create(self) -> None:
-        for table in _TABLES:
-            self._connection.execute(table)
-        self._connection.executemany("INSERT INTO meta VALUES (?, ?)", _meta().items())
 
     def _check(self, names: set[str]) -> None:
         if not names.issuperset({"meta", "cells", "rows"}):
@@ -204,10 +202,6 @@ def _describe(meta: Mapping[str, str]) -> str:
 def _versions() -> str:
     others = {name: metadata.version(name) for name in ("jax", "numpy")}
     return json.dumps({"fedgauss": __version__, **others, "python": platform.python_version()}, sort_keys=True)
-
-
-def _payload(cell: Cell, row: Row) -> str:
-    return json.dumps({column: _plain(cell, column, value) for column, value in vars(row).items()})
 
 
 def _plain(cell: Cell, column: str, value: Any) -> float | int | str | None:

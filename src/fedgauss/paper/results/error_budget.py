@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedgauss.paper.beyond_figures import Lines, Trail, budget_figure, clients_figure
 from fedgauss.paper.budget import (
     AT_OPTIMUM,
     AT_ZERO,
@@ -321,8 +322,6 @@ def _label(budget: Budget) -> str:
 
 
 def _drawings(rows: Rows) -> tuple[Drawing, ...]:
-    from fedgauss.paper.beyond_figures import Lines, Trail, budget_figure, clients_figure
-
     shown = _shown(budgets_of(rows))
     by_term = Drawing(
         "error_budget",

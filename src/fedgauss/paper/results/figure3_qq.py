@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss.paper.comparison import errors_shown, over_draws
+from fedgauss.paper.comparison import DRAWN, errors_shown, over_draws, series_look
 from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, SHORT, Curve, Reading, readings_of
 from fedgauss.paper.judging import Panel, Point, Verdict, points_of
 from fedgauss.paper.quantile import (
@@ -23,8 +23,9 @@ from fedgauss.paper.quantile import (
     quantile_cells,
 )
 from fedgauss.paper.result import Result, Scale, Section
-from fedgauss.report.output import Drawing
-from fedgauss.report.text import Table, listed
+from fedgauss.report.output import Drawing, few_ticks, grid, key, styled
+from fedgauss.report.page import LIGHT
+from fedgauss.report.text import Table, listed, sentence
 
 _INNER = (0.095, 0.955)  # 10 to 95 %, with room for rounding
 _CODED = Reading(CODED, "optimum")
@@ -73,9 +74,9 @@ def quantile_curves(rows: Sequence[QuantileRow]) -> list[QuantileCurve]:
         levels = found.setdefault((row.reading, row.K, row.approximation), {})
         levels.setdefault(row.x, []).append((row.reference, row.estimate))
     curves = []
-    for key, levels in found.items():
+    for place, levels in found.items():
         means = np.array([np.mean(levels[level], axis=0) for level in sorted(levels)])
-        curves.append(QuantileCurve(*key, tuple(sorted(levels)), tuple(means[:, 0]), tuple(means[:, 1])))
+        curves.append(QuantileCurve(*place, tuple(sorted(levels)), tuple(means[:, 0]), tuple(means[:, 1])))
     return curves
 
 
@@ -105,8 +106,6 @@ class QuantileResult(Result):
 
     def section(self, rows: Sequence[QuantileRow], others: Mapping[str, Sequence[Any]]) -> Section:
         """How far quantiles are apart, and which approximation is the worst."""
-        from fedgauss.paper.figures import quantile_figure
-
         curves = quantile_curves(rows)
         trimmed = points_of(Panel("K", "approximation"), measured(rows, TRIMMED))
         ranked = orders(trimmed)
@@ -118,22 +117,50 @@ class QuantileResult(Result):
             summary = f"That the functional CLT is worst is reproduced ({reading}); {order}."
         readings = [r for r in READINGS if any(curve.reading == r for curve in curves)]
         title = _title(OPTIMUM if OPTIMUM in readings else readings[0], curves)
-        drawing = Drawing(
-            self.name,
-            quantile_figure(title, curves),
-            "Quantiles of the three approximations at levels 2 to 98 % against those of $U_n$, all over the median of "
-            "$U_n$. On the dashed line they agree.",
-            f"A grid of QQ plots, a row for each reading and a column for each number of clients. {title}.",
-        )
         return Section(
             self,
             verdict,
             summary,
             (*(_within(r, curves) for r in readings), *order_sentences(ranked)),
-            (drawing,),
+            (_drawing(self.name, title, curves),),
             (_gap_table(readings, curves), _trimmed_table(readings, trimmed)),
             self.why,
         )
+
+
+@styled
+def _drawing(name: str, title: str, curves: Sequence[QuantileCurve]) -> Drawing:
+    """Quantiles of the approximations against those of U_n, both over the median of U_n; on the diagonal they agree."""
+    readings = [r for r in READINGS if any(c.reading == r for c in curves)]
+    sizes = sorted({c.n_clients for c in curves})
+    looks = {name: series_look(name) for name in APPROXIMATIONS}
+    legend = [key(name, role, marker=mark, ms=4) for name, (role, mark) in looks.items()]
+    legend.append(key("agreement", lw=0.8, ls=(0, (4, 3))))
+    figure, lines = grid(title, len(readings), len(sizes), legend, height=1.35, head=0.46)
+    for reading, line in zip(readings, lines, strict=True):
+        for n_clients, axes in zip(sizes, line, strict=True):
+            own = [c for c in curves if (c.reading, c.n_clients) == (reading, n_clients)]
+            for c in sorted(own, key=lambda c: DRAWN.index(c.approximation)):
+                median = float(np.interp(0.5, c.level, c.reference))
+                x, y = np.array(c.reference) / median, np.array(c.quantile) / median
+                role, mark = looks[c.approximation]
+                axes.plot(x, y, mark, ms=2.2, mew=0, color=LIGHT[role])
+            axes.axline((1.0, 1.0), slope=1.0, color=LIGHT["ink"], lw=0.8, ls=(0, (4, 3)), zorder=0)
+            axes.set_title(
+                f"{sentence(SHORT[reading])}\n$K$ = {n_clients}", y=1.0, pad=4, fontsize=10, color=LIGHT["muted"]
+            )
+            few_ticks(axes.xaxis, 3)
+            few_ticks(axes.yaxis, 3)
+        line[0].set_ylabel("approximation")
+    for axes in lines[-1]:
+        axes.set_xlabel("$U_n$ / median")
+    return Drawing(
+        name,
+        figure,
+        "Quantiles of the three approximations at levels 2 to 98 % against those of $U_n$, all over the median of "
+        "$U_n$. On the dashed line they agree.",
+        f"A grid of QQ plots, a row for each reading and a column for each number of clients. {title}.",
+    )
 
 
 def _gap(reading: str, name: str, curves: Sequence[QuantileCurve], n_clients: int | None = None) -> str:

@@ -7,11 +7,13 @@ from typing import Any, Literal
 import numpy as np
 
 from fedgauss._types import FloatArray
+from fedgauss.paper.beyond_figures import CLIENTS, DASHED, clients_axis, draw_points, log_axis
 from fedgauss.paper.budget import FIGURE_2, BeyondResult, BeyondRow, CurveCell, MomentsCell, Point, Rows, matching, runs
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
 from fedgauss.paper.trends import Slope, fitted, known_error, log_weights, slope
-from fedgauss.report.output import Drawing
+from fedgauss.report.output import Drawing, key, stacked, styled
+from fedgauss.report.page import LIGHT
 from fedgauss.report.text import Table, number, signed, span, with_error
 from fedgauss.theory.rates import berry_esseen_limit
 
@@ -234,24 +236,36 @@ def _on_n(rows: Rows) -> Iterator[str]:
         )
 
 
+@styled
 def _drawing(rows: Rows) -> Drawing:
-    from fedgauss.paper.beyond_figures import Lines, phase_figure
-
+    """A panel for each beta: distance against K for each n, with both bounds through the first point of the last n."""
     simulated, exact = _lines(rows, "distance", "K"), _lines(rows, "exact moments", "K")
     betas, steps = (sorted(set(values)) for values in zip(*simulated, strict=True))
-    roles = dict(zip(steps, _ROLES[-len(steps) :], strict=True))
-    panels = {
-        beta: [Lines(f"$n$ = {n}", roles[n], simulated[beta, n], [exact[beta, n]]) for n in steps] for beta in betas
-    }
-    n = steps[-1]
-    bounds = {beta: _bounds(n, beta, [k for k, _, _ in simulated[beta, n]]) for beta in betas}
+    last, roles = steps[-1], dict(zip(steps, _ROLES[-len(steps) :], strict=True))
     title = f"The distance grows as $K$ to a power of {_powers(rows)}; the printed bound has 0.5"
+    legend = [key(f"$n$ = {n}", role, marker="o", ms=4) for n, role in roles.items()]
+    legend += [key("bound, printed", lw=1.0, ls=DASHED), key("bound, corrected", lw=1.0, ls=":")]
+    figure, grid = stacked(title, len(betas), legend, height=1.45, head=0.28)
+    for beta, (axes,) in zip(betas, grid, strict=True):
+        for n, role in roles.items():
+            x, y, _ = zip(*exact[beta, n], strict=True)
+            axes.plot(x, y, color=LIGHT[role], lw=1.0)
+            draw_points(axes, simulated[beta, n], LIGHT[role])
+        k, *bounds = _bounds(last, beta, [k for k, _, _ in simulated[beta, last]]).T
+        for bound, line in zip(bounds, (DASHED, ":"), strict=True):
+            axes.plot(k, y[0] * bound / bound[0], color=LIGHT["ink"], lw=1.0, ls=line)
+        axes.axvline(last**0.5, color=LIGHT["faint"], lw=1.0, zorder=0)
+        clients_axis(axes, x)
+        log_axis(axes, (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0))
+        axes.set_title(f"$\\beta$ = {beta:g}", fontsize=10.5, color=LIGHT["muted"], pad=4)
+        axes.set_ylabel(r"$d_c^\dagger$")
+    grid[-1][0].set_xlabel(CLIENTS)
     return Drawing(
         _NAME,
-        phase_figure(title, panels, bounds, n**0.5),
+        figure,
         "The distance of the average to $N(0, Σ/K)$ from the optimum, on logarithmic axes. Points: simulated, with two "
         "Monte-Carlo errors to either side. Lines: the normal law with the same covariance, exactly. Broken lines: how "
-        f"the printed and the corrected bound grow with $K$ at $n$ = {n}, made to start where the exact line does, "
+        f"the printed and the corrected bound grow with $K$ at $n$ = {last}, made to start where the exact line does, "
         "since bounds come without constants; the upright line is $√n$ there.",
         "Three panels of flat lines against the number of clients, and two broken lines that rise.",
     )

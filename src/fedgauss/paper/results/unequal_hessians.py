@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedgauss._types import FloatArray
+from fedgauss.paper.beyond_figures import CLIENTS, DASHED, clients_axis, log_axis
 from fedgauss.paper.budget import (
     AT_OPTIMUM,
     BeyondResult,
@@ -23,7 +24,8 @@ from fedgauss.paper.curves import Clients, Curve
 from fedgauss.paper.judging import Verdict
 from fedgauss.paper.result import Scale, Section
 from fedgauss.paper.trends import Slope, over_draws, slope
-from fedgauss.report.output import Drawing
+from fedgauss.report.output import Drawing, key, stacked, styled
+from fedgauss.report.page import LIGHT
 from fedgauss.report.text import Table, listed, number, numbers, with_error
 
 HESSIANS: tuple[Clients, Clients] = ("Hessians follow offsets", "Hessians permuted")
@@ -137,18 +139,31 @@ def _on_distances(rows: Rows) -> Iterator[str]:
             )
 
 
+@styled
 def _drawing(rows: Rows) -> Drawing:
-    from fedgauss.paper.beyond_figures import drift_figure
-
+    """The exact standardised mean against K on logarithmic axes: dots for draws, lines for their root mean square."""
     follow, permuted = exponents(rows)
+    title = (
+        f"The bias grows as $K^{{{follow.value:.2f}}}$ when Hessians follow the offsets, "
+        f"and as $K^{{{permuted.value:.2f}}}$ when not"
+    )
+    roles = dict(zip(HESSIANS, ("limit", "finite"), strict=True))
+    legend = [key(clients, role, marker=".", ms=6) for clients, role in roles.items()]
+    legend.append(key(r"$\propto \sqrt{K}$", lw=1.0, ls=DASHED))
+    figure, ((axes,),) = stacked(title, 1, legend, height=2.5)
+    for clients, role in roles.items():
+        x, means, _ = np.moveaxis(_means(rows, clients), 2, 0)
+        typical = np.sqrt((means**2).mean(axis=0))
+        axes.plot(x.ravel(), means.ravel(), ".", ms=3.5, color=LIGHT[role], alpha=0.55, mew=0)
+        axes.plot(x[0], typical, color=LIGHT[role])
+        if clients == HESSIANS[0]:
+            axes.plot(x[0], typical[0] * np.sqrt(x[0] / x[0, 0]), color=LIGHT["ink"], lw=1.0, ls=DASHED)
+    log_axis(axes, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20))
+    clients_axis(axes, x[0])
+    axes.set(xlabel=CLIENTS, ylabel="standardised mean, logarithmic")
     return Drawing(
         _NAME,
-        drift_figure(
-            f"The bias grows as $K^{{{follow.value:.2f}}}$ when Hessians follow the offsets, "
-            f"and as $K^{{{permuted.value:.2f}}}$ when not",
-            {clients: _means(rows, clients) for clients in HESSIANS},
-            dict(zip(HESSIANS, ("limit", "finite"), strict=True)),
-        ),
+        figure,
         "The length of the exact mean of $√n (Σ/K)^{−1/2} (\\bar{Y}_n − θ^*)$ from the optimum. Dots: draws of the "
         "clients. Lines: root mean square over draws. No simulation enters.",
         "Two lines against the number of clients on logarithmic axes: one rises along the square root, one is flat.",
