@@ -4,8 +4,6 @@ Observers that keep a table over time are in `table_observers`, and the contract
 imported from here.
 """
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 

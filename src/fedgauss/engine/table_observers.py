@@ -1,7 +1,5 @@
 """Observers that keep a table over time: their memory grows with n, or with the number of steps asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any

@@ -1,7 +1,5 @@
 """The multiplier bootstrap: B chains beside the run, on the same data, each with its own random multipliers."""
 
-from __future__ import annotations
-
 from dataclasses import field, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checks before a run: too few rows, columns that are constant or collinear, classes that are separable."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

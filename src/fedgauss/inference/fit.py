@@ -1,7 +1,5 @@
 """`fit`: a regression on a frame whose rows belong to clients, by local SGD, with a summary like statsmodels'."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal

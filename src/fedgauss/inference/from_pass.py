@@ -1,7 +1,5 @@
 """From a finished pass to an estimate: its covariance, its bias, and whether clients are alike."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`infer`: an estimate, its covariance and its intervals, from one pass of local SGD."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal, get_args

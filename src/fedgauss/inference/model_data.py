@@ -4,8 +4,6 @@ Covariates are a list of columns or a formula such as "y ~ a + b + C(c) - 1": co
 values are levels.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

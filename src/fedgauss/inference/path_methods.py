@@ -1,7 +1,5 @@
 """Methods that read a covariance off the path of the mean: random scaling and increasing batch means."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """Federated standardisation: clients share counts, sums and sums of squares, never rows; results come back unscaled."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Files that hold a table: CSV and Parquet, read by pandas."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

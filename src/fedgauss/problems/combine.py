@@ -1,7 +1,5 @@
 """Problems made of problems: one that changes at a step, and one that runs beside its Lindeberg copy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

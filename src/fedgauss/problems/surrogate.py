@@ -1,7 +1,5 @@
 """The Gaussian surrogate: local SGD's linear, Gaussian shadow, run by the same engine."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedgauss._lanes import times

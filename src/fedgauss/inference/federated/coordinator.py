@@ -1,7 +1,5 @@
 """The coordinator of a federated fit: `fit` with rows that stay where they are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

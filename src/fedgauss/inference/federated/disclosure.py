@@ -4,8 +4,6 @@ The coordinator knows the order in which a site reads its rows, so each number i
 There must be many more unknowns than equations, also in the difference of any two numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any

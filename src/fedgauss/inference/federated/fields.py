@@ -5,8 +5,6 @@ stands for a size that both know: p covariates, d parameters, C outputs, s plane
 height of a triangular factor.
 """
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A site behind a pair of pipes: a line of JSON in, a line of JSON out, and a log of both."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import IO, Any

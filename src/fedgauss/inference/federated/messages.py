@@ -1,7 +1,5 @@
 """Messages between sites as JSON: text, numbers, lists, and arrays with their shape. Nothing in them can run."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """One run at a site: the steps it takes on its own rows, and the sums it keeps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """A federated fit without a server: every peer asks itself, hears all replies, and comes to the same summary."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import IO, Any
