@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray
-from fedgauss.inference.frames import Frame, FrameColumn, listed
+from fedgauss.inference.tables import Frame, FrameColumn, listed
 from fedgauss.problems.families import Family, as_family
 
 _RULE = "a formula may have columns, C(column), Q('column'), '.', +, and - 1 for no intercept"

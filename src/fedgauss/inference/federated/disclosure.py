@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss.inference.frames import FrameColumn
 from fedgauss.inference.passes import StepPlan, warm_rows
+from fedgauss.inference.tables import FrameColumn
 
 FEWEST = 5  # rows behind a level, or behind parameters
 

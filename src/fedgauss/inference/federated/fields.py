@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgauss.inference.federated.messages import Message
-from fedgauss.inference.frames import listed
+from fedgauss.inference.federated.lines import Message
+from fedgauss.inference.tables import listed
 
 Sizes = Mapping[str, int]
 

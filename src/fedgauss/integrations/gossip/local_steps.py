@@ -14,7 +14,7 @@ from fedgauss._linearization import Linearization
 from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.problems.base import Problem
-from fedgauss.problems.surrogate import GaussianSurrogate, gaussian_surrogate
+from fedgauss.problems.combine import GaussianSurrogate, gaussian_surrogate
 
 
 class PeerColumn:

@@ -8,8 +8,7 @@ import networkx as nx
 import numpy as np
 
 from fedgauss.inference.federated.coordinator import fit_sites
-from fedgauss.inference.federated.lines import write_down
-from fedgauss.inference.federated.messages import LONGEST, Message, decoded, encoded
+from fedgauss.inference.federated.lines import LONGEST, Message, decoded, encoded, write_down
 from fedgauss.inference.federated.site import Site
 from fedgauss.inference.fit import Fit
 from fedgauss.integrations.gossip.peer import Exchange
