@@ -14,7 +14,7 @@ from fedgauss.engine import observers, projections
 MODULES = [
     "fedgauss._linearization",
     "fedgauss.engine.simulate",
-    "fedgauss.engine.table_observers",
+    "fedgauss.engine.observers",
     "fedgauss.networks.graphs",
     "fedgauss.step_sizes",
     "fedgauss.theory.advice",

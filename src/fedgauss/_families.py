@@ -1,7 +1,5 @@
 """Names of the families that come with the package, without loading them: they need JAX, and help must not wait."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent / "problems" / "families"

@@ -18,7 +18,7 @@ from fedgauss._types import ArrayLike, BoolArray
 from fedgauss.engine.observers import Observer
 from fedgauss.engine.simulate import Runs, Setting, simulate_together
 from fedgauss.networks import Network
-from fedgauss.problems.surrogate import gaussian_surrogate
+from fedgauss.problems.combine import gaussian_surrogate
 from fedgauss.step_sizes import StepSizes, constant
 from fedgauss.theory.covariances import limit_covariance
 

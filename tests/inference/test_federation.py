@@ -8,8 +8,8 @@ import pytest
 import fedgauss as fg
 from fedgauss._random import Noise, stage_key
 from fedgauss.inference.accuracy import average_covariance
-from fedgauss.inference.bootstrap import SPREAD, Chains, bootstrap_deviations
 from fedgauss.inference.client_steps import THINNED
+from fedgauss.inference.methods import SPREAD, Chains, bootstrap_deviations
 from fedgauss.inference.passes import run_whitened, schedule
 from oracles.federation import Federation
 

@@ -8,10 +8,10 @@ from scipy import stats
 
 import fedgauss as fg
 from fedgauss.inference.accuracy import average_covariance, estimated_bias, last_covariance, predicted_coverage
-from fedgauss.inference.bootstrap import bootstrap_deviations
 from fedgauss.inference.client_steps import ClientStatistics, unaligned
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.from_pass import population
+from fedgauss.inference.infer import population
+from fedgauss.inference.methods import bootstrap_deviations
 from fedgauss.inference.passes import Pass, StepPlan, run_given_steps, run_whitened, schedule
 from fedgauss.inference.reference_laws import random_scaling_critical
 

@@ -10,8 +10,7 @@ import pytest
 
 import fedgauss as fg
 from fedgauss.inference.federated.coordinator import agreed_levels, fit_sites
-from fedgauss.inference.federated.lines import order_line, serve_lines
-from fedgauss.inference.federated.messages import decoded, encoded
+from fedgauss.inference.federated.lines import decoded, encoded, order_line, serve_lines
 from fedgauss.inference.federated.site import Site
 
 RNG = np.random.default_rng(3)
@@ -299,7 +298,7 @@ def test_a_begin_that_fails_is_not_tried_again(site, monkeypatch):
     def fails(*inputs):
         raise RuntimeError("row 0 is 53")
 
-    monkeypatch.setattr("fedgauss.inference.federated.site_run.warm_hessians", fails)
+    monkeypatch.setattr("fedgauss.inference.federated.site.warm_hessians", fails)
     for order, content in PREPARED:
         site.answer(order, content)
     assert site.answer("begin", PLAN) == {"error": "the order 'begin' failed at this site (RuntimeError)."}

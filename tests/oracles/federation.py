@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss.inference.bootstrap import SPREAD
+from fedgauss.inference.methods import SPREAD
 
 
 @dataclass

@@ -12,8 +12,8 @@ from mutants import expect_every_rule_has_a_mutant, expect_failure
 
 from fedgauss.engine import observers
 from fedgauss.engine.observers import Observer
+from fedgauss.inference.methods import BatchMeans, RandomScaling
 from fedgauss.inference.passes import LastClients
-from fedgauss.inference.path_methods import BatchMeans, RandomScaling
 from fedgauss.problems import pytree
 from fedgauss.testing import check_observer, checks_for_observer, observer
 

@@ -1,7 +1,5 @@
 """The verbs `site` and `federate`: a fit to files that stay where they are."""
 
-from __future__ import annotations
-
 import io
 import sys
 from contextlib import ExitStack

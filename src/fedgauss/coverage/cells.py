@@ -91,7 +91,7 @@ class CoverageCell(_FederationCell):
     def run(self) -> list[CoverageRow]:
         """A row for each method."""
         from fedgauss.inference.accuracy import average_covariance, estimated_bias, last_covariance, predicted_coverage
-        from fedgauss.inference.path_methods import BatchMeans, RandomScaling
+        from fedgauss.inference.methods import BatchMeans, RandomScaling
         from fedgauss.inference.reference_laws import random_scaling_critical
 
         problem = self.federation.problem()
@@ -132,8 +132,8 @@ class BootstrapCell(_FederationCell):
 
     def run(self) -> list[CoverageRow]:
         """One row."""
-        from fedgauss.inference.bootstrap import bootstrap_deviations
         from fedgauss.inference.estimate import hotelling_radius2
+        from fedgauss.inference.methods import bootstrap_deviations
 
         problem, graph, tau = self.federation.problem(), self.federation.graph(), self.federation.sync_every
         one_pass = _pass(self.federation, problem, self.runs, self.seed, [])

@@ -1,7 +1,5 @@
 """Runs replicates in chunks that fit the memory, and each chunk in segments of time that a user can wait for."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

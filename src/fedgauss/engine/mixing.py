@@ -1,7 +1,5 @@
 """Theta C at a synchronisation: by a dense product for few clients, by the edges of the graph for many, or forged."""
 
-from __future__ import annotations
-
 import abc
 
 import jax

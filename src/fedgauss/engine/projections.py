@@ -1,7 +1,5 @@
 """The paper's Phi: a set that every client's parameter is projected onto after each step (Appendix A.2)."""
 
-from __future__ import annotations
-
 import abc
 
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """`fit`: a regression on a frame whose rows belong to clients, by local SGD, with a summary like statsmodels'."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -12,13 +10,22 @@ from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.inference.accuracy import WARN, predicted_coverage
 from fedgauss.inference.client_steps import row_batches
-from fedgauss.inference.data_checks import check_collinear, check_constant, check_rows, check_separable, triangle
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.from_pass import check_hessian, heterogeneity, population
-from fedgauss.inference.infer import METHODS, Method, infer
+from fedgauss.inference.infer import METHODS, Method, check_hessian, heterogeneity, infer, population
 from fedgauss.inference.model_data import ModelData, ModelSpec, checked_weights, read_model_data
 from fedgauss.inference.passes import Passes, run_passes
-from fedgauss.inference.standardise import Location, locate, starting_point, units_of, unscaled
+from fedgauss.inference.preparation import (
+    Location,
+    check_collinear,
+    check_constant,
+    check_rows,
+    check_separable,
+    locate,
+    starting_point,
+    triangle,
+    units_of,
+    unscaled,
+)
 from fedgauss.networks import Network, as_network, ring
 from fedgauss.problems.arrays import from_arrays
 from fedgauss.problems.families import Family

@@ -4,8 +4,6 @@ Covariates are a list of columns or a formula such as "y ~ a + b + C(c) - 1": co
 values are levels.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +14,7 @@ import numpy.typing as npt
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray
-from fedgauss.inference.frames import Frame, FrameColumn, listed
+from fedgauss.inference.tables import Frame, FrameColumn, listed
 from fedgauss.problems.families import Family, as_family
 
 _RULE = "a formula may have columns, C(column), Q('column'), '.', +, and - 1 for no intercept"

@@ -18,8 +18,6 @@ the sandwich A^-1 V A^-1 with the true number of rows, plus the optimisation err
 still contributes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Laws that errors are referred to, one class each: what a method changes about intervals and tests."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, NamedTuple

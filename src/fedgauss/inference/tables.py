@@ -1,10 +1,23 @@
-"""Files that hold a table: CSV and Parquet, read by pandas."""
+"""Tables: files (CSV and Parquet, read by pandas), and the columns of a frame as numbers or as levels.
+
+A frame is one of pandas or polars, or a plain dictionary.
+"""
 
 from __future__ import annotations
 
 import csv
+import difflib
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from fedgauss._types import FloatArray
+
+_LONGEST_LIST = 60  # characters of a list of names, beyond which it is cut
 
 
 def read_table(path: str | Path) -> Any:
@@ -45,3 +58,148 @@ def _check_header(file: Path) -> None:
         )
     if len(header) == 1 and ";" in header[0]:
         raise ValueError(f"columns must be separated by commas; {file} seems to have semicolons. Save it with commas")
+
+
+@dataclass(frozen=True)
+class FrameColumn:
+    """Numbers, or the numbers of levels: values[i] is then an index into `levels`."""
+
+    name: str
+    values: FloatArray
+    levels: tuple[Any, ...] | None = None
+
+    @property
+    def labels(self) -> list[Any]:
+        """What each row holds, as the frame has it."""
+        if self.levels is None:
+            return [int(v) if v == np.floor(v) else v for v in self.values.tolist()]
+        return [self.levels[int(i)] for i in self.values]
+
+    def as_levels(self) -> FrameColumn:
+        """Distinct values as levels, in their order."""
+        if self.levels is not None:
+            return self
+        levels, codes = np.unique(self.values, return_inverse=True)
+        return FrameColumn(self.name, codes.astype(float), tuple(_whole_where_all_are(levels)))
+
+
+class Frame:
+    """A frame of any kind, read column by column."""
+
+    def __init__(self, frame: Any) -> None:
+        if isinstance(frame, Mapping):
+            keys: Iterable[Any] = frame.keys()
+        elif not hasattr(frame, "collect") and hasattr(frame, "columns") and hasattr(frame, "__getitem__"):
+            keys = frame.columns
+        else:
+            raise ValueError(
+                f"frame must be a pandas or polars DataFrame, or a dictionary of columns; got {type(frame).__name__}."
+                + (" Use frame.collect()." if hasattr(frame, "collect") else "")
+            )
+        self._frame = frame
+        self._keys = {str(key): key for key in keys}
+        if len(self._keys) < len(list(keys)):
+            repeated = sorted({str(key) for key in keys if [str(other) for other in keys].count(str(key)) > 1})
+            raise ValueError(f"columns must have different names; {listed(repeated)} occurs more than once. Rename it.")
+
+    @property
+    def names(self) -> list[str]:
+        """Of all columns."""
+        return list(self._keys)
+
+    def check_name(self, name: Any, role: str) -> str:
+        """`name` if there is such a column; otherwise an error that suggests the nearest."""
+        if isinstance(name, str) and name in self._keys:
+            return name
+        shown = repr(name) if isinstance(name, str | int | None) else f"a {type(name).__name__}"
+        called = str(getattr(name, "name", name))  # of a column that was given in place of its name
+        lower = {other.lower(): other for other in self.names}
+        near = [lower[match] for match in difflib.get_close_matches(called.lower(), lower, n=1)]
+        fix = f"Did you mean {near[0]!r}?" if near else f"The columns are {listed(self.names)}."
+        raise ValueError(f"{role} must name a column of the frame; got {shown}. {fix}")
+
+    def read(self, names: Sequence[str]) -> dict[str, FrameColumn]:
+        """Columns by name. Missing and infinite values are refused, with all columns that have them."""
+        raw = {name: self._raw(name) for name in names}
+        lengths = {name: len(values) for name, (values, _) in raw.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns must be of one length; got {lengths}.")
+        if not all(lengths.values()):
+            raise ValueError("the frame must have rows; it has none.")
+        missing = {name: int(_missing(values).sum()) for name, (values, _) in raw.items()}
+        if any(missing.values()):
+            counts = listed([f"{name!r} ({count:,})" for name, count in missing.items() if count], quote=False)
+            raise ValueError(f"values must not be missing; they are in {counts}. Drop those rows, or fill them in.")
+        columns = {name: _column(name, values, levels) for name, (values, levels) in raw.items()}
+        infinite = {name: int((~np.isfinite(column.values)).sum()) for name, column in columns.items()}
+        if any(infinite.values()):
+            counts = listed([f"{name!r} ({count:,})" for name, count in infinite.items() if count], quote=False)
+            raise ValueError(f"values must be finite; they are not in {counts}. Drop those rows?")
+        return columns
+
+    def _raw(self, name: str) -> tuple[np.ndarray[Any, Any], list[Any] | None]:
+        """Values as NumPy has them, and levels where the frame declares them."""
+        column = self._frame[self._keys[name]]
+        declared = getattr(getattr(column, "dtype", None), "categories", None)
+        values = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
+        if values.ndim != 1:
+            raise ValueError(f"column {name!r} must be one value a row; got shape {values.shape}.")
+        return values, list(declared) if isinstance(declared, Iterable) else None
+
+
+def listed(names: Iterable[str], quote: bool = True) -> str:
+    """'a', 'b' and 'c'; a long list is cut."""
+    words = [repr(name) if quote else name for name in names]
+    kept = len(words)
+    while kept > 3 and sum(len(word) + 2 for word in words[:kept]) > _LONGEST_LIST:
+        kept -= 1
+    if kept < len(words):
+        return ", ".join(words[:kept]) + f" and {len(words) - kept} more"
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}"
+
+
+def _missing(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    if values.dtype.kind in "mM":
+        return np.isnat(values)
+    if values.dtype.kind != "O":
+        return np.zeros(len(values), dtype=bool)
+    return np.array([_is_missing(value) for value in values], dtype=bool)
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, or pandas' NA, whose comparison with itself is neither true nor false."""
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
+
+
+def _column(name: str, values: np.ndarray[Any, Any], declared: list[Any] | None) -> FrameColumn:
+    kind = values.dtype.kind
+    if kind in "iuf" and declared is None:
+        return FrameColumn(name, values.astype(np.float64))
+    some = values.tolist()
+    if declared is not None:
+        present = set(some)
+        return _coded(name, some, [level for level in declared if level in present])
+    if kind == "b" or (kind == "O" and all(isinstance(value, bool | np.bool_) for value in some)):
+        return _coded(name, [bool(value) for value in some], sorted({bool(value) for value in some}))
+    if kind == "O" and all(isinstance(value, numbers.Real) for value in some):
+        return FrameColumn(name, np.asarray(some, dtype=np.float64))
+    if kind in "UT" or (kind == "O" and all(isinstance(value, str) for value in some)):
+        return _coded(name, [str(value) for value in some], sorted({str(value) for value in some}))
+    kinds = sorted({type(value).__name__ for value in some[:1000]})
+    raise ValueError(
+        f"column {name!r} must hold numbers, text, categories or true and false; got {listed(kinds, quote=False)}. "
+        "Turn it into one of them."
+    )
+
+
+def _coded(name: str, values: list[Any], levels: list[Any]) -> FrameColumn:
+    place = {level: i for i, level in enumerate(levels)}
+    return FrameColumn(name, np.array([place[value] for value in values], dtype=float), tuple(levels))
+
+
+def _whole_where_all_are(levels: FloatArray) -> list[Any]:
+    return [int(level) for level in levels] if np.all(levels == np.floor(levels)) else levels.tolist()

@@ -11,8 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from fedgauss import _checks
-from fedgauss.inference.federated.lines import order_line
-from fedgauss.inference.federated.messages import LONGEST, Message, decoded
+from fedgauss.inference.federated.lines import LONGEST, Message, decoded, order_line
 
 _PATIENCE = 10.0  # seconds that a process has to end by itself once its orders have
 

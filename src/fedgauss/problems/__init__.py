@@ -13,7 +13,7 @@ from fedgauss.problems.attacks import (
     sign_flip,
 )
 from fedgauss.problems.base import Moments, Problem, pytree
-from fedgauss.problems.combine import change_at, coupled
+from fedgauss.problems.combine import GaussianSurrogate, change_at, coupled, gaussian_surrogate
 from fedgauss.problems.loss import from_loss
 from fedgauss.problems.regression import (
     Regression,
@@ -25,7 +25,6 @@ from fedgauss.problems.regression import (
     poisson,
     random_effects,
 )
-from fedgauss.problems.surrogate import GaussianSurrogate, gaussian_surrogate
 
 __all__ = [
     "MNIST_FLIP",

@@ -1,7 +1,5 @@
 """Real data: rows that belong to clients, read once in random order or drawn with replacement."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Literal
 

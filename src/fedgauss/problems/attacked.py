@@ -20,8 +20,6 @@ Intensity zero leaves the honest run as it was, so a run has the honest one as i
 colluders, whose programs round otherwise in the last digit.
 """
 
-from __future__ import annotations
-
 import abc
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """Attacks on chosen clients from a step t_0 on: each is a problem, to be simulated like any other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 `warm_up` estimates them from as few draws as clients would make before a run.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Any differentiable loss, by automatic differentiation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any

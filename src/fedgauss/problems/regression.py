@@ -1,7 +1,5 @@
 """Regressions on simulated Gaussian designs: linear, logistic, Poisson, Huber, one-versus-rest."""
 
-from __future__ import annotations
-
 from dataclasses import field
 
 import jax

@@ -1,7 +1,5 @@
 """The coordinator of a federated fit: `fit` with rows that stay where they are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,13 +13,11 @@ from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.engine.simulate import Runs
 from fedgauss.inference.client_steps import busy_steps, client_statistics, steps_of_a_pass
-from fedgauss.inference.data_checks import check_collinear, check_constant, check_rows
 from fedgauss.inference.federated.disclosure import stops_of, warm_steps
 from fedgauss.inference.federated.fields import REPLIES, Fields, check_fields
-from fedgauss.inference.federated.messages import Message, printable
+from fedgauss.inference.federated.lines import Message, printable
 from fedgauss.inference.fit import Fit, as_fit
-from fedgauss.inference.frames import Frame, FrameColumn, listed
-from fedgauss.inference.from_pass import IntArray, Request, check_hessian, estimate_from_pass
+from fedgauss.inference.infer import IntArray, Request, check_hessian, estimate_from_pass
 from fedgauss.inference.model_data import (
     ModelData,
     ModelSpec,
@@ -31,7 +27,16 @@ from fedgauss.inference.model_data import (
     right_hand_side,
 )
 from fedgauss.inference.passes import Pass, inverse, schedule
-from fedgauss.inference.standardise import Location, Units, starting_point, unscaled
+from fedgauss.inference.preparation import (
+    Location,
+    Units,
+    check_collinear,
+    check_constant,
+    check_rows,
+    starting_point,
+    unscaled,
+)
+from fedgauss.inference.tables import Frame, FrameColumn, listed
 from fedgauss.networks import Network, as_network, ring
 from fedgauss.problems import families
 

@@ -4,16 +4,14 @@ The coordinator knows the order in which a site reads its rows, so each number i
 There must be many more unknowns than equations, also in the difference of any two numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from fedgauss.inference.frames import FrameColumn
 from fedgauss.inference.passes import StepPlan, warm_rows
+from fedgauss.inference.tables import FrameColumn
 
 FEWEST = 5  # rows behind a level, or behind parameters
 

@@ -5,16 +5,14 @@ stands for a size that both know: p covariates, d parameters, C outputs, s plane
 height of a triangular factor.
 """
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgauss.inference.federated.messages import Message
-from fedgauss.inference.frames import listed
+from fedgauss.inference.federated.lines import Message
+from fedgauss.inference.tables import listed
 
 Sizes = Mapping[str, int]
 

@@ -22,9 +22,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedgauss.inference.federated.coordinator import fit_sites
-from fedgauss.inference.federated.lines import write_down
-from fedgauss.inference.federated.messages import Message as Content
-from fedgauss.inference.federated.messages import decoded, encoded, printable
+from fedgauss.inference.federated.lines import Message as Content
+from fedgauss.inference.federated.lines import decoded, encoded, printable, write_down
 from fedgauss.inference.federated.site import Site
 from fedgauss.inference.fit import Fit
 

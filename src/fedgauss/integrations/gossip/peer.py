@@ -22,7 +22,7 @@ from fedgauss.integrations.gossip import messages
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
-from fedgauss.problems.surrogate import GaussianSurrogate, gaussian_surrogate
+from fedgauss.problems.combine import GaussianSurrogate, gaussian_surrogate
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
 # Sends each neighbour its array and returns theirs, of the same length; a neighbour that is lost is missing. One that

@@ -1,7 +1,5 @@
 """A federated fit without a server: every peer asks itself, hears all replies, and comes to the same summary."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import IO, Any
@@ -10,8 +8,7 @@ import networkx as nx
 import numpy as np
 
 from fedgauss.inference.federated.coordinator import fit_sites
-from fedgauss.inference.federated.lines import write_down
-from fedgauss.inference.federated.messages import LONGEST, Message, decoded, encoded
+from fedgauss.inference.federated.lines import LONGEST, Message, decoded, encoded, write_down
 from fedgauss.inference.federated.site import Site
 from fedgauss.inference.fit import Fit
 from fedgauss.integrations.gossip.peer import Exchange

@@ -1,7 +1,5 @@
 """Linear regression: squared loss."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """Logistic regression: responses 0 and 1."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

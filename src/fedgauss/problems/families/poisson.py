@@ -1,7 +1,5 @@
 """Poisson regression: responses are counts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax.numpy as jnp
