@@ -91,10 +91,8 @@ def row_batches(rows: ArrayProblem, seed: int = 0, number: int = 0) -> RowBatche
     """
     pieces = enumerate(zip(rows.firsts, rows.counts, strict=True))
     order = np.concatenate([first + shuffled(int(count), k, seed, number) for k, (first, count) in pieces])
-    n_steps = steps_of_a_pass(len(order), rows.n_clients)
-    edges = batch_edges(rows.counts, n_steps)
     mixed = replace(rows, features=rows.features[order], response=rows.response[order])
-    return RowBatches(mixed, edges, int(np.diff(edges, axis=0).max()))
+    return in_batches(mixed, steps_of_a_pass(len(order), rows.n_clients))
 
 
 def shuffled(count: int, client: int, seed: int, number: int) -> npt.NDArray[np.int64]:
@@ -107,9 +105,10 @@ def steps_of_a_pass(n_rows: int, n_clients: int) -> int:
     return max(1, round(n_rows / n_clients))
 
 
-def batch_edges(counts: npt.NDArray[np.int64], n_steps: int) -> npt.NDArray[np.int64]:
-    """How many rows each client has read before step t + 1, (n + 1, K)."""
-    return np.arange(n_steps + 1)[:, None] * counts // n_steps
+def in_batches(rows: ArrayProblem, n_steps: int) -> RowBatches:
+    """One pass of so many steps over `rows`, in the order they lie."""
+    edges = np.arange(n_steps + 1)[:, None] * rows.counts // n_steps
+    return RowBatches(rows, edges, int(np.diff(edges, axis=0).max()))
 
 
 def busy_steps(counts: npt.NDArray[np.int64], n_steps: int, count: int) -> npt.NDArray[np.int64]:

@@ -162,8 +162,8 @@ def _agreed(talk: Conversation, spec: ModelSpec, sites: Sequence[str]) -> tuple[
         for name, of_all in levels.items()
     }
     response = response_of(columns[spec.target], spec.family)
-    terms = right_hand_side(Frame(columns), spec)  # columns that nobody named come in the order of `columns`
-    data = model_data(spec, terms, columns, response, sites, counts, total)
+    right = right_hand_side(Frame(columns), spec)  # columns that nobody named come in the order of `columns`
+    data = model_data(spec, right, columns, response, sites, counts, total)
     check_rows(sites, counts, len(data.all_names))
     talk.sizes = [data.sizes(rows) for rows in counts.tolist()]
     replies = talk.all("design", {"levels": levels, "total": total})
@@ -212,24 +212,15 @@ def _kind(levels: Sequence[Any] | None) -> str:
 
 def _only_order(lists: Sequence[Sequence[Any]]) -> list[Any]:
     """The only order of all levels that keeps the order of each list; empty if there is none, or more than one."""
-    order: TopologicalSorter[Any] = TopologicalSorter()
-    for levels in lists:
-        for level in levels:
-            order.add(level)
-        for before, after in pairwise(levels):
-            order.add(after, before)
-    in_order: list[Any] = []
+    pairs = {pair for levels in lists for pair in pairwise(levels)}
+    order: TopologicalSorter[Any] = TopologicalSorter({level: () for levels in lists for level in levels})
+    for before, after in pairs:
+        order.add(after, before)
     try:
-        order.prepare()
+        in_order = list(order.static_order())
     except CycleError:
         return []
-    while order.is_active():
-        ready = order.get_ready()
-        if len(ready) > 1:
-            return []
-        in_order += ready
-        order.done(*ready)
-    return in_order
+    return in_order if pairs.issuperset(pairwise(in_order)) else []
 
 
 def _shown(label: Any) -> Any:

@@ -12,7 +12,7 @@ from fedgauss import _checks, networks
 from fedgauss._random import stage_key
 from fedgauss._types import FloatArray
 from fedgauss.engine.simulate import simulate
-from fedgauss.inference.client_steps import ClientSums, Guard, Preconditioned, RowBatches, batch_edges, shuffled
+from fedgauss.inference.client_steps import ClientSums, Guard, Preconditioned, in_batches, shuffled
 from fedgauss.inference.federated import disclosure
 from fedgauss.inference.federated.disclosure import Refused, in_words
 from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, Sizes, check_fields
@@ -228,8 +228,7 @@ class SiteRun:
             units.rows(data.covariates)[order], units.target(data.response)[order], np.zeros(n_rows),
             units.family(data.family),
         )  # fmt: skip
-        edges = batch_edges(rows.counts, n_steps)
-        self._problem = RowBatches(rows, edges, int(np.diff(edges, axis=0).max()))
+        self._problem = in_batches(rows, n_steps)
         # A step of client k is eta K w_k: alone, its share goes into the step size.
         self._eta: FloatArray = self._plan.eta * float(plan["share"])
         self._theta: FloatArray = plan["start"]
