@@ -132,8 +132,8 @@ class BootstrapCell(_FederationCell):
 
     def run(self) -> list[CoverageRow]:
         """One row."""
-        from fedgauss.inference.estimate import hotelling_radius2
         from fedgauss.inference.methods import bootstrap_deviations
+        from fedgauss.inference.reference_laws import hotelling_radius2
 
         problem, graph, tau = self.federation.problem(), self.federation.graph(), self.federation.sync_every
         one_pass = _pass(self.federation, problem, self.runs, self.seed, [])

@@ -149,11 +149,7 @@ def resolve_start(start: Start, problem: Problem, replicates: int) -> ResolvedSt
             f"start must be 'zeros', 'optimum', near_optimum(sd) or an array of shape {shapes[0]}, {shapes[1]} "
             f"or {shapes[2]}; got shape {array.shape}."
         )
-    if array.ndim == 1:
-        return ResolvedStart(array[:, None, None])
-    if array.ndim == 2:
-        return ResolvedStart(array.T[:, :, None])
-    return ResolvedStart(np.moveaxis(array, 0, -1).swapaxes(0, 1))
+    return ResolvedStart(np.array(array, ndmin=3).T)
 
 
 class Algorithm(NamedTuple):

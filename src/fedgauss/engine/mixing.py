@@ -109,10 +109,6 @@ def mixing_of(network: Network, dim: int) -> Mixing:
             network.factor,
             np.broadcast_to(network.shift, (dim,)),
         )
-    return _honest_mixing(network)
-
-
-def _honest_mixing(network: Network) -> Mixing:
     if network.n_clients <= _DENSE_CLIENTS:
         return DenseMixing(network.matrix)
     table = network.sparse.tocsr()

@@ -4,6 +4,7 @@ Those that keep a table over time come last: their memory grows with n, or with 
 contract of all of them is in `loop`.
 """
 
+import abc
 from collections.abc import Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
@@ -213,14 +214,22 @@ class At(Observer):
 
 @pytree
 class Periodic(Observer):
-    """An observer that fills a row of its tables at every m-th step."""
+    """An observer that takes account of every m-th step alone, such as by a row of a table."""
 
     every: int = field(metadata={"static": True})
 
     def check(self, dim: int, n_steps: int) -> None:
-        """At least one row is kept."""
+        """At least one step is kept."""
         if self.every > n_steps:
             raise ValueError(f"every must not exceed n_steps = {n_steps}, or nothing is kept; got {self.every}.")
+
+    def update(self, state: Any, step: Step) -> Any:
+        """Only at every m-th step."""
+        return lax.cond(step.t % self.every == 0, lambda: self.fill(state, step), lambda: state)
+
+    @abc.abstractmethod
+    def fill(self, state: Any, step: Step) -> Any:
+        """The state after such a step."""
 
 
 @pytree
@@ -232,13 +241,9 @@ class Path(Periodic):
         dim, _, n_replicates = theta.shape
         return jnp.zeros((n_steps // self.every, dim, n_replicates), theta.dtype)
 
-    def update(self, state: Any, step: Step) -> Any:
-        """Fill a row at every m-th step."""
-
-        def fill() -> JaxArray:
-            return lax.dynamic_update_index_in_dim(state, step.mean, step.t // self.every - 1, 0)
-
-        return lax.cond(step.t % self.every == 0, fill, lambda: state)
+    def fill(self, state: Any, step: Step) -> Any:
+        """One more row."""
+        return lax.dynamic_update_index_in_dim(state, step.mean, step.t // self.every - 1, 0)
 
     def value(self, state: Any) -> dict[str, JaxArray]:
         """`path`."""
@@ -259,16 +264,12 @@ class Uploads(Periodic):
         table = jnp.zeros((n_steps // self.every, *theta.shape), theta.dtype)
         return theta, table, table
 
-    def update(self, state: Any, step: Step) -> Any:
-        """Fill a row of both tables at every m-th step."""
-
-        def fill() -> Any:
-            start, began, sent = state
-            row = step.t // self.every - 1
-            began = lax.dynamic_update_index_in_dim(began, start, row, 0)
-            return step.theta, began, lax.dynamic_update_index_in_dim(sent, step.moved, row, 0)
-
-        return lax.cond(step.t % self.every == 0, fill, lambda: state)
+    def fill(self, state: Any, step: Step) -> Any:
+        """One more row of both tables."""
+        start, began, sent = state
+        row = step.t // self.every - 1
+        began = lax.dynamic_update_index_in_dim(began, start, row, 0)
+        return step.theta, began, lax.dynamic_update_index_in_dim(sent, step.moved, row, 0)
 
     def value(self, state: Any) -> dict[str, JaxArray]:
         """`began` and `sent`, a client's parameters together."""

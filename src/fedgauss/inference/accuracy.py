@@ -6,6 +6,7 @@ gradient that is not zero.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,14 +22,6 @@ FALSE_WARNINGS = 0.05  # in so many runs, where clients do not drift
 _REMEMBERED = 0.95  # share of the start still there on average: the run has not begun to forget it
 
 
-class _Turned(NamedTuple):
-    """A and V in the coordinates in which steps along P g are plain steps, and A diagonal."""
-
-    values: FloatArray  # eigenvalues l_i of P^1/2 A P^1/2                 (R, d)
-    noise: FloatArray  # P^1/2 V P^1/2 in its eigenvectors                (R, d, d)
-    back: FloatArray  # from there to the coordinates of theta            (R, d, d)
-
-
 def average_covariance(one_pass: Pass) -> FloatArray:
     """The covariance of the window's average, Sigma_n / N, for R runs; (R, d, d).
 
@@ -39,9 +32,8 @@ def average_covariance(one_pass: Pass) -> FloatArray:
 
     which Theorem 2.1 has for m = 0 and P = I: noise of the burn-in still echoes in the window.
     """
-    turned, plan = _turned(one_pass), one_pass.schedule
-    factors = (step_factors(plan.eta, values, plan.burn_in) for values in turned.values)
-    return _back(turned, np.stack([c.T @ c for c in factors]) / plan.window**2)
+    plan = one_pass.schedule
+    return _from_noise(one_pass, lambda values: step_factors(plan.eta, values, plan.burn_in), plan.window)
 
 
 def last_covariance(one_pass: Pass) -> FloatArray:
@@ -49,9 +41,7 @@ def last_covariance(one_pass: Pass) -> FloatArray:
 
     Theorem 2.2 has it times n^beta.
     """
-    turned, eta = _turned(one_pass), one_pass.schedule.eta
-    factors = (echoes(eta, values) for values in turned.values)
-    return _back(turned, np.stack([c.T @ c for c in factors]))
+    return _from_noise(one_pass, lambda values: echoes(one_pass.schedule.eta, values))
 
 
 def gap_covariance(one_pass: Pass) -> FloatArray:
@@ -60,20 +50,26 @@ def gap_covariance(one_pass: Pass) -> FloatArray:
     That optimum moves by A^-1 / N for one unit of noise in the window, the average by c(s) / N: it is that of the
     average with c_i(s) - [s > m] / l_i in place of c_i(s).
     """
-    turned, plan = _turned(one_pass), one_pass.schedule
+    plan = one_pass.schedule
     counted = (np.arange(len(plan.eta)) >= plan.burn_in)[:, None]
-    factors = (step_factors(plan.eta, values, plan.burn_in) - counted / values for values in turned.values)
-    return _back(turned, np.stack([c.T @ c for c in factors]) / plan.window**2)
+
+    def factors(values: FloatArray) -> FloatArray:
+        return step_factors(plan.eta, values, plan.burn_in) - counted / values
+
+    return _from_noise(one_pass, factors, plan.window)
 
 
-def _turned(one_pass: Pass) -> _Turned:
+def _from_noise(one_pass: Pass, factors: Callable[[FloatArray], FloatArray], n: int = 1) -> FloatArray:
+    """n^-2 sum_s c_i(s) c_j(s) U_ij, taken back from the turned coordinates; (R, d, d).
+
+    In these coordinates steps along P g are plain steps and A is diagonal: `factors` has c (n, d) for its eigenvalues
+    l_i, which are those of P^1/2 A P^1/2. U is P^1/2 V P^1/2 in its eigenvectors.
+    """
     eigenvalues, root, axes = _similar(one_pass.second, one_pass.hessian)
-    noise = np.swapaxes(axes, 1, 2) @ (root @ one_pass.noise_cov @ root) @ axes
-    return _Turned(eigenvalues, noise, root @ axes)
-
-
-def _back(turned: _Turned, factor: FloatArray) -> FloatArray:
-    return turned.back @ (turned.noise * factor) @ np.swapaxes(turned.back, 1, 2)
+    u = np.swapaxes(axes, 1, 2) @ (root @ one_pass.noise_cov @ root) @ axes
+    squares = np.stack([c.T @ c for c in map(factors, eigenvalues)]) / n**2
+    back = root @ axes
+    return back @ (u * squares) @ np.swapaxes(back, 1, 2)
 
 
 class Noisy(NamedTuple):
@@ -158,6 +154,11 @@ def estimated_bias_of_last(one_pass: Pass) -> Bias:
     """
     start = _left_of_the_start(one_pass, np.asarray(one_pass.runs.last, dtype=float), last=True)
     return Bias(start, _nothing(start), _nothing(start))
+
+
+# By what is estimated: the average over the window or the last iterate.
+COVARIANCE = {"average": average_covariance, "last": last_covariance}
+BIAS = {"average": estimated_bias, "last": estimated_bias_of_last}
 
 
 def predicted_coverage(bias_over_error: FloatArray, level: float) -> FloatArray:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import Any, Literal
 
@@ -17,9 +18,10 @@ import numpy.typing as npt
 from jax import lax
 
 from fedgauss._lanes import add_up, times
-from fedgauss._random import Noise
+from fedgauss._random import Key, Noise
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.engine.loop import Observer, Step
+from fedgauss.engine.loop import Step
+from fedgauss.engine.observers import Periodic
 from fedgauss.problems.arrays import ArrayProblem
 from fedgauss.problems.base import Problem, WrappedProblem, pytree
 
@@ -89,10 +91,8 @@ def row_batches(rows: ArrayProblem, seed: int = 0, number: int = 0) -> RowBatche
     """
     pieces = enumerate(zip(rows.firsts, rows.counts, strict=True))
     order = np.concatenate([first + shuffled(int(count), k, seed, number) for k, (first, count) in pieces])
-    n_steps = steps_of_a_pass(len(order), rows.n_clients)
-    edges = batch_edges(rows.counts, n_steps)
     mixed = replace(rows, features=rows.features[order], response=rows.response[order])
-    return RowBatches(mixed, edges, int(np.diff(edges, axis=0).max()))
+    return in_batches(mixed, steps_of_a_pass(len(order), rows.n_clients))
 
 
 def shuffled(count: int, client: int, seed: int, number: int) -> npt.NDArray[np.int64]:
@@ -105,9 +105,10 @@ def steps_of_a_pass(n_rows: int, n_clients: int) -> int:
     return max(1, round(n_rows / n_clients))
 
 
-def batch_edges(counts: npt.NDArray[np.int64], n_steps: int) -> npt.NDArray[np.int64]:
-    """How many rows each client has read before step t + 1, (n + 1, K)."""
-    return np.arange(n_steps + 1)[:, None] * counts // n_steps
+def in_batches(rows: ArrayProblem, n_steps: int) -> RowBatches:
+    """One pass of so many steps over `rows`, in the order they lie."""
+    edges = np.arange(n_steps + 1)[:, None] * rows.counts // n_steps
+    return RowBatches(rows, edges, int(np.diff(edges, axis=0).max()))
 
 
 def busy_steps(counts: npt.NDArray[np.int64], n_steps: int, count: int) -> npt.NDArray[np.int64]:
@@ -178,14 +179,13 @@ def unaligned(every: int, sync_every: int) -> int:
 
 
 @pytree
-class ClientSums(Observer):
+class ClientSums(Periodic):
     """Sums over every `every`-th step, client by client: of g, g g', H and theta_k, at the client's own iterate.
 
     g is the gradient and H the second derivative of the loss at the step's data. From these sums each client knows its
     mean Hessian, its gradient covariance and its mean iterate; d x d numbers leave it, and no data.
     """
 
-    every: int = field(metadata={"static": True})
     keeps_time = False
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
@@ -195,22 +195,13 @@ class ClientSums(Observer):
         zero = jnp.zeros_like(theta)
         return jnp.int32(0), zero, squares, squares, zero
 
-    def update(self, state: Any, step: Step) -> Any:
-        """Add one step's terms, if it is its turn."""
-
-        def add() -> Any:
-            count, gradients, squares, hessians, places = state
-            problem, data = _unwrapped(step)
-            g = problem.gradient(step.before, data)
-            return (
-                count + 1,
-                gradients + g,
-                squares + g[:, None] * g[None],
-                hessians + second_derivative(problem, step.before, data),
-                places + step.before,
-            )
-
-        return lax.cond(step.t % self.every == 0, add, lambda: state)
+    def fill(self, state: Any, step: Step) -> Any:
+        """Add one step's terms."""
+        problem, data = _unwrapped(step)
+        g = problem.gradient(step.before, data)
+        hessian = second_derivative(problem, step.before, data)
+        terms = (1, g, g[:, None] * g[None], hessian, step.before)
+        return tuple(total + term for total, term in zip(state, terms, strict=True))
 
     def value(self, state: Any) -> dict[str, JaxArray]:
         """`summed` steps, and `gradient_sum`, `square_sum`, `hessian_sum`, `place_sum`, clients first."""
@@ -277,3 +268,16 @@ def client_statistics(sums: dict[str, FloatArray]) -> ClientStatistics:
     )
     noise = (squares - gradients[..., :, None] * gradients[..., None, :]) * (n_summed / max(n_summed - 1, 1))
     return ClientStatistics((hessians + np.swapaxes(hessians, -1, -2)) / 2, noise, places, gradients, n_summed)
+
+
+@partial(jax.jit, static_argnames="replicates")
+def warm_hessians(problem: Problem, key: Key, start: JaxArray, replicates: int, rows: JaxArray) -> JaxArray:
+    """Sums of second derivatives at the start over the first rows of each client, (d, d, K, R)."""
+    noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
+    theta = jnp.broadcast_to(start[:, None, None], (problem.dim, problem.n_clients, replicates))
+    zero = jnp.zeros((problem.dim, *theta.shape), theta.dtype)
+
+    def add(t: JaxArray, total: JaxArray) -> JaxArray:
+        return total + second_derivative(problem, theta, problem.sample(noise.at_step(t), t))
+
+    return lax.fori_loop(1, rows + 1, add, zero)

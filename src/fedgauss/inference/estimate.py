@@ -13,16 +13,7 @@ from fedgauss import _checks
 from fedgauss._deprecated import renamed_attribute
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.inference.reference_laws import (
-    BootstrapLaw,
-    ChiSquared,
-    JointTest,
-    RandomScalingLaw,
-    StudentT,
-    hotelling_radius2,
-)
-
-__all__ = ["Ellipsoid", "Estimate", "Readout", "checked_names", "hotelling_radius2"]
+from fedgauss.inference.reference_laws import BootstrapLaw, ChiSquared, JointTest, RandomScalingLaw, StudentT
 
 _WIDTH = 78  # of a summary
 _TIED = 1e-9  # the smallest eigenvalue of a correlation matrix: below that a contrast follows from the others

@@ -11,23 +11,12 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.inference.accuracy import WARN, predicted_coverage
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.infer import METHODS, Method, check_hessian, heterogeneity, infer, population
-from fedgauss.inference.model_data import ModelData, ModelSpec, checked_weights, read_model_data
+from fedgauss.inference.infer import METHODS, Method, check_hessian, heterogeneity, infer, population, run_facts
+from fedgauss.inference.model_data import ModelData, ModelSpec, read_model_data
 from fedgauss.inference.passes import Passes, run_passes
-from fedgauss.inference.preparation import (
-    Location,
-    check_collinear,
-    check_constant,
-    check_rows,
-    check_separable,
-    locate,
-    starting_point,
-    triangle,
-    units_of,
-    unscaled,
-)
+from fedgauss.inference.preparation import Units, check_rows, check_separable, checked_columns, starting_point
 from fedgauss.networks import Network, as_network, ring
-from fedgauss.problems.arrays import from_arrays
+from fedgauss.problems.arrays import checked_weights, from_arrays
 from fedgauss.problems.families import Family
 
 
@@ -148,11 +137,11 @@ def fit(
     n_clients = len(data.clients)
     graph = ring(n_clients) if network is None else as_network(network, n_clients)
     share = checked_weights(weights, n_clients)
-    columns = _checked_columns(data)
-    units = units_of(data, columns)
+    columns = checked_columns(data)
+    units = Units.of(data, columns)
     check_separable(data, units.rows(data.covariates))
     if not standardise:
-        units = unscaled(columns, data.constant is not None)
+        units = units.unscaled()
     rows = from_arrays(
         units.rows(data.covariates), units.target(data.response), data.owner, units.family(data.family), weights=share
     )
@@ -178,28 +167,13 @@ def fit(
         )  # fmt: skip
         check_hessian(done.last)
         estimate = _from_passes(done, data, readout, level, over)
+        steps, window = f"{passes} x {problem.n_steps:,}", f"{len(done.kept)} passes"
         estimate = replace(
             estimate,
             heterogeneity=heterogeneity(done.last, problem.busy(done.last.clients.count)),
-            facts={
-                "Method": "plugin (sandwich)",
-                "Clients": f"{graph.n_clients} ({graph.name})",
-                "Steps per client": f"{passes} x {problem.n_steps:,}",
-                "Synchronised every": f"{tau} steps",
-                "Averaged over": f"{len(done.kept)} passes",
-                "Step sizes": "whitened each pass, t^-0.75",
-            },
+            facts=run_facts("plugin (sandwich)", graph, steps, tau, window, "whitened each pass, t^-0.75"),
         )
-    return as_fit(estimate, data, columns, passes, weights, standardise, seed)
-
-
-def _checked_columns(data: ModelData) -> Location:
-    """Means and scales of the covariates, once none is constant and they are not collinear."""
-    columns = locate(data.covariates, data)
-    check_constant(data.names, columns)
-    triangles = [triangle(rows, columns) for rows in np.split(data.covariates, data.firsts[1:])]
-    check_collinear(data.names, triangles, len(data.response), data.constant is not None)
-    return columns
+    return as_fit(estimate, data, columns.scale, passes, weights, standardise, seed)
 
 
 def _from_passes(done: Passes, data: ModelData, readout: Readout, level: float, over: bool) -> Estimate:
@@ -226,7 +200,7 @@ def _from_passes(done: Passes, data: ModelData, readout: Readout, level: float, 
 
 
 def as_fit(
-    estimate: Estimate, data: ModelData, columns: Location, passes: int, weights: Any, standardise: bool, seed: int
+    estimate: Estimate, data: ModelData, scales: FloatArray, passes: int, weights: Any, standardise: bool, seed: int
 ) -> Fit:
     """The estimate with the facts of its data and settings, those of the run in between."""
     least, most = data.counts.min(), data.counts.max()
@@ -242,6 +216,6 @@ def as_fit(
         "Seed": str(seed),
     }
     each, n_outputs = len(data.one_output), data.family.n_outputs
-    one = columns.scale if data.constant is None else np.concatenate([[1.0], columns.scale])
+    one = scales if data.constant is None else np.concatenate([[1.0], scales])
     intercepts = () if data.constant is None else tuple(range(0, each * n_outputs, each))
     return Fit(**vars(estimate) | {"facts": facts}, scales=np.tile(one, n_outputs), intercepts=intercepts)

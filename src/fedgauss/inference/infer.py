@@ -11,14 +11,7 @@ from scipy import stats
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.inference.accuracy import (
-    WARN,
-    average_covariance,
-    estimated_bias,
-    estimated_bias_of_last,
-    last_covariance,
-    predicted_coverage,
-)
+from fedgauss.inference.accuracy import BIAS, COVARIANCE, WARN, predicted_coverage
 from fedgauss.inference.client_steps import THINNED, RowBatches
 from fedgauss.inference.estimate import Estimate, Readout, checked_names
 from fedgauss.inference.methods import PATH_METHODS, bootstrap_deviations
@@ -201,16 +194,23 @@ def estimate_from_pass(
     """
     estimate = _with_bias(_with_covariance(one_pass, request, draws), one_pass, request)
     estimate = _with_length(estimate, one_pass)
-    facts = {
-        "Method": estimate.method,
-        "Clients": f"{network.n_clients} ({network.name})",
-        "Steps per client": f"{len(one_pass.schedule.eta):,}",
-        "Synchronised every": f"{tau} steps",
-        "Averaged over": f"{one_pass.schedule.window:,} steps",
-        "Step sizes": "whitened, t^-0.75" if one_pass.preconditioned else "as given",
-    }
+    n_steps, window = len(one_pass.schedule.eta), f"{one_pass.schedule.window:,} steps"
+    sizes = "whitened, t^-0.75" if one_pass.preconditioned else "as given"
+    facts = run_facts(estimate.method, network, f"{n_steps:,}", tau, window, sizes)
     estimate = replace(estimate, heterogeneity=heterogeneity(one_pass, busy), facts=facts)
     return population(estimate, one_pass, request.readout) if request.target == "population" else estimate
+
+
+def run_facts(method: str, network: Network, steps: str, tau: int, window: str, sizes: str) -> dict[str, str]:
+    """What was run, in words."""
+    return {
+        "Method": method,
+        "Clients": f"{network.n_clients} ({network.name})",
+        "Steps per client": steps,
+        "Synchronised every": f"{tau} steps",
+        "Averaged over": window,
+        "Step sizes": sizes,
+    }
 
 
 def _with_covariance(one_pass: Pass, request: Request, draws: FloatArray | None) -> Estimate:
@@ -221,26 +221,23 @@ def _with_covariance(one_pass: Pass, request: Request, draws: FloatArray | None)
     elif draws is not None:
         cov = draws.T @ draws / len(draws)
     else:
-        cov = _plugin(one_pass, request)
+        cov = COVARIANCE[request.iterate](one_pass)[0]
     deviations = None if draws is None else draws @ readout.matrix.T
     return Estimate(
         readout.of(params), readout.cov(cov), request.level, request.method, request.names, deviations=deviations
     )
 
 
-def _plugin(one_pass: Pass, request: Request) -> FloatArray:
-    return (last_covariance(one_pass) if request.iterate == "last" else average_covariance(one_pass))[0]
-
-
 def _with_bias(estimate: Estimate, one_pass: Pass, request: Request) -> Estimate:
     """The diagnostic of bias, with drift subtracted on request."""
-    last, readout = request.iterate == "last", request.readout
-    bias = (estimated_bias_of_last(one_pass) if last else estimated_bias(one_pass)).shown(readout)
+    readout = request.readout
+    bias = BIAS[request.iterate](one_pass).shown(readout)
     if request.correct_drift:
         estimate = replace(estimate, params=estimate.params - bias.drift.clear[0])
         bias = bias._replace(drift=bias.drift._replace(value=bias.drift.value - bias.drift.clear))
     # In errors by the plug-in, whatever the method: random scaling has none of its own, only a random scale.
-    cov = estimate.cov if estimate.method == "plugin" else readout.cov(_plugin(one_pass, request))
+    plugin = estimate.method == "plugin"
+    cov = estimate.cov if plugin else readout.cov(COVARIANCE[request.iterate](one_pass)[0])
     ratio = bias.total[0] / np.sqrt(np.diag(cov))
     covered = predicted_coverage(ratio, estimate.level)
     parts = np.abs([bias.start[0], bias.drift.clear[0], bias.rest.clear[0]])

@@ -14,9 +14,8 @@ import numpy as np
 from fedgauss._random import Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.loop import Observer, Step
-from fedgauss.engine.simulate import simulate
 from fedgauss.inference.client_steps import Preconditioned
-from fedgauss.inference.passes import LastClients, Pass
+from fedgauss.inference.passes import Pass, run_window
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, WrappedProblem, pytree
 
@@ -78,22 +77,18 @@ def bootstrap_deviations(
 
     The run is replicate `run` of `one_pass`, with its matrices P; of the averages, or of the last iterates.
     """
-    plan, m = one_pass.schedule, one_pass.schedule.burn_in
 
     def stepping(matrix: FloatArray, guard: Any) -> Chains:
         shaped = problem
         if one_pass.preconditioned:
-            shaped = Preconditioned(problem, matrix, plan.eta, guard)
+            shaped = Preconditioned(problem, matrix, one_pass.schedule.eta, guard)
         return Chains(shaped, np.uint32(run), at_the_run)
 
-    options: Any = {"sync_every": sync_every, "replicates": chains + 1, "seed": seed, "progress": progress}
-    begun: Any = one_pass.start
-    if m:
-        watch = [LastClients()]
-        first = stepping(one_pass.first[run], "damped")
-        begun = simulate(first, network, plan.eta[:m], m, start=begun, observe=watch, **options).last_clients
-    later = stepping(one_pass.second[run], "capped")
-    runs = simulate(later, network, plan.eta, len(plan.eta), after=m, start=begun, **options)
+    first, later = stepping(one_pass.first[run], "damped"), stepping(one_pass.second[run], "capped")
+    runs = run_window(
+        first, later, network, one_pass.schedule, one_pass.start, sync_every=sync_every, replicates=chains + 1,
+        seed=seed, progress=progress,
+    )  # fmt: skip
     values = np.asarray(runs.last if last else runs.average, dtype=float)
     return (values[1:] - values[0]) / SPREAD
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedgauss import _checks
 from fedgauss._types import FloatArray
 from fedgauss.inference.tables import Frame, FrameColumn, listed
 from fedgauss.problems.families import Family, as_family
@@ -226,13 +225,6 @@ def response_of(column: FrameColumn, family: str | Family) -> Response:
     column = column.as_levels()
     classes = column.levels or ()
     return chosen.read(column.name, column.values, classes), classes, chosen.with_classes(len(classes))
-
-
-def checked_weights(weights: Any, n_clients: int) -> Any:
-    """Weights as `from_arrays` takes them: "rows", None for equal ones, or numbers."""
-    if isinstance(weights, str):
-        return None if _checks.one_of("weights", weights, ["rows", "equal"]) == "equal" else "rows"
-    return None if weights is None else _checks.client_weights(weights, n_clients)
 
 
 def parse(formula: str, frame: Frame, target: str, others: Sequence[str]) -> Formula:

@@ -24,12 +24,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from fedgauss._random import Key, Noise, stage_key
+from fedgauss._random import stage_key
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.loop import Observer, Step
 from fedgauss.engine.simulate import Runs, simulate
@@ -39,8 +37,8 @@ from fedgauss.inference.client_steps import (
     ClientSums,
     Preconditioned,
     client_statistics,
-    second_derivative,
     unaligned,
+    warm_hessians,
 )
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, pytree
@@ -113,6 +111,23 @@ class LastClients(Observer):
         return {"last_clients": jnp.swapaxes(state, 0, 1)}
 
 
+def run_window(
+    first: Problem,
+    later: Problem,
+    network: Network | ArrayLike | None,
+    plan: StepPlan,
+    start: FloatArray,
+    observe: Sequence[Observer] = (),
+    **options: Any,
+) -> Runs:
+    """The window of runs on the problem `later`, after a burn-in on the problem `first`; options as for `simulate`."""
+    m, begun = plan.burn_in, start
+    if m:
+        watch = [LastClients()]
+        begun = simulate(first, network, plan.eta[:m], m, start=start, observe=watch, **options).last_clients
+    return simulate(later, network, plan.eta, len(plan.eta), after=m, start=begun, observe=observe, **options)
+
+
 def run_given_steps(
     problem: Problem,
     network: Network | ArrayLike | None,
@@ -121,25 +136,20 @@ def run_given_steps(
     sync_every: int,
     *,
     burn_in: int = 0,
-    seed: int = 0,
     start: FloatArray | None = None,
     observe: Sequence[Observer] = (),
     every: int = THINNED,
-    progress: bool | None = None,
+    **options: Any,
 ) -> Pass:
-    """One pass with the caller's step sizes and no preconditioner; the window begins after `burn_in` steps."""
+    """One pass with the caller's step sizes and no preconditioner; options are the seed and progress of `simulate`."""
     eta = np.asarray(as_step_sizes(steps).eta(n_steps), dtype=float)
     if eta.ndim > 1:
         raise ValueError("steps must be the same for all clients to infer from their average; got one for each.")
+    plan, identity = StepPlan(eta, burn_in), np.eye(problem.dim)[None]
     theta, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
-    options: Any = {"sync_every": sync_every, "seed": seed, "progress": progress}
-    begun: Any = theta
-    if burn_in:
-        watch = [LastClients()]
-        begun = simulate(problem, network, eta[:burn_in], burn_in, start=theta, observe=watch, **options).last_clients
-    observers = [ClientSums(unaligned(every, sync_every)), *observe]
-    runs = simulate(problem, network, eta, n_steps, after=burn_in, start=begun, observe=observers, **options)
-    clients, identity, plan = client_statistics(runs.observed), np.eye(problem.dim)[None], StepPlan(eta, burn_in)
+    watch = [ClientSums(unaligned(every, sync_every)), *observe]
+    runs = run_window(problem, problem, network, plan, theta, watch, sync_every=sync_every, **options)
+    clients = client_statistics(runs.observed)
     return Pass(runs, clients, identity, identity, clients.hessian(weights), plan, weights, theta, preconditioned=False)
 
 
@@ -224,19 +234,6 @@ def _along(problem: Problem, matrix: FloatArray, plan: StepPlan, guard: Any) -> 
     return Preconditioned(problem, np.moveaxis(matrix, 0, -1)[:, :, None], plan.eta, guard)
 
 
-@partial(jax.jit, static_argnames="replicates")
-def warm_hessians(problem: Problem, key: Key, start: JaxArray, replicates: int, rows: JaxArray) -> JaxArray:
-    """Sums of second derivatives at the start over the first rows of each client, (d, d, K, R)."""
-    noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
-    theta = jnp.broadcast_to(start[:, None, None], (problem.dim, problem.n_clients, replicates))
-    zero = jnp.zeros((problem.dim, *theta.shape), theta.dtype)
-
-    def add(t: JaxArray, total: JaxArray) -> JaxArray:
-        return total + second_derivative(problem, theta, problem.sample(noise.at_step(t), t))
-
-    return lax.fori_loop(1, rows + 1, add, zero)
-
-
 class Passes(NamedTuple):
     """The average of each pass, (P, d), and the last pass itself."""
 
@@ -287,12 +284,14 @@ def run_passes(
     sync_every: int,
     passes: int,
     *,
-    seed: int = 0,
     start: FloatArray | None = None,
-    progress: bool | None = None,
+    **options: Any,
 ) -> Passes:
-    """`passes` passes of n steps each; rows_of(i) is the problem of pass i, with its rows in an order of their own."""
-    options: Any = {"sync_every": sync_every, "seed": seed, "progress": progress}
+    """`passes` passes of n steps each; rows_of(i) is the problem of pass i, with its rows in an order of their own.
+
+    Options are the seed and progress of `simulate`.
+    """
+    options["sync_every"] = sync_every
     first = rows_of(0)
     last = run_whitened(first, network, n_steps, start=start, observe=[LastClients()], every=1, **options)
     averages = [last.runs.average[0]]

@@ -5,8 +5,8 @@ few rows, columns that are constant or collinear, and classes that are separable
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,17 @@ class Units:
     columns: Location  # of the covariates
     response: Location | None  # of the response, (1,), where it is scaled
     intercept: bool
+
+    @classmethod
+    def of(cls, data: ModelData, columns: Location) -> Self:
+        """Covariates of mean 0 and scale 1, and such a response where the family allows it."""
+        about = locate(data.response[:, None], data) if data.family.additive else None
+        return cls(columns, about, data.constant is not None)
+
+    def unscaled(self) -> Self:
+        """Units in which everything stays as it is."""
+        columns = Location(np.zeros_like(self.columns.mean), np.ones_like(self.columns.scale))
+        return replace(self, columns=columns, response=None)
 
     def rows(self, covariates: FloatArray) -> FloatArray:
         """Covariates in these units, with a column of ones first if there is an intercept."""
@@ -80,17 +91,6 @@ def locate(rows: FloatArray, data: ModelData) -> Location:
     mean = _total(rows, data) / total if data.constant is not None else np.zeros(rows.shape[1])
     scale = np.sqrt(_total((rows - mean) ** 2, data) / total)
     return Location(mean, scale)
-
-
-def units_of(data: ModelData, columns: Location) -> Units:
-    """Covariates of mean 0 and scale 1, and such a response where the family allows it."""
-    about = locate(data.response[:, None], data) if data.family.additive else None
-    return Units(columns, about, data.constant is not None)
-
-
-def unscaled(columns: Location, intercept: bool) -> Units:
-    """Units in which everything stays as it is."""
-    return Units(Location(np.zeros_like(columns.mean), np.ones_like(columns.scale)), None, intercept)
 
 
 def starting_point(data: ModelData, totals: FloatArray | None = None) -> FloatArray:
@@ -158,6 +158,15 @@ def check_collinear(names: Sequence[str], triangles: Sequence[FloatArray], total
         f"columns must not be collinear; {names[pivots[rank]]!r} is {nearly}made up of {listed(sorted(others))}"
         f"{constant}. Leave one out."
     )
+
+
+def checked_columns(data: ModelData) -> Location:
+    """Means and scales of the covariates, once none is constant and they are not collinear."""
+    columns = locate(data.covariates, data)
+    check_constant(data.names, columns)
+    triangles = [triangle(rows, columns) for rows in np.split(data.covariates, data.firsts[1:])]
+    check_collinear(data.names, triangles, len(data.response), data.constant is not None)
+    return columns
 
 
 def check_separable(data: ModelData, rows: FloatArray) -> None:

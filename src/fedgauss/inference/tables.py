@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss._types import FloatArray
+from fedgauss._types import BoolArray, FloatArray
 
 _LONGEST_LIST = 60  # characters of a list of names, beyond which it is cut
 
@@ -126,15 +126,13 @@ class Frame:
             raise ValueError(f"columns must be of one length; got {lengths}.")
         if not all(lengths.values()):
             raise ValueError("the frame must have rows; it has none.")
-        missing = {name: int(_missing(values).sum()) for name, (values, _) in raw.items()}
-        if any(missing.values()):
-            counts = listed([f"{name!r} ({count:,})" for name, count in missing.items() if count], quote=False)
-            raise ValueError(f"values must not be missing; they are in {counts}. Drop those rows, or fill them in.")
+        missing = _counted({name: _missing(values) for name, (values, _) in raw.items()})
+        if missing:
+            raise ValueError(f"values must not be missing; they are in {missing}. Drop those rows, or fill them in.")
         columns = {name: _column(name, values, levels) for name, (values, levels) in raw.items()}
-        infinite = {name: int((~np.isfinite(column.values)).sum()) for name, column in columns.items()}
-        if any(infinite.values()):
-            counts = listed([f"{name!r} ({count:,})" for name, count in infinite.items() if count], quote=False)
-            raise ValueError(f"values must be finite; they are not in {counts}. Drop those rows?")
+        infinite = _counted({name: ~np.isfinite(column.values) for name, column in columns.items()})
+        if infinite:
+            raise ValueError(f"values must be finite; they are not in {infinite}. Drop those rows?")
         return columns
 
     def _raw(self, name: str) -> tuple[np.ndarray[Any, Any], list[Any] | None]:
@@ -156,6 +154,12 @@ def listed(names: Iterable[str], quote: bool = True) -> str:
     if kept < len(words):
         return ", ".join(words[:kept]) + f" and {len(words) - kept} more"
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}"
+
+
+def _counted(rows: dict[str, BoolArray]) -> str:
+    """The columns that have such rows, and how many; empty where none has."""
+    counts = {name: int(which.sum()) for name, which in rows.items() if which.any()}
+    return listed([f"{name!r} ({count:,})" for name, count in counts.items()], quote=False) if counts else ""
 
 
 def _missing(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from types import TracebackType
 
 from fedgauss import _checks
 from fedgauss.inference.federated.lines import LONGEST, Message, decoded, order_line
@@ -51,9 +50,7 @@ class SiteProcesses:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def ask(self, order: str, contents: Sequence[Message]) -> list[Message]:

@@ -1,7 +1,7 @@
 """Real data: rows that belong to clients, read once in random order or drawn with replacement."""
 
 from dataclasses import field
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -179,6 +179,13 @@ def mnist(
     return from_arrays(with_intercept, labels, client, "one_versus_rest", order=order, weights=weights, n_classes=10)
 
 
+def checked_weights(weights: Any, n_clients: int) -> Any:
+    """Weights as `from_arrays` takes them: "rows", None for equal ones, or numbers."""
+    if isinstance(weights, str):
+        return None if _checks.one_of("weights", weights, ["rows", "equal"]) == "equal" else "rows"
+    return None if weights is None else _checks.client_weights(weights, n_clients)
+
+
 def _row_moments(family: Family, theta: FloatArray, x: FloatArray, y: FloatArray) -> tuple:
     """Mean gradient, mean Hessian and gradient covariance over the rows (m, p), in float64."""
     with jax.enable_x64(True):
@@ -191,11 +198,8 @@ def _row_moments(family: Family, theta: FloatArray, x: FloatArray, y: FloatArray
         r, s = np.asarray(value)[..., 0], np.asarray(slope)[..., 0]
     gradients = (r[:, None] * x.T).reshape(theta.size, -1)
     blocks = [(x * weight[:, None]).T @ x / len(y) for weight in s]
-    return (
-        gradients.mean(axis=1),
-        block_diag(*blocks),
-        np.cov(gradients, ddof=0).reshape(theta.size, theta.size),
-    )
+    noise_cov = np.cov(gradients, ddof=0).reshape(theta.size, theta.size)
+    return gradients.mean(axis=1), block_diag(*blocks), noise_cov
 
 
 def _shuffled(noise: Noise, place: JaxArray, counts: JaxArray) -> JaxArray:

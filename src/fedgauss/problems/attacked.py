@@ -21,6 +21,7 @@ colluders, whose programs round otherwise in the last digit.
 """
 
 import abc
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -32,7 +33,7 @@ from fedgauss._lanes import add_up
 from fedgauss._random import Noise
 from fedgauss._types import BoolArray, FloatArray, JaxArray
 from fedgauss.problems.arrays import ArrayProblem
-from fedgauss.problems.base import Moments, WrappedProblem, pytree
+from fedgauss.problems.base import Moments, Problem, WrappedProblem, checked_problem, pytree
 
 _NEVER = np.int32(2**31 - 1)
 
@@ -109,11 +110,6 @@ def on_off(start: int, on: int, off: int) -> Schedule:
     on = _checks.whole("on", on, at_most=largest)
     off = _checks.whole("off", off, at_most=largest, fix="Use from_step(start) for an attack without pauses.")
     return Schedule(np.int32(start), on=np.int32(on), off=np.int32(off))
-
-
-def as_schedule(start: int | Schedule) -> Schedule:
-    """A step number stands for full strength from that step on."""
-    return start if isinstance(start, Schedule) else from_step(start)
 
 
 class MeanLaw(NamedTuple):
@@ -312,6 +308,27 @@ class Collusion(AttackedProblem):
     @property
     def _trusted(self) -> FloatArray:
         return 1.0 - np.asarray(self.chosen, dtype=float)
+
+
+def aim(problem: Problem, clients: Iterable[int], start: int | Schedule) -> tuple[Problem, FloatArray, Schedule]:
+    """What every attack is made of: the problem, 1.0 for each chosen client, and when it acts.
+
+    A step number stands for full strength from that step on.
+    """
+    last = checked_problem(problem).n_clients - 1
+    fix = f"Clients are numbered 0 to {last}."
+    try:
+        listed = list(clients)
+    except TypeError:
+        raise ValueError(f"clients must list client numbers; got {clients!r}. Use [{clients!r}]?") from None
+    numbers = [_checks.whole("clients", k, at_least=0, at_most=last, fix=fix) for k in listed]
+    if not numbers:
+        raise ValueError(f"clients must name at least one client; got none. {fix}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"clients must name each client once; got {listed!r}. A mask? Use np.flatnonzero(mask).")
+    chosen = np.zeros(problem.n_clients)
+    chosen[numbers] = 1.0
+    return problem, chosen, start if isinstance(start, Schedule) else from_step(start)
 
 
 def _where(clients: BoolArray, new: FloatArray, old: FloatArray) -> FloatArray:

@@ -6,16 +6,8 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.problems.attacked import (
-    Collusion,
-    LabelFlip,
-    MeanShift,
-    NoisyGradient,
-    ScaledGradient,
-    Schedule,
-    as_schedule,
-)
-from fedgauss.problems.base import Problem, checked_problem
+from fedgauss.problems.attacked import Collusion, LabelFlip, MeanShift, NoisyGradient, ScaledGradient, Schedule, aim
+from fedgauss.problems.base import Problem
 from fedgauss.problems.families.base import FamilyProblem
 from fedgauss.problems.linearize import linearize
 
@@ -46,14 +38,14 @@ def mean_shift(problem: Problem, clients: Iterable[int], shift: float | ArrayLik
     --------
     >>> attacked = fg.problems.mean_shift(problem, clients=[0, 1], shift=0.5, start=251)
     """
-    listed = _listed(clients)
-    chosen = _chosen(problem, listed)
+    listed = list(clients) if isinstance(clients, Iterable) else clients
+    aimed = aim(problem, listed, start)
     mu, rows = _checks.real_array("shift", shift), (len(listed), problem.dim)
     if mu.shape not in ((), rows[1:], rows):
         raise ValueError(f"shift must be a number or have shape {rows[1:]} or {rows}; got shape {mu.shape}.")
     shifts = np.zeros((problem.n_clients, problem.dim))
     shifts[listed] = mu
-    return MeanShift(problem, chosen, as_schedule(start), shifts)
+    return MeanShift(*aimed, shifts)
 
 
 def label_flip(
@@ -87,7 +79,7 @@ def label_flip(
             f"label_flip needs responses that are classes; got {problem!r}. "
             "Use a logistic or one-versus-rest problem, or mean_shift for responses that are numbers."
         )
-    chosen = _chosen(problem, clients)
+    aimed = aim(problem, clients, start)
     if pairs is None:
         if n_classes > 2:
             raise ValueError(f"pairs must say which of {n_classes} classes are swapped, such as [(1, 7), (2, 5)].")
@@ -98,7 +90,7 @@ def label_flip(
         raise ValueError(f"pairs must name two classes each, and no class twice; got {list(pairs)!r}.")
     for a, b in zip(named[::2], named[1::2], strict=True):
         partner[[a, b]] = b, a
-    return LabelFlip(problem, chosen, as_schedule(start), partner)
+    return LabelFlip(*aimed, partner)
 
 
 def sign_flip(problem: Problem, clients: Iterable[int], start: int | Schedule) -> ScaledGradient:
@@ -138,8 +130,7 @@ def gradient_scaling(problem: Problem, clients: Iterable[int], factor: float, st
     -------
     AttackedProblem
     """
-    chosen = _chosen(problem, clients)
-    return ScaledGradient(problem, chosen, as_schedule(start), _checks.real("factor", factor))
+    return ScaledGradient(*aim(problem, clients, start), _checks.real("factor", factor))
 
 
 def gradient_noise(
@@ -162,11 +153,11 @@ def gradient_noise(
     -------
     AttackedProblem
     """
-    chosen = _chosen(problem, clients)
+    aimed = aim(problem, clients, start)
     spread = _by_coordinate("sd", sd, problem.dim)
     if np.any(spread < 0):
         raise ValueError(f"sd must not be negative; the smallest is {spread.min():g}.")
-    return NoisyGradient(problem, chosen, as_schedule(start), spread)
+    return NoisyGradient(*aimed, spread)
 
 
 def little_is_enough(
@@ -199,15 +190,14 @@ def little_is_enough(
     -------
     AttackedProblem
     """
-    chosen = _chosen(problem, clients)
-    _require_honest(chosen)
+    aimed = _aim_at_some(problem, clients, start)
     if spread is None:
         lin = linearize(problem)
-        honest = np.flatnonzero(chosen == 0)
+        honest = np.flatnonzero(aimed[1] == 0)
         deviation = np.sqrt(np.diagonal(lin.client_noise_cov[honest].mean(axis=0)))
     else:
         deviation = _by_coordinate("spread", spread, problem.dim)
-    return Collusion(problem, chosen, as_schedule(start), 1.0, _checks.real("z", z) * deviation)
+    return Collusion(*aimed, 1.0, _checks.real("z", z) * deviation)
 
 
 def inner_product_manipulation(
@@ -230,31 +220,8 @@ def inner_product_manipulation(
     -------
     AttackedProblem
     """
-    chosen = _chosen(problem, clients)
-    _require_honest(chosen)
-    return Collusion(problem, chosen, as_schedule(start), -_checks.real("epsilon", epsilon), np.zeros(problem.dim))
-
-
-def _chosen(problem: Problem, clients: Iterable[int]) -> FloatArray:
-    """1.0 for each chosen client, 0.0 for the others."""
-    listed = _listed(clients)
-    last = checked_problem(problem).n_clients - 1
-    fix = f"Clients are numbered 0 to {last}."
-    numbers = [_checks.whole("clients", k, at_least=0, at_most=last, fix=fix) for k in listed]
-    if not numbers:
-        raise ValueError(f"clients must name at least one client; got none. {fix}")
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"clients must name each client once; got {listed!r}. A mask? Use np.flatnonzero(mask).")
-    mask = np.zeros(problem.n_clients)
-    mask[numbers] = 1.0
-    return mask
-
-
-def _listed(clients: Iterable[int]) -> list[int]:
-    try:
-        return list(clients)
-    except TypeError:
-        raise ValueError(f"clients must list client numbers; got {clients!r}. Use [{clients!r}]?") from None
+    aimed = _aim_at_some(problem, clients, start)
+    return Collusion(*aimed, -_checks.real("epsilon", epsilon), np.zeros(problem.dim))
 
 
 def _by_coordinate(name: str, value: float | ArrayLike, dim: int) -> FloatArray:
@@ -264,6 +231,11 @@ def _by_coordinate(name: str, value: float | ArrayLike, dim: int) -> FloatArray:
     return np.broadcast_to(array, dim).copy()
 
 
-def _require_honest(chosen: FloatArray) -> None:
+def _aim_at_some(
+    problem: Problem, clients: Iterable[int], start: int | Schedule
+) -> tuple[Problem, FloatArray, Schedule]:
+    """`aim`, where some must stay honest."""
+    _, chosen, schedule = aim(problem, clients, start)
     if chosen.all():
         raise ValueError(f"at least one of {len(chosen)} clients must stay honest for the others to imitate; got none.")
+    return problem, chosen, schedule

@@ -17,21 +17,19 @@ from fedgauss.problems.base import Moments, Problem, WrappedProblem, pytree
 
 
 @pytree
-class ChangedProblem(Problem):
-    """One problem after another: `phases[i]` from step `starts[i - 1]` on, `phases[0]` from the beginning."""
+class ChangedProblem(WrappedProblem):
+    """One problem after another: `phases[i]` from step `starts[i - 1]` on, `phases[0]` from the beginning.
 
-    phases: tuple[Problem, ...]
-    starts: npt.NDArray[np.int32]  # increasing, one fewer than phases
+    The first is what the theory describes: the honest run.
+    """
 
-    @property
-    def weights(self) -> FloatArray:  # type: ignore[override]
-        """The same in every phase."""
-        return self.phases[0].weights
+    later: tuple[Problem, ...]
+    starts: npt.NDArray[np.int32]  # increasing, one for each of `later`
 
     @property
-    def dim(self) -> int:
-        """d."""
-        return self.phases[0].dim
+    def phases(self) -> tuple[Problem, ...]:
+        """`problem`, and those that follow it."""
+        return self.problem, *self.later
 
     def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, Any]:
         """The number of the phase in force, and its data."""
@@ -42,10 +40,6 @@ class ChangedProblem(Problem):
         """That of the phase in force."""
         phase, xi = data
         return lax.switch(phase, [lambda p=p: p.gradient(theta, xi) for p in self.phases])
-
-    def reference(self) -> Problem:
-        """The first phase: what the theory describes is the honest run."""
-        return self.phases[0].reference()
 
     def max_steps(self) -> int | None:
         """The data of any phase may run out."""
@@ -90,7 +84,7 @@ def change_at(before: Problem, after: Problem, start: int) -> ChangedProblem:
             f"both problems must draw data of the same shapes; got {shapes[0]} and {shapes[1]}. "
             "Make the second with the same function as the first?"
         )
-    return ChangedProblem((*phases, after), np.array([*starts, start], dtype=np.int32))
+    return ChangedProblem(phases[0], (*phases[1:], after), np.array([*starts, start], dtype=np.int32))
 
 
 @pytree

@@ -18,14 +18,7 @@ from fedgauss.inference.federated.fields import REPLIES, Fields, check_fields
 from fedgauss.inference.federated.lines import Message, printable
 from fedgauss.inference.fit import Fit, as_fit
 from fedgauss.inference.infer import IntArray, Request, check_hessian, estimate_from_pass
-from fedgauss.inference.model_data import (
-    ModelData,
-    ModelSpec,
-    checked_weights,
-    model_data,
-    response_of,
-    right_hand_side,
-)
+from fedgauss.inference.model_data import ModelData, ModelSpec, model_data, response_of, right_hand_side
 from fedgauss.inference.passes import Pass, inverse, schedule
 from fedgauss.inference.preparation import (
     Location,
@@ -34,11 +27,11 @@ from fedgauss.inference.preparation import (
     check_constant,
     check_rows,
     starting_point,
-    unscaled,
 )
 from fedgauss.inference.tables import Frame, FrameColumn, listed
 from fedgauss.networks import Network, as_network, ring
 from fedgauss.problems import families
+from fedgauss.problems.arrays import checked_weights
 
 # An order and what goes with it for each site; their replies in the same order.
 Ask = Callable[[str, Sequence[Message]], Sequence[Message]]
@@ -111,7 +104,7 @@ def fit_sites(
     notes = _checked(talk, data, columns)
     units = Units(columns, about, data.constant is not None)
     if not standardise:
-        units = unscaled(columns, data.constant is not None)
+        units = units.unscaled()
     share = checked_weights(weights, n_sites)
     w = counts / counts.sum() if isinstance(share, str) else _checks.client_weights(share, n_sites)
     n_steps = steps_of_a_pass(total, n_sites)
@@ -123,7 +116,7 @@ def fit_sites(
     request = Request("plugin", level, data.all_names, readout, correct_drift=correct_drift)
     busy = busy_steps(counts, n_steps, one_pass.clients.count)
     estimate = estimate_from_pass(one_pass, request, graph, tau, busy).with_notes(*notes)
-    return as_fit(estimate, data, columns, 1, weights, standardise, seed)
+    return as_fit(estimate, data, columns.scale, 1, weights, standardise, seed)
 
 
 class Conversation:
@@ -164,10 +157,13 @@ def _agreed(talk: Conversation, spec: ModelSpec, sites: Sequence[str]) -> tuple[
     counts = np.array([int(reply["rows"]) for reply in described])
     total = int(counts.sum())
     levels = agreed_levels([reply["levels"] for reply in described], sites)
-    columns = {name: FrameColumn(name, np.empty(0), _tuple(of_all)) for name, of_all in levels.items()}
+    columns = {
+        name: FrameColumn(name, np.empty(0), None if of_all is None else tuple(of_all))
+        for name, of_all in levels.items()
+    }
     response = response_of(columns[spec.target], spec.family)
-    terms = right_hand_side(Frame(columns), spec)  # columns that nobody named come in the order of `columns`
-    data = model_data(spec, terms, columns, response, sites, counts, total)
+    right = right_hand_side(Frame(columns), spec)  # columns that nobody named come in the order of `columns`
+    data = model_data(spec, right, columns, response, sites, counts, total)
     check_rows(sites, counts, len(data.all_names))
     talk.sizes = [data.sizes(rows) for rows in counts.tolist()]
     replies = talk.all("design", {"levels": levels, "total": total})
@@ -177,10 +173,6 @@ def _agreed(talk: Conversation, spec: ModelSpec, sites: Sequence[str]) -> tuple[
     sums, terms = (np.sum([reply[name] for reply in replies], axis=0) for name in ("sums", "marks"))
     totals = _Totals(sums, sum(float(reply["response"]) for reply in replies), terms)
     return replace(data, names=tuple(map(_shown, data.names)), classes=tuple(map(_shown, data.classes))), totals
-
-
-def _tuple(levels: list[Any] | None) -> tuple[Any, ...] | None:
-    return None if levels is None else tuple(levels)
 
 
 def agreed_levels(told: Sequence[Levels], sites: Sequence[str]) -> dict[str, list[Any] | None]:
@@ -220,24 +212,15 @@ def _kind(levels: Sequence[Any] | None) -> str:
 
 def _only_order(lists: Sequence[Sequence[Any]]) -> list[Any]:
     """The only order of all levels that keeps the order of each list; empty if there is none, or more than one."""
-    order: TopologicalSorter[Any] = TopologicalSorter()
-    for levels in lists:
-        for level in levels:
-            order.add(level)
-        for before, after in pairwise(levels):
-            order.add(after, before)
-    in_order: list[Any] = []
+    pairs = {pair for levels in lists for pair in pairwise(levels)}
+    order: TopologicalSorter[Any] = TopologicalSorter({level: () for levels in lists for level in levels})
+    for before, after in pairs:
+        order.add(after, before)
     try:
-        order.prepare()
+        in_order = list(order.static_order())
     except CycleError:
         return []
-    while order.is_active():
-        ready = order.get_ready()
-        if len(ready) > 1:
-            return []
-        in_order += ready
-        order.done(*ready)
-    return in_order
+    return in_order if pairs.issuperset(pairwise(in_order)) else []
 
 
 def _shown(label: Any) -> Any:

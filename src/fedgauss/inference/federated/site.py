@@ -12,16 +12,9 @@ from fedgauss import _checks, networks
 from fedgauss._random import stage_key
 from fedgauss._types import FloatArray
 from fedgauss.engine.simulate import simulate
-from fedgauss.inference.client_steps import ClientSums, Guard, Preconditioned, RowBatches, batch_edges, shuffled
-from fedgauss.inference.federated.disclosure import (
-    Refused,
-    check_many,
-    check_rows_behind,
-    in_words,
-    plain_levels,
-    recoded,
-    stops_of,
-)
+from fedgauss.inference.client_steps import ClientSums, Guard, Preconditioned, in_batches, shuffled
+from fedgauss.inference.federated import disclosure
+from fedgauss.inference.federated.disclosure import Refused, in_words
 from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, Sizes, check_fields
 from fedgauss.inference.federated.lines import Message
 from fedgauss.inference.model_data import ModelData, ModelSpec, model_data, response_of, right_hand_side
@@ -162,8 +155,8 @@ class Site:
         as_levels = {term.column for term in terms.terms if term.levels} | ({target} if by_class else set())
         columns = {name: c.as_levels() if name in as_levels else c for name, c in columns.items()}
         for column in columns.values():
-            check_many(column)
-        levels = {name: plain_levels(column) for name, column in columns.items()}
+            disclosure.check_many(column)
+        levels = {name: disclosure.plain_levels(column) for name, column in columns.items()}
         self._columns, self._rows = columns, rows
         return {"rows": rows, "levels": levels}
 
@@ -172,7 +165,7 @@ class Site:
         model, levels = self._heard["describe"], agreed["levels"]
         if levels.keys() != self._columns.keys():
             raise Refused("levels must be those of the columns that were described, and of no others.")
-        columns = {name: recoded(self._columns[name], of_all) for name, of_all in levels.items()}
+        columns = {name: disclosure.recoded(self._columns[name], of_all) for name, of_all in levels.items()}
         family = families.family(model["family"])
         try:
             response = response_of(columns[model["target"]], family)
@@ -223,7 +216,7 @@ class SiteRun:
         n_rows, n_steps, about = len(data.response), int(plan["n_steps"]), plan["about"]
         intercept = data.constant is not None
         self._plan, self._tau, self._warm = schedule(n_steps, sizes["d"]), int(plan["sync_every"]), int(plan["warm"])
-        check_rows_behind(self._plan, self._tau, self._warm, n_rows, least_rows, sizes)
+        disclosure.check_rows_behind(self._plan, self._tau, self._warm, n_rows, least_rows, sizes)
         if np.any(plan["start"].reshape(sizes["C"], -1)[:, int(intercept) :] != 0.0):
             raise Refused("a run starts from the model with an intercept alone, or from zero.")
         if about is not None and about[1] <= 0.0:
@@ -235,8 +228,7 @@ class SiteRun:
             units.rows(data.covariates)[order], units.target(data.response)[order], np.zeros(n_rows),
             units.family(data.family),
         )  # fmt: skip
-        edges = batch_edges(rows.counts, n_steps)
-        self._problem = RowBatches(rows, edges, int(np.diff(edges, axis=0).max()))
+        self._problem = in_batches(rows, n_steps)
         # A step of client k is eta K w_k: alone, its share goes into the step size.
         self._eta: FloatArray = self._plan.eta * float(plan["share"])
         self._theta: FloatArray = plan["start"]
@@ -276,7 +268,7 @@ class SiteRun:
     def advance(self, go: Message) -> Message:
         """Take steps along P g up to the next stop; reply with the parameters if it is a synchronisation."""
         since, until = self._step, int(go["until"])
-        due = next((stop for stop in stops_of(self._plan, self._tau) if stop > since), None)
+        due = next((stop for stop in disclosure.stops_of(self._plan, self._tau) if stop > since), None)
         if until != due:
             raise Refused(
                 f"a site stops at synchronisations, after the burn-in and at the end; {due} is due, not {until}."
