@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from fedgauss._interrupts import deferred_interrupts
+from fedgauss._progress import deferred_interrupts
 
 
 def press() -> None:

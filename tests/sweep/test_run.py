@@ -17,8 +17,7 @@ import pytest
 from counting_cells import Costly, Counted, Environment, counted, pids, runs
 
 import fedgauss
-from fedgauss.sweep.cell import cell_key
-from fedgauss.sweep.plan import Plan
+from fedgauss.sweep.cell import Plan, cell_key
 from fedgauss.sweep.run import Summary, SweepError, SweepInterrupted, run_cells, status
 from fedgauss.sweep.store import Store, StoreError
 

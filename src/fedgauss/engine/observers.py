@@ -7,7 +7,7 @@ contract of all of them is in `loop`.
 import abc
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,8 @@ import numpy.typing as npt
 from jax import lax
 
 from fedgauss import _checks
+from fedgauss._deprecated import warn_renamed
 from fedgauss._lanes import Sum, add_up, client_mean
-from fedgauss._lazy import lazy
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.loop import Observer, Step
 from fedgauss.problems.base import pytree
@@ -371,5 +371,9 @@ def _spread(theta: JaxArray, mean: JaxArray) -> JaxArray:
     return jnp.sqrt(add_up(add_up((theta - mean[:, None]) ** 2)))
 
 
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, {}, __all__, renamed={"Cusum": "CusumPath"})
+def __getattr__(name: str) -> Any:
+    """The old name of `CusumPath`."""
+    if name != "Cusum":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn_renamed("fedgauss.observers.Cusum", "CusumPath")
+    return CusumPath

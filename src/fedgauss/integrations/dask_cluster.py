@@ -20,11 +20,10 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from fedgauss._checks import FedgaussWarning
-from fedgauss._interrupts import CtrlC
+from fedgauss._progress import CtrlC
 from fedgauss.integrations.dask_worker import settings, versions
 from fedgauss.integrations.extras import needed
-from fedgauss.sweep.cell import Cell
-from fedgauss.sweep.plan import Plan
+from fedgauss.sweep.cell import Cell, Plan
 from fedgauss.sweep.run import Executor
 from fedgauss.sweep.workers import Finished, SweepError, in_words
 

@@ -6,10 +6,8 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 
 from fedgauss import _checks
-from fedgauss._interrupts import CtrlC
-from fedgauss._progress import ProgressBar, clock
-from fedgauss.sweep.cell import Cell, cell_key
-from fedgauss.sweep.plan import Plan, Summary, cost
+from fedgauss._progress import CtrlC, ProgressBar, clock
+from fedgauss.sweep.cell import Cell, Plan, Summary, cell_key, cost
 from fedgauss.sweep.store import Store
 from fedgauss.sweep.workers import Finished, SweepError, in_words, run_in_workers
 

@@ -14,9 +14,8 @@ from multiprocessing import connection, resource_tracker
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
-from fedgauss._interrupts import CtrlC
-from fedgauss.sweep.cell import Cell, Row
-from fedgauss.sweep.plan import Plan, Summary
+from fedgauss._progress import CtrlC
+from fedgauss.sweep.cell import Cell, Plan, Row, Summary
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
