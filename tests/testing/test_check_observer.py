@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fedgauss.inference.client_sums import ClientSums
 from mutants import expect_every_rule_has_a_mutant, expect_failure
 
 from fedgauss.engine import observers
 from fedgauss.engine.observers import Observer
+from fedgauss.inference.client_steps import ClientSums
 from fedgauss.inference.methods import BatchMeans, RandomScaling
 from fedgauss.inference.passes import LastClients
 from fedgauss.problems import pytree
