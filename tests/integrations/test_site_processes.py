@@ -63,13 +63,13 @@ def test_three_processes_with_three_files_give_the_pooled_fit_and_log_all_they_s
 
 def test_a_process_that_is_no_site_is_named():
     talks = [sys.executable, "-c", "print('hello')"]
-    with SiteProcesses({"a": talks}) as sites, pytest.raises(ValueError, match="site 'a' sent something else"):
+    with SiteProcesses({"a": talks}) as sites, pytest.raises(ValueError, match="site 'a' sent something other than a reply"):
         sites.ask("describe", [{}])
     silent = [sys.executable, "-c", "pass"]
     with SiteProcesses({"a": silent}) as sites, pytest.raises(ValueError, match=r"site 'a' (ended without|is gone)"):
         sites.ask("describe", [{"much": "x" * 200_000}])
     latin = [sys.executable, "-c", r"import sys; sys.stdout.buffer.write(b'{\"error\": \"Z\xfcrich\"}\n')"]
-    with SiteProcesses({"a": latin}) as sites, pytest.raises(ValueError, match="site 'a' sent something else"):
+    with SiteProcesses({"a": latin}) as sites, pytest.raises(ValueError, match="site 'a' sent something other than a reply"):
         sites.ask("describe", [{}])
     with (
         pytest.raises(ValueError, match="site 'a' could not be started; no-such-command"),
