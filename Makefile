@@ -44,12 +44,12 @@ demo: setup ## run the demonstration, then the paper's results in short: pages u
 	$(BIN)/fedgauss reproduce --scale quick --out demo/paper
 
 test: setup ## run the tests
-	$(BIN)/pytest -n 2 -m "not study"
-	$(FLOWER)/bin/python -m pytest -n 2 -m "not study" $(FLOWER_TESTS)
+	$(BIN)/pytest -n 2 --dist worksteal -m "not study"
+	$(FLOWER)/bin/python -m pytest -n 2 --dist worksteal -m "not study" $(FLOWER_TESTS)
 
 study: setup ## run the long statistical studies
-	$(BIN)/pytest -n 2 -m study
-	$(FLOWER)/bin/python -m pytest -n 2 -m study $(FLOWER_TESTS)
+	$(BIN)/pytest -n 2 --dist worksteal -m study
+	$(FLOWER)/bin/python -m pytest -n 2 --dist worksteal -m study $(FLOWER_TESTS)
 
 check: types lint docs ## lint, format, types, layers and the documentation; -j 2 for two at a time
 
