@@ -102,6 +102,7 @@ def test_a_cell_judges_the_runs_that_infer_would_make():
     np.testing.assert_allclose(average_covariance(one_pass)[0], found.cov, rtol=1e-4)
 
 
+@pytest.mark.study
 def test_methods_share_their_runs_and_the_bootstrap_takes_the_first_of_them():
     cells = CoverageCell(SMALL, runs=30), BootstrapCell(SMALL, runs=4, chains=40)
     rows = [row for cell in cells for row in cell.run()]

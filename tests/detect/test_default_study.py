@@ -137,6 +137,7 @@ def test_false_alarms_in_the_base_setting():
     within(watched(linear()).alarm_step)
 
 
+@pytest.mark.study
 def test_power_in_the_base_setting():
     """At mu = 1 a power of .991 and a delay of 67 were measured, the standard error of the delay 0.5: eight of them."""
     power, delay = attacked(1.0)
@@ -166,6 +167,7 @@ def test_late_attacks_are_seen():
     assert attacked(1.0, after=400)[0] >= 0.90
 
 
+@pytest.mark.study
 def test_a_run_far_from_its_optimum_is_said_to_travel_and_not_alarmed_on():
     """Logistic from zero with the paper's steps: the statistic exceeds its threshold in 19 runs of 20."""
     seen = watched(fg.problems.logistic(coefficients(10)), start="zeros")

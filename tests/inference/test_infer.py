@@ -84,6 +84,7 @@ def test_a_badly_scaled_problem_is_no_harder():
     assert abs(covered.mean() - 0.95) < 0.045
 
 
+@pytest.mark.study
 def test_the_bootstrap_agrees_with_the_plugin_and_the_printed_one_fails():
     """Chains at their own iterates: errors within 30 % (200 chains: 5 % each). At the run's iterate: far too wide."""
     found = fg.infer(LINEAR, RING, n_steps=1000, sync_every=10)

@@ -90,6 +90,7 @@ def test_clients_of_each_run_report_their_own_matrices(clients, starts):
     assert np.trace(one.noise_cov) == pytest.approx(np.trace(exact.noise_cov), rel=0.1)
 
 
+@pytest.mark.study
 def test_the_first_runs_are_judged_as_by_monitors_and_the_others_with_their_thresholds(clients, starts):
     numbers, judged = CELL.judged()
     assert not numbers

@@ -52,6 +52,7 @@ def test_linearize_agrees_with_the_closed_forms(case):
         assert (gap <= 4 * estimated.standard_errors[name] + 1e-6).all(), name
 
 
+@pytest.mark.study
 def test_standard_errors_are_honest():
     # Over 20 seeds the z-scores of the optimum have variance near 1: chi-squared with 40 degrees of freedom at
     # 1e-5 on either side; 7e-5 in all, because the errors themselves have 31 degrees of freedom. Catches errors

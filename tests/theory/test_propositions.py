@@ -111,6 +111,7 @@ def test_slopes():
     assert str(slopes[4]).endswith(": as printed")
 
 
+@pytest.mark.study
 def test_proposition_5_holds_long_after_the_change():
     # rho^(2r) is 0.09 after one mixing and 4e-9 after eight. Monte-Carlo errors of the slopes: 0.03 and 0.06.
     # Optimum near zero, where float32 still tells apart differences of 1e-7.
