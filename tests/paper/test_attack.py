@@ -27,7 +27,7 @@ from fedgauss.paper.attack_rules import (
     UNDER_FOUND,
     UNDER_TUNED,
 )
-from fedgauss.paper.judging import Verdict
+from fedgauss.paper.judging import ResultVerdict
 from fedgauss.paper.result import LARGE, PAPER, QUICK
 from fedgauss.paper.results.attack_shift import RESULT, ShiftAttack, ShiftCell
 from fedgauss.sweep.cell import cell_key
@@ -228,10 +228,10 @@ def test_rows_say_which_rule_and_case_they_are_of(found):
 @pytest.mark.parametrize(
     ("right", "verdict", "rule"),
     [
-        (set(RULES), Verdict.REPRODUCED, UNDER_TUNED),
-        ({RIGHT_TUNED}, Verdict.REPRODUCED, RIGHT_TUNED),
-        ({UNDER_FOUND}, Verdict.AS_CODED, UNDER_FOUND),
-        ({INNOVATION, STUDENTISED, E_PROCESS}, Verdict.NOT_REPRODUCED, None),  # these are not the paper's
+        (set(RULES), ResultVerdict.REPRODUCED, UNDER_TUNED),
+        ({RIGHT_TUNED}, ResultVerdict.REPRODUCED, RIGHT_TUNED),
+        ({UNDER_FOUND}, ResultVerdict.AS_CODED, UNDER_FOUND),
+        ({INNOVATION, STUDENTISED, E_PROCESS}, ResultVerdict.NOT_REPRODUCED, None),  # these are not the paper's
     ],
 )
 def test_the_verdict_rests_on_the_papers_rules(right, verdict, rule):

@@ -12,7 +12,7 @@ from rich.console import Console
 from attack_table_rows import MNIST, SHIFT, attack_rows
 from fedgauss.paper.attack import DETECTED, EARLY, POWER, TRACE
 from fedgauss.paper.attack_rules import INNOVATION, OTHER_RULES, PAPER_RULES, RIGHT_TUNED, RIGHT_ZERO, UNDER_FOUND
-from fedgauss.paper.judging import Verdict
+from fedgauss.paper.judging import ResultVerdict
 from fedgauss.paper.mnist import OPTIMUM_RULES, RIGHT_AT_OPTIMUM, WARM_UP_RULES
 from fedgauss.paper.page import print_reproduction
 from fedgauss.paper.result import SCALES, Reproduction, write_reproduction
@@ -46,7 +46,7 @@ def found():
 
 
 def test_printed_and_measured_stand_side_by_side(found):
-    assert found.verdict is Verdict.REPRODUCED
+    assert found.verdict is ResultVerdict.REPRODUCED
     shares = found.tables[1]
     assert shares.header == ("$μ$", "0.5", "1", "1.5", "2", "2.5", "3")
     by_name = {row[0]: row[1:] for row in shares.rows}
@@ -78,7 +78,7 @@ def test_words_follow_the_rows():
     rows = moved(attack_rows(lambda rule: 0.1), RIGHT_ZERO, 0.0, DETECTED, 0.353)
     rows = moved(moved(rows, INNOVATION, 0.5, POWER, 0.53), RIGHT_ZERO, 0.5, EARLY, 0.33)
     found = shown(rows)
-    assert found.verdict is Verdict.NOT_REPRODUCED
+    assert found.verdict is ResultVerdict.NOT_REPRODUCED
     assert "alarms in 0.353 (0.001) of honest runs" in found.summary
     assert "innovation, horizon: 0.530 (0.001)" in found.summary
     assert any("right scale, $c$ = 0: 0.330 (0.001)" in text for text in found.findings)
@@ -88,7 +88,7 @@ def test_words_follow_the_rows():
 
 def test_a_rule_found_by_trying_is_said_so():
     found = shown(attack_rows(lambda rule: 0.0 if rule == UNDER_FOUND else 0.1))
-    assert (found.verdict, found.verdict.role) == (Verdict.AS_CODED, "exact")
+    assert (found.verdict, found.verdict.role) == (ResultVerdict.AS_CODED, "exact")
     assert found.summary.startswith("43 of 43 numbers agree")
     assert "found by trying" in found.summary
 
@@ -159,7 +159,7 @@ def mnist():
 
 
 def test_mnist_has_every_rule_beside_the_printed_numbers(mnist):
-    assert mnist.verdict is Verdict.REPRODUCED
+    assert mnist.verdict is ResultVerdict.REPRODUCED
     honest, beside, own = ({row[0]: row[1:] for row in table.rows} for table in mnist.tables)
     assert len(honest) == len(beside) == 1 + len(MNIST_RULES) == 1 + len(own)
     assert beside["printed"] == ("0.900", "58.5; 32–96", "95.7; 89–99")
@@ -172,7 +172,7 @@ def test_mnist_has_every_rule_beside_the_printed_numbers(mnist):
 
 def test_mnist_is_judged_by_the_papers_rules_from_both_starts():
     (outcome,) = shown(attack_rows(lambda rule: 0.1, result=MNIST), MNIST).outcomes
-    assert (outcome.verdict, outcome.reading, outcome.n_printed) == (Verdict.NOT_REPRODUCED, None, 8)
+    assert (outcome.verdict, outcome.reading, outcome.n_printed) == (ResultVerdict.NOT_REPRODUCED, None, 8)
     assert {agreement.reading for agreement in outcome.agreements} == set(MNIST_RULES) - set(WARM_UP_RULES)
     assert {agreement.reading for agreement in outcome.agreements} > set(OPTIMUM_RULES)
 

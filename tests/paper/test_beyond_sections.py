@@ -15,7 +15,7 @@ from beyond_rows import (
     phase_rows,
     small_budget,
 )
-from fedgauss.paper.judging import Verdict
+from fedgauss.paper.judging import ResultVerdict
 from fedgauss.paper.results import error_budget, phase_map, unequal_hessians
 from fedgauss.paper.results.unequal_hessians import HESSIANS
 from fedgauss.paper.trends import fitted, over_draws
@@ -44,7 +44,7 @@ def section(name, rows):
 def test_a_section_is_whole(name, rows):
     found = section(name, rows)
     assert found.result.name == name
-    assert found.verdict is Verdict.BEYOND
+    assert found.verdict is ResultVerdict.BEYOND
     assert "\n" not in found.summary
     assert len(found.findings) >= 2
     for table in found.tables:

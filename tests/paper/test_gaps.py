@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedgauss.paper.curves import CODED, OPTIMUM, ZERO
-from fedgauss.paper.judging import Panel, Verdict, points_of
+from fedgauss.paper.judging import Panel, ResultVerdict, points_of
 from fedgauss.paper.quantile import TRIMMED, measured, orders
 from fedgauss.paper.results.figure3_qq import clt_verdict, quantile_curves
 from reproduction_rows import quantile_rows
@@ -36,9 +36,12 @@ def test_the_functional_clt_is_worst_only_if_clearly_so():
     assert [o.clearly_worst for o in ranked(0.1, 0.12, 0.42)] == [3, 3, 3]
     assert [o.clearly_worst for o in ranked(0.1, 0.12, 0.15)] == [0, 0, 0]
     assert [o.worst for o in ranked(0.1, 0.12, 0.15)] == [3, 3, 3]
-    assert clt_verdict(ranked(0.1, 0.12, 0.42)) == (Verdict.IN_PART, OPTIMUM)
-    assert clt_verdict(ranked(0.1, 0.12, 0.15)) == (Verdict.NOT_REPRODUCED, None)
-    assert clt_verdict([o for o in ranked(0.1, 0.12, 0.42) if o.reading == CODED]) == (Verdict.IN_PART_AS_CODED, CODED)
+    assert clt_verdict(ranked(0.1, 0.12, 0.42)) == (ResultVerdict.IN_PART, OPTIMUM)
+    assert clt_verdict(ranked(0.1, 0.12, 0.15)) == (ResultVerdict.NOT_REPRODUCED, None)
+    assert clt_verdict([o for o in ranked(0.1, 0.12, 0.42) if o.reading == CODED]) == (
+        ResultVerdict.IN_PART_AS_CODED,
+        CODED,
+    )
 
 
 def test_the_order_of_one_law_is_counted_in_errors():

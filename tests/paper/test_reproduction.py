@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from fedgauss.paper.curves import CODED, OPTIMUM, ZERO
-from fedgauss.paper.judging import Verdict
+from fedgauss.paper.judging import ResultVerdict
 from fedgauss.paper.page import (
     Level,
     distance_outcomes,
@@ -43,7 +43,7 @@ def section(name: str, rows: list, others: dict[str, list] | None = None) -> Sec
     return PAPER[name].section(rows, others or {})
 
 
-def made_up(result, verdict: Verdict, words: str = "", **more: Any) -> Section:
+def made_up(result, verdict: ResultVerdict, words: str = "", **more: Any) -> Section:
     texts = {"summary": "", "findings": (), "drawings": (), "tables": ()} | more
     return Section(result, verdict, words=words, **texts)
 
@@ -105,7 +105,7 @@ def test_no_sentence_shows_a_number_that_is_not_one(written):
     _, sections, page = written
     for text in (page.read_text(), shown(sections)):
         assert not re.search(
-            r"\bnan\b|\binf\b|\bNone\b|Estimate\(|\{", re.sub(r"<style>.*</style>|base64,\S*", "", text, flags=re.S)
+            r"\bnan\b|\binf\b|\bNone\b|Measurement\(|\{", re.sub(r"<style>.*</style>|base64,\S*", "", text, flags=re.S)
         )
 
 
@@ -247,8 +247,8 @@ def test_a_mark_at_the_end_of_the_axis_is_drawn_whole():
 
 def test_verdicts_are_counted_for_the_papers_results_only():
     listed = [
-        made_up(PAPER["figure1_left"], Verdict.REPRODUCED),
-        made_up(catalogue()["phase_map"], Verdict.BEYOND, "no transition"),
+        made_up(PAPER["figure1_left"], ResultVerdict.REPRODUCED),
+        made_up(catalogue()["phase_map"], ResultVerdict.BEYOND, "no transition"),
     ]
     page = reproduction_page(measured({}), listed, None, {}).html()
     title = catalogue()["phase_map"].title
@@ -258,15 +258,15 @@ def test_verdicts_are_counted_for_the_papers_results_only():
 @pytest.mark.parametrize(
     ("parts", "counted", "role"),
     [
-        ([Verdict.LEFT_OPEN, Verdict.LEFT_OPEN], "1 left open", "muted"),
-        ([Verdict.REPRODUCED, Verdict.REPRODUCED], "1 reproduced", "finite"),
-        ([Verdict.AS_CODED, Verdict.LEFT_OPEN], "1 reproduced in part", "exact"),
-        ([Verdict.LEFT_OPEN, Verdict.NOT_REPRODUCED], "1 not reproduced", "limit"),
-        ([Verdict.REPRODUCED, Verdict.AS_CODED], "1 reproduced in part", "exact"),
+        ([ResultVerdict.LEFT_OPEN, ResultVerdict.LEFT_OPEN], "1 left open", "muted"),
+        ([ResultVerdict.REPRODUCED, ResultVerdict.REPRODUCED], "1 reproduced", "finite"),
+        ([ResultVerdict.AS_CODED, ResultVerdict.LEFT_OPEN], "1 reproduced in part", "exact"),
+        ([ResultVerdict.LEFT_OPEN, ResultVerdict.NOT_REPRODUCED], "1 not reproduced", "limit"),
+        ([ResultVerdict.REPRODUCED, ResultVerdict.AS_CODED], "1 reproduced in part", "exact"),
     ],
 )
 def test_every_verdict_is_counted_and_coloured(parts, counted, role):
-    found = made_up(PAPER["figure4"], Verdict.of_parts(parts))
+    found = made_up(PAPER["figure4"], ResultVerdict.of_parts(parts))
     assert found.verdict.role == role
     assert f"Of 1 result of the paper: {counted}." in reproduction_page(measured({}), [found], None, {}).html()
 
@@ -274,17 +274,17 @@ def test_every_verdict_is_counted_and_coloured(parts, counted, role):
 def test_a_result_that_one_draw_leaves_open_says_what_decides():
     rows = distance_rows("figure2_phase", lambda reading, x, value: value + 0.5 * (reading != ZERO or x < 300))
     found = section("figure2_phase", rows)
-    assert (found.verdict, found.verdict_words) == (Verdict.LEFT_OPEN, "left open")
+    assert (found.verdict, found.verdict_words) == (ResultVerdict.LEFT_OPEN, "left open")
     assert found.summary.startswith("From zero 48 of 60 points agree, over 1 draw of the clients")
     assert "drawn once here: more draws, at a larger scale, decide." in found.summary
 
 
 def test_a_verdict_gives_its_reason():
     coded = distance_section(lambda reading, x, value: value if reading == CODED else 0.9)
-    assert coded.verdict is Verdict.AS_CODED
+    assert coded.verdict is ResultVerdict.AS_CODED
     assert coded.summary.startswith("As coded (start at zero, client noise of standard deviation 1 to 10) 15 of 15")
     lost = distance_section(lambda reading, x, value: 0.9)
-    assert lost.verdict is Verdict.NOT_REPRODUCED
+    assert lost.verdict is ResultVerdict.NOT_REPRODUCED
     assert lost.summary.startswith("The start and the noise levels are not those of the text; of 15 points 0 from zero")
 
 
@@ -328,7 +328,7 @@ def test_hostile_words_are_only_text():
     table = Table((HOSTILE,), ((HOSTILE,),), HOSTILE)
     result = replace(PAPER["figure1_left"], title=HOSTILE, where=HOSTILE, claim=HOSTILE)
     texts = {"summary": HOSTILE, "findings": (HOSTILE,), "tables": (table,), "why": (HOSTILE,)}
-    hostile = made_up(result, Verdict.REPRODUCED, HOSTILE, **texts)
+    hostile = made_up(result, ResultVerdict.REPRODUCED, HOSTILE, **texts)
     parsed = Checked(reproduction_page(measured({}), [hostile], None, {}).html())
     assert parsed.count("script") == parsed.count("b") == 0
     assert parsed.count("style") == 1

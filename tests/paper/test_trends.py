@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedgauss.paper.curves import CODED
-from fedgauss.paper.judging import Estimate, Panel, Point
+from fedgauss.paper.judging import Measurement, Panel, Point
 from fedgauss.paper.trends import exponent, trend
 
 N = (100.0, 200.0, 300.0, 400.0, 500.0)
@@ -16,7 +16,9 @@ ALONG_K = Panel("K", "tau", "falls, then rises")
 def points(values, error=0.01, x=N, series="10", offsets=(0.0,), floor=0.0):
     """A curve; in each draw it lies higher by an offset, or by as many offsets as there are points."""
     return [
-        Point(series, place, None, {CODED: Estimate(tuple(v + o for o in shifts), (error,) * len(shifts), 1000, floor)})
+        Point(
+            series, place, None, {CODED: Measurement(tuple(v + o for o in shifts), (error,) * len(shifts), 1000, floor)}
+        )
         for place, v, shifts in zip(
             x, values, np.broadcast_to(offsets, (len(values), np.shape(offsets)[-1])), strict=True
         )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedgauss.paper.curves import CODED, OPTIMUM, ZERO
-from fedgauss.paper.judging import Estimate, Part, Verdict, outcome
+from fedgauss.paper.judging import Measurement, Part, ResultVerdict, outcome
 from fedgauss.paper.quantile import Q, measured
 from fedgauss.paper.result import catalogue
 from reproduction_rows import PARTS, distance_rows, quantile_rows, rows_of
@@ -33,10 +33,10 @@ def with_estimates(part, by_reading):
 @pytest.mark.parametrize(
     ("offsets", "verdict", "reading"),
     [
-        ({ZERO: 0.5, OPTIMUM: 0.0, CODED: 0.0}, Verdict.REPRODUCED, OPTIMUM),
-        ({ZERO: 0.0, OPTIMUM: 0.5, CODED: 0.0}, Verdict.REPRODUCED, ZERO),
-        ({ZERO: 0.5, OPTIMUM: 0.5, CODED: 0.0}, Verdict.AS_CODED, CODED),
-        ({ZERO: 0.5, OPTIMUM: 0.5, CODED: -0.5}, Verdict.NOT_REPRODUCED, None),
+        ({ZERO: 0.5, OPTIMUM: 0.0, CODED: 0.0}, ResultVerdict.REPRODUCED, OPTIMUM),
+        ({ZERO: 0.0, OPTIMUM: 0.5, CODED: 0.0}, ResultVerdict.REPRODUCED, ZERO),
+        ({ZERO: 0.5, OPTIMUM: 0.5, CODED: 0.0}, ResultVerdict.AS_CODED, CODED),
+        ({ZERO: 0.5, OPTIMUM: 0.5, CODED: -0.5}, ResultVerdict.NOT_REPRODUCED, None),
     ],
 )
 def test_the_text_comes_before_the_programs(offsets, verdict, reading):
@@ -49,7 +49,7 @@ def test_the_text_comes_before_the_programs(offsets, verdict, reading):
 
 def test_the_margin_is_that_of_the_rule():
     """As many runs as the paper: .02 + 2 sqrt(2) e. A margin with sqrt(2) left out, or without .02, fails."""
-    one = Estimate(values=(0.3,), errors=(0.01,), runs=1000)
+    one = Measurement(values=(0.3,), errors=(0.01,), runs=1000)
     margin = 0.02 + 2 * 2**0.5 * 0.01
     assert one.margin(1000) == pytest.approx(margin)
     assert one.agrees(0.3 + 0.999 * margin, 1000)
@@ -60,13 +60,13 @@ def test_the_margin_is_that_of_the_rule():
 
 def test_of_steps_the_slack_is_a_part_of_the_run():
     """In a run of 500 steps, 10 steps; .02 steps, or .02 of the value, fail."""
-    one = Estimate(values=(300.0,), errors=(1.0,), runs=1000, unit=500.0)
+    one = Measurement(values=(300.0,), errors=(1.0,), runs=1000, unit=500.0)
     assert one.margin(1000) == pytest.approx(10.0 + 2 * 2**0.5)
 
 
 def test_with_many_runs_the_printed_number_keeps_its_own_error():
     """A hundred times the runs, a tenth of the error: what is left is 2 times the error of the paper's 1000 runs."""
-    one = Estimate(values=(0.3,), errors=(0.0015,), runs=100_000)
+    one = Measurement(values=(0.3,), errors=(0.0015,), runs=100_000)
     assert one.margin(1000) == pytest.approx(0.02 + 2 * np.hypot(0.0015, 0.015))
 
 
@@ -82,7 +82,7 @@ def test_a_number_between_two_draws_agrees():
 
 
 def test_the_mean_of_independent_draws_has_a_smaller_error_but_the_margin_has_not():
-    four = Estimate(values=(0.30, 0.31, 0.29, 0.30), errors=(0.02,) * 4, runs=1000)
+    four = Measurement(values=(0.30, 0.31, 0.29, 0.30), errors=(0.02,) * 4, runs=1000)
     assert (four.error, four.noise, four.mean_error) == pytest.approx((0.02, 0.01, 0.01))
     assert four.margin(1000) == pytest.approx(0.02 + 2 * 2**0.5 * 0.02)
 
@@ -102,17 +102,23 @@ def test_nine_tenths_of_the_points_must_agree(wrong, reproduces):
     rows = [row for row in distance_rows("figure1_left") if row.reading == CODED]
     found = outcome(PARTS["figure1_left"], raised(rows[:wrong], 0.5) + rows[wrong:])
     assert found.agreement(CODED).reproduces is reproduces
-    assert found.verdict is (Verdict.AS_CODED if reproduces else Verdict.NOT_REPRODUCED)
+    assert found.verdict is (ResultVerdict.AS_CODED if reproduces else ResultVerdict.NOT_REPRODUCED)
 
 
 @pytest.mark.parametrize(
     ("part", "draws", "wrong", "verdict", "reading"),
     [
-        ("figure2_phase", 1, 0.05, Verdict.AS_CODED, CODED),
-        ("figure2_phase", 1, 0.2, Verdict.LEFT_OPEN, CODED),
-        ("figure2_phase", 1, 0.6, Verdict.NOT_REPRODUCED, None),  # half of the points or fewer: no draw excuses that
-        ("figure2_phase", 2, 0.2, Verdict.NOT_REPRODUCED, None),  # the clients were drawn more than once
-        ("figure1_left", 1, 0.2, Verdict.NOT_REPRODUCED, None),  # all points share their clients
+        ("figure2_phase", 1, 0.05, ResultVerdict.AS_CODED, CODED),
+        ("figure2_phase", 1, 0.2, ResultVerdict.LEFT_OPEN, CODED),
+        (
+            "figure2_phase",
+            1,
+            0.6,
+            ResultVerdict.NOT_REPRODUCED,
+            None,
+        ),  # half of the points or fewer: no draw excuses that
+        ("figure2_phase", 2, 0.2, ResultVerdict.NOT_REPRODUCED, None),  # the clients were drawn more than once
+        ("figure1_left", 1, 0.2, ResultVerdict.NOT_REPRODUCED, None),  # all points share their clients
     ],
 )
 def test_what_one_draw_of_each_points_clients_leaves_open(part, draws, wrong, verdict, reading):
@@ -127,7 +133,7 @@ def test_a_thinned_grid_is_compared_where_it_was_computed():
     rows = [row for row in distance_rows("figure1_right") if row.x in (10, 60, 100)]
     found = outcome(PARTS["figure1_right"], rows)
     assert (found.compared, found.n_printed) == (9, 18)
-    assert found.verdict is Verdict.REPRODUCED
+    assert found.verdict is ResultVerdict.REPRODUCED
 
 
 def test_the_two_panels_of_figure_4_are_judged_apart():
@@ -135,10 +141,10 @@ def test_the_two_panels_of_figure_4_are_judged_apart():
     right = with_estimates("figure4_right", {ZERO: 0.5, OPTIMUM: 0.5, CODED: 0.5})
     found = [outcome(part, left + right) for part in catalogue()["figure4"].parts]
     assert [(o.part.name, o.verdict) for o in found] == [
-        ("figure4_left", Verdict.AS_CODED),
-        ("figure4_right", Verdict.NOT_REPRODUCED),
+        ("figure4_left", ResultVerdict.AS_CODED),
+        ("figure4_right", ResultVerdict.NOT_REPRODUCED),
     ]
-    assert Verdict.of_parts([o.verdict for o in found]) is Verdict.IN_PART
+    assert ResultVerdict.of_parts([o.verdict for o in found]) is ResultVerdict.IN_PART
 
 
 def test_a_table_is_read_along_its_parameter_with_a_curve_for_each_n():

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fedgauss.paper.attack import ALARM, DELAY, DETECTED, EARLY, MISS, ONSET, POWER, PRINTED, AttackResult, AttackRow
 from fedgauss.paper.attack_rules import CONSTANT, GAUSSIAN_RATE, RIGHT_ZERO, UNDER_FOUND
 from fedgauss.paper.comparison import AGREES
-from fedgauss.paper.judging import SLACK, Estimate, Outcome, Point, Verdict, agreement_of, best_of, symbol
+from fedgauss.paper.judging import SLACK, Measurement, Outcome, Point, ResultVerdict, agreement_of, best_of, symbol
 from fedgauss.report.text import Table, listed, number, numbers, sentence, with_error
 
 _IN_STEPS = (*ONSET, *ALARM, DELAY, MISS)
@@ -60,7 +60,7 @@ class AttackReport:
         self.n_steps = next(row.n for row in rows if row.n is not None)
         self.runs = next(row.replicates for row in rows if row.replicates is not None)
         self._values = {
-            (row.rule, row.x, row.measure): Estimate((row.estimate,), (row.error,), self.runs, unit=self._unit(row))
+            (row.rule, row.x, row.measure): Measurement((row.estimate,), (row.error,), self.runs, unit=self._unit(row))
             for row in rows
             if row.error is not None
         }
@@ -83,7 +83,7 @@ class AttackReport:
         verdict, rule = best_of(agreements, set(papers) - {UNDER_FOUND}, coded=UNDER_FOUND)
         return Outcome(part, (points,), agreements, verdict, rule)
 
-    def value(self, rule: str, x: float | None, measure: str) -> Estimate | None:
+    def value(self, rule: str, x: float | None, measure: str) -> Measurement | None:
         """A number of one case, or for None of the rule whatever the case; None if there were too few alarms for it."""
         return self._values.get((rule, x, measure))
 
@@ -107,7 +107,7 @@ class AttackReport:
             first = f"{part.reason}. Of {self.outcome.compared} numbers these agree: {self._agreeing()}."
         else:
             wide = " within wide margins" if best.wide else ""
-            setting = f" ({part.coded})" if self.outcome.verdict is Verdict.AS_CODED else ""
+            setting = f" ({part.coded})" if self.outcome.verdict is ResultVerdict.AS_CODED else ""
             first = f"{best.agree} of {best.compared} numbers agree{wide} with {shown(best.reading)}{setting}."
         without_c = self.value(RIGHT_ZERO, self.honest, DETECTED)
         alarms = "none" if without_c is None else with_error(without_c.mean, without_c.error)
@@ -182,7 +182,7 @@ class AttackReport:
         values = self._of_each_rule(rules, x, measure).items()
         return "; ".join(f"{shown(rule)}: {with_error(one.mean, one.error, digits)}" for rule, one in values)
 
-    def _of_each_rule(self, rules: Sequence[str], x: float, measure: str) -> dict[str, Estimate]:
+    def _of_each_rule(self, rules: Sequence[str], x: float, measure: str) -> dict[str, Measurement]:
         """The number of one case under each of these rules that has it."""
         values = {rule: self.value(rule, x, measure) for rule in rules}
         return {rule: value for rule, value in values.items() if value is not None}

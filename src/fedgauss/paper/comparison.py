@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedgauss.paper.curves import CODED, READINGS, SHORT, DistanceRow
-from fedgauss.paper.judging import Estimate, Outcome, Panel, Part, Point, Verdict, outcome, symbol
+from fedgauss.paper.judging import Measurement, Outcome, Panel, Part, Point, ResultVerdict, outcome, symbol
 from fedgauss.paper.result import Result, Section
 from fedgauss.paper.trends import Trends, claimed, title_of, trend_sentence, trend_table, trends
 from fedgauss.report.output import Drawing, area, few_ticks, grid, key, log_ticks, styled
@@ -70,7 +70,7 @@ def _outcome_texts(outcome: Outcome) -> list[str]:
             f"{_drawn([best.draws])}, with a mean that is {number(best.rms)} off (root mean square); "
             f"{others or 'nothing else was computed'}."
         ]
-    if outcome.verdict is Verdict.LEFT_OPEN:
+    if outcome.verdict is ResultVerdict.LEFT_OPEN:
         texts.append("each point has clients of its own, drawn once here: more draws, at a larger scale, decide.")
     return texts
 
@@ -101,14 +101,14 @@ def _drawn(draws: Sequence[int]) -> str:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def over_draws(estimate: Estimate, digits: int = 3) -> str:
+def over_draws(estimate: Measurement, digits: int = 3) -> str:
     """0.123 (0.004) for one draw of the clients; for several the mean and their range, 0.123 [0.10–0.15]."""
     if estimate.draws == 1:
         return with_error(estimate.mean, estimate.error, digits)
     return f"{number(estimate.mean, digits)} [{number(estimate.low, 2)}–{number(estimate.high, 2)}]"
 
 
-def errors_shown(estimates: Sequence[Estimate]) -> str:
+def errors_shown(estimates: Sequence[Measurement]) -> str:
     """What stands beside the means that `over_draws` writes, for a caption."""
     several = [estimate for estimate in estimates if estimate.draws > 1]
     if not several:
@@ -211,7 +211,7 @@ def _draw_curve(axes: Any, points: Sequence[Point], reading: str, i: int, count:
     x = np.array([point.x for point in points])
     # A little apart, so that error bars of curves that coincide can be told from each other.
     x = x + 0.012 * (x.max() - x.min()) * (i - (count - 1) / 2)
-    ours: list[Estimate] = [point.ours[reading] for point in points]
+    ours: list[Measurement] = [point.ours[reading] for point in points]
     if any(estimate.draws > 1 for estimate in ours):
         low, high = [e.low for e in ours], [e.high for e in ours]
         axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
@@ -289,7 +289,7 @@ class DistanceResult(Result):
         )
         return Section(
             self,
-            Verdict.of_parts([one.verdict for one in outcomes]),
+            ResultVerdict.of_parts([one.verdict for one in outcomes]),
             summary(outcomes, moving),
             (
                 *(text for one in outcomes for text in agreement(one)),

@@ -37,7 +37,7 @@ SHARE = 0.9
 WIDE = 0.5
 
 
-class Verdict(Enum):
+class ResultVerdict(Enum):
     """What became of a result, in words. Its `role` is the colour of the palette it is written in."""
 
     REPRODUCED = "reproduced"
@@ -51,12 +51,12 @@ class Verdict(Enum):
     @property
     def role(self) -> str:
         """The colour."""
-        roles = {Verdict.REPRODUCED: "finite", Verdict.NOT_REPRODUCED: "limit"}
-        unjudged = (Verdict.LEFT_OPEN, Verdict.BEYOND)
+        roles = {ResultVerdict.REPRODUCED: "finite", ResultVerdict.NOT_REPRODUCED: "limit"}
+        unjudged = (ResultVerdict.LEFT_OPEN, ResultVerdict.BEYOND)
         return roles.get(self, "muted" if self in unjudged else "exact")
 
     @classmethod
-    def of_parts(cls, parts: Collection[Verdict]) -> Verdict:
+    def of_parts(cls, parts: Collection[ResultVerdict]) -> ResultVerdict:
         """Theirs, if they agree; else "in part" if any of them is reproduced."""
         if len(set(parts)) == 1:
             return next(iter(parts))
@@ -170,7 +170,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Measurement:
     """Our value of one point under one reading.
 
     values   one for each draw of the clients, in the order of draws; draws are independent of each other
@@ -238,7 +238,7 @@ class Point:
     series: str
     x: float
     printed: float | None
-    ours: Mapping[str, Estimate]
+    ours: Mapping[str, Measurement]
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class Outcome:
     part: Part
     points: tuple[tuple[Point, ...], ...]
     agreements: tuple[Agreement, ...]
-    verdict: Verdict
+    verdict: ResultVerdict
     reading: str | None
 
     @property
@@ -340,9 +340,9 @@ def points_of(panel: Panel, rows: Iterable[Any], compared: bool = True) -> tuple
     )
 
 
-def _estimate(rows: Sequence[Any]) -> Estimate:
+def _estimate(rows: Sequence[Any]) -> Measurement:
     by_draw = sorted(rows, key=lambda row: row.draw)
-    return Estimate(
+    return Measurement(
         tuple(row.estimate for row in by_draw),
         tuple(row.error for row in by_draw),
         rows[0].replicates,
@@ -370,18 +370,18 @@ def agreement_of(reading: str, points: Sequence[Point], runs_of_paper: int) -> A
     )
 
 
-def best_of(agreements: Iterable[Agreement], text: Collection[str], coded: str) -> tuple[Verdict, str | None]:
+def best_of(agreements: Iterable[Agreement], text: Collection[str], coded: str) -> tuple[ResultVerdict, str | None]:
     """The verdict, and what it rests on: the text comes first; of two readings, the one that agrees in more points."""
     able = {a.reading: a for a in agreements if a.reproduces}
     by_text = [a for reading, a in able.items() if reading in text]
     if by_text:
-        return Verdict.REPRODUCED, max(by_text, key=lambda a: a.share).reading
-    return (Verdict.AS_CODED, coded) if coded in able else (Verdict.NOT_REPRODUCED, None)
+        return ResultVerdict.REPRODUCED, max(by_text, key=lambda a: a.share).reading
+    return (ResultVerdict.AS_CODED, coded) if coded in able else (ResultVerdict.NOT_REPRODUCED, None)
 
 
-def _verdict(agreements: Sequence[Agreement], new_clients: bool) -> tuple[Verdict, str | None]:
+def _verdict(agreements: Sequence[Agreement], new_clients: bool) -> tuple[ResultVerdict, str | None]:
     verdict, reading = best_of(agreements, (ZERO, OPTIMUM), CODED)
     short = [a for a in agreements if new_clients and a.one_draw_short]
     if reading is None and short:
-        return Verdict.LEFT_OPEN, max(short, key=lambda a: a.share).reading
+        return ResultVerdict.LEFT_OPEN, max(short, key=lambda a: a.share).reading
     return verdict, reading

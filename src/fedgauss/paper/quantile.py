@@ -16,7 +16,7 @@ import numpy as np
 from fedgauss._types import FloatArray
 from fedgauss.paper.comparison import Column, agreement, comparison_drawing, point_table, summary
 from fedgauss.paper.curves import READINGS, SHORT, Curve, CurvesCell
-from fedgauss.paper.judging import SHARE, Estimate, Part, Point, error_of_mean, outcome, points_of
+from fedgauss.paper.judging import SHARE, Measurement, Part, Point, error_of_mean, outcome, points_of
 from fedgauss.paper.result import Result, Scale, Section
 from fedgauss.paper.trends import title_of, trend_sentence, trend_table, trends
 from fedgauss.report.text import listed, number
@@ -191,7 +191,7 @@ def _order(reading: str, points: Sequence[Point]) -> Order:
     return Order(reading, len(places), worst, clearly, aggregated, largest)
 
 
-def _error(one: Estimate, other: Estimate) -> float:
+def _error(one: Measurement, other: Measurement) -> float:
     """Of the difference of two means, taken draw by draw: both see the same clients."""
     return error_of_mean(np.subtract(one.values, other.values), np.hypot(one.errors, other.errors))
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from fedgauss import __version__, _checks
 from fedgauss._progress import Tick
-from fedgauss.paper.judging import Outcome, Verdict
+from fedgauss.paper.judging import Outcome, ResultVerdict
 from fedgauss.report.output import Drawing, rows_csv, save, write_whole
 from fedgauss.report.text import Table
 from fedgauss.sweep.cell import Cell, cell_key
@@ -77,7 +77,7 @@ class Section:
     """
 
     result: Result
-    verdict: Verdict
+    verdict: ResultVerdict
     summary: str
     findings: tuple[str, ...]
     drawings: tuple[Drawing, ...]

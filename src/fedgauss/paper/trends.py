@@ -29,7 +29,7 @@ from scipy import special
 
 from fedgauss._types import FloatArray
 from fedgauss.paper.curves import OPTIMUM, READINGS, SHORT, ZERO
-from fedgauss.paper.judging import Estimate, Panel, Point, error_of_mean, symbol
+from fedgauss.paper.judging import Measurement, Panel, Point, error_of_mean, symbol
 from fedgauss.report.text import Table, listed, number, sentence, signed, span
 
 Direction = Literal["falls", "rises", "falls, then rises", "differs", "not detected", "at floor", "one draw"]
@@ -151,12 +151,12 @@ def exponent(points: Sequence[Point], reading: str | None) -> tuple[float, float
 
 def _curves(points: Sequence[Point], reading: str | None) -> list[_Curve]:
     """Each curve, sorted by abscissa; a draw is known by its place among those of its curve."""
-    found: dict[str, list[tuple[float, Estimate]]] = {}
+    found: dict[str, list[tuple[float, Measurement]]] = {}
     for point in points:
         if reading is not None and reading in point.ours:
             found.setdefault(point.series, []).append((point.x, point.ours[reading]))
         elif reading is None and point.printed is not None:
-            found.setdefault(point.series, []).append((point.x, Estimate((point.printed,), (0.0,), runs=0)))
+            found.setdefault(point.series, []).append((point.x, Measurement((point.printed,), (0.0,), runs=0)))
     curves = []
     for series, pairs in found.items():
         x, ours = zip(*sorted(pairs, key=lambda pair: pair[0]), strict=True)
@@ -342,7 +342,7 @@ def trend_table(panel: Panel, trends: Trends) -> Table:
 
 
 @dataclass(frozen=True)
-class Slope:
+class FittedSlope:
     """A slope, its standard error, and how many of these the 99 % interval reaches to either side."""
 
     value: float
@@ -368,12 +368,12 @@ class Slope:
         return span((self.low, self.high), digits)
 
 
-def known_error(value: float, error: float) -> Slope:
+def known_error(value: float, error: float) -> FittedSlope:
     """A slope whose standard error is known, as a Monte-Carlo error is."""
-    return Slope(value, error, float(special.ndtri(0.5 + _LEVEL / 2)))
+    return FittedSlope(value, error, float(special.ndtri(0.5 + _LEVEL / 2)))
 
 
-def fitted(x: Values, y: Values, errors: Values) -> Slope:
+def fitted(x: Values, y: Values, errors: Values) -> FittedSlope:
     """The least-squares slope of y on log x; the errors of the y are independent."""
     weights = log_weights(x)
     return known_error(float(weights @ np.asarray(y)), float(np.linalg.norm(weights * np.asarray(errors))))
@@ -384,11 +384,11 @@ def slope(x: Values, y: Values) -> float:
     return float(log_weights(x) @ np.asarray(y))
 
 
-def over_draws(values: Sequence[float]) -> Slope:
+def over_draws(values: Sequence[float]) -> FittedSlope:
     """The mean of independent slopes, with Student's interval."""
     count = len(values)
     error = float(np.std(values, ddof=1)) / count**0.5
-    return Slope(float(np.mean(values)), error, float(special.stdtrit(count - 1, 0.5 + _LEVEL / 2)))
+    return FittedSlope(float(np.mean(values)), error, float(special.stdtrit(count - 1, 0.5 + _LEVEL / 2)))
 
 
 def log_weights(x: Values) -> FloatArray:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedgauss._lazy import lazy
-from fedgauss.testing.battery import Check, ConformanceError, Outcome, Report
+from fedgauss.testing.battery import Check, CheckOutcome, ConformanceError, Report
 
 if TYPE_CHECKING:
     from fedgauss.testing.attack import check_attack, checks_for_attack
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Check",
+    "CheckOutcome",
     "ConformanceError",
-    "Outcome",
     "Report",
     "check_attack",
     "check_channel",

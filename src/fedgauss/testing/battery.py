@@ -40,7 +40,7 @@ def not_applicable(reason: str) -> NoReturn:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """What became of one check.
 
     Attributes
@@ -92,19 +92,19 @@ class Check:
     def __str__(self) -> str:
         return self.name
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CheckOutcome:
         """Check the rule, and report rather than raise."""
         try:
             self.test()
         except NotApplicable as reason:
-            return Outcome(self.name, self.rule, "skipped", str(reason))
+            return CheckOutcome(self.name, self.rule, "skipped", str(reason))
         except BrokenRule as broken:
-            return Outcome(self.name, self.rule, "failed", str(broken), broken)
+            return CheckOutcome(self.name, self.rule, "failed", str(broken), broken)
         except (Exception, SystemExit) as error:  # a part under test may raise anything
             said = str(error).strip().partition("\n")[0]
             found = BrokenRule(f"{type(error).__name__}: {said}", "the error's traceback shows where it was raised.")
-            return Outcome(self.name, self.rule, "failed", str(found), error)
-        return Outcome(self.name, self.rule, "passed")
+            return CheckOutcome(self.name, self.rule, "failed", str(found), error)
+        return CheckOutcome(self.name, self.rule, "passed")
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,15 +115,15 @@ class Report(Shown):
     ----------
     subject : str
         What was checked.
-    outcomes : tuple of Outcome
+    outcomes : tuple of CheckOutcome
         One for each check, in order.
     """
 
     subject: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CheckOutcome, ...]
 
     @property
-    def failed(self) -> tuple[Outcome, ...]:
+    def failed(self) -> tuple[CheckOutcome, ...]:
         """The checks that failed."""
         return tuple(found for found in self.outcomes if found.status == "failed")
 

@@ -125,7 +125,7 @@ def stable_hessian(hessian: FloatArray, eta: FloatArray) -> FloatArray:
     return checked
 
 
-class Report(NamedTuple):
+class ClientReport(NamedTuple):
     """One client's, from the mod `report_moments`, and its weight in the strategy's average."""
 
     hessian: FloatArray
@@ -160,7 +160,7 @@ class Reported(ClientWarmUp):
     says why. A report that is plausible and false is accepted: see `report_moments` for what it can do.
     """
 
-    reports: dict[int, Report] = field(default_factory=dict, init=False)  # of a warm-up that is not complete yet
+    reports: dict[int, ClientReport] = field(default_factory=dict, init=False)  # of a warm-up that is not complete yet
 
     def wanted(self, server_round: int) -> dict[str, ArrayLike]:
         """Moments."""
@@ -193,14 +193,14 @@ class Reported(ClientWarmUp):
         self.begin(lin, seen, after)
 
 
-def _report(answer: Answer, dim: int, eta: FloatArray, examples: float) -> Report:
+def _report(answer: Answer, dim: int, eta: FloatArray, examples: float) -> ClientReport:
     """A report as numbers, or an error that says what is wrong with it."""
     steps, kurtosis = (float(read(answer, name, (1,))[0]) for name in ("n_warmup", "kurtosis"))
     if not (steps == int(steps) and 2 <= steps <= _MOST_STEPS):
         raise ValueError(f"n_warmup must be a whole number from 2 to {_MOST_STEPS:,}; got {steps:g}.")
     if not 1.0 <= kurtosis <= max(steps, 3.0):  # the most and least that so many gradients can show
         raise ValueError(f"kurtosis must lie in [1, {max(steps, 3.0):g}] with n_warmup = {steps:g}; got {kurtosis:g}.")
-    return Report(
+    return ClientReport(
         stable_hessian(read(answer, "hessian", (dim, dim)), eta),
         _checks.covariance("covariance", read(answer, "covariance", (dim, dim))),
         kurtosis,

@@ -29,9 +29,9 @@ from fedgauss.paper.budget import (
     runs,
 )
 from fedgauss.paper.curves import LEGACY, Curve
-from fedgauss.paper.judging import Verdict
+from fedgauss.paper.judging import ResultVerdict
 from fedgauss.paper.result import Scale, Section
-from fedgauss.paper.trends import Slope, fitted, over_draws, slope
+from fedgauss.paper.trends import FittedSlope, fitted, over_draws, slope
 from fedgauss.report.output import Drawing
 from fedgauss.report.text import Table, listed, number, numbers, span, with_error
 
@@ -110,7 +110,7 @@ class ErrorBudget(BeyondResult):
         drift = any(budget.acts("D_3") for budget in budgets_of(rows, clients="random effects"))
         return Section(
             result=self,
-            verdict=Verdict.BEYOND,
+            verdict=ResultVerdict.BEYOND,
             words="unclear" if drift else "the start and moving noise",
             summary=_summary(rows),
             findings=(
@@ -132,7 +132,7 @@ class ErrorBudget(BeyondResult):
         )
 
 
-def simulated_slope(rows: Rows) -> Slope | None:
+def simulated_slope(rows: Rows) -> FittedSlope | None:
     """Of d_c~ on log K in Figure 1 right's setting, from the optimum; over draws of the clients if there are some."""
     draws = _lines(rows, "distance", _OPTIMUM)
     if min((len(line) for line in draws), default=0) < 2:
@@ -140,7 +140,7 @@ def simulated_slope(rows: Rows) -> Slope | None:
     return _mean_slope(draws) if len(draws) >= _FEW else fitted(*zip(*draws[0], strict=True))
 
 
-def exact_slope(rows: Rows) -> Slope:
+def exact_slope(rows: Rows) -> FittedSlope:
     """The same of the Gaussian law with the exact covariance, over draws of the clients."""
     return _mean_slope(_lines(rows, "exact moments", _OPTIMUM))
 
@@ -166,7 +166,7 @@ def _lines(rows: Rows, measure: str, reading: str) -> list[list[Point]]:
     return by_draw(rows, setting=_FIGURE_1, measure=measure, reading=reading, term="all", covariance="Sigma_n")
 
 
-def _mean_slope(lines: Sequence[Sequence[Point]]) -> Slope:
+def _mean_slope(lines: Sequence[Sequence[Point]]) -> FittedSlope:
     return over_draws([slope(k, d) for k, d, _ in (zip(*line, strict=True) for line in lines)])
 
 
@@ -305,7 +305,7 @@ def _distances(budgets: Sequence[Budget], stage: str, covariance: str = "Sigma_n
     return numbers((budget.distance(stage, covariance) for budget in budgets), digits)
 
 
-def _covers(found: Slope) -> str:
+def _covers(found: FittedSlope) -> str:
     return f"the interval {'covers' if found.covers(0.0) else 'does not cover'} 0"
 
 

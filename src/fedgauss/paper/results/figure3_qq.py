@@ -9,7 +9,7 @@ import numpy as np
 
 from fedgauss.paper.comparison import DRAWN, errors_shown, over_draws, series_look
 from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, SHORT, Curve, Reading, readings_of
-from fedgauss.paper.judging import Panel, Point, Verdict, points_of
+from fedgauss.paper.judging import Panel, Point, ResultVerdict, points_of
 from fedgauss.paper.quantile import (
     APPROXIMATIONS,
     QUANTILE,
@@ -80,7 +80,7 @@ def quantile_curves(rows: Sequence[QuantileRow]) -> list[QuantileCurve]:
     return curves
 
 
-def clt_verdict(found: Sequence[Order]) -> tuple[Verdict, str | None]:
+def clt_verdict(found: Sequence[Order]) -> tuple[ResultVerdict, str | None]:
     """Whether the functional CLT is the worst, by the rule for numbers: the text's readings first.
 
     At best it is reproduced in part: that Aggr-GA comes before Client-GA cannot be.
@@ -88,8 +88,8 @@ def clt_verdict(found: Sequence[Order]) -> tuple[Verdict, str | None]:
     able = [order.reading for order in found if order.shows_clt_worst]
     text = [reading for reading in able if reading != CODED]
     if text:
-        return Verdict.IN_PART, text[-1]
-    return (Verdict.IN_PART_AS_CODED, CODED) if able else (Verdict.NOT_REPRODUCED, None)
+        return ResultVerdict.IN_PART, text[-1]
+    return (ResultVerdict.IN_PART_AS_CODED, CODED) if able else (ResultVerdict.NOT_REPRODUCED, None)
 
 
 @dataclass(frozen=True)

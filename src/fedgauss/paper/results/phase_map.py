@@ -9,9 +9,9 @@ import numpy as np
 from fedgauss._types import FloatArray
 from fedgauss.paper.beyond_figures import CLIENTS, DASHED, clients_axis, draw_points, log_axis
 from fedgauss.paper.budget import FIGURE_2, BeyondResult, BeyondRow, CurveCell, MomentsCell, Point, Rows, matching, runs
-from fedgauss.paper.judging import Verdict
+from fedgauss.paper.judging import ResultVerdict
 from fedgauss.paper.result import Scale, Section
-from fedgauss.paper.trends import Slope, fitted, known_error, log_weights, slope
+from fedgauss.paper.trends import FittedSlope, fitted, known_error, log_weights, slope
 from fedgauss.report.output import Drawing, key, stacked, styled
 from fedgauss.report.page import LIGHT
 from fedgauss.report.text import Table, number, signed, span, with_error
@@ -130,7 +130,7 @@ class PhaseMap(BeyondResult):
         slight = all(one.high < _SLIGHT for one in on_k.values())
         return Section(
             result=self,
-            verdict=Verdict.BEYOND,
+            verdict=ResultVerdict.BEYOND,
             words="no transition" if slight else "unclear",
             summary=f"From the optimum the distance grows as $K$ to a power of {_powers(rows)}, where the printed "
             "bound has 0.5.",
@@ -149,7 +149,7 @@ class PhaseMap(BeyondResult):
         )
 
 
-def slopes_on_log_k(rows: Rows) -> dict[Place, Slope]:
+def slopes_on_log_k(rows: Rows) -> dict[Place, FittedSlope]:
     """Of log distance on log K, by beta and n; points at different K are independent."""
     found = {}
     for place, line in _lines(rows, "distance", "K").items():
@@ -158,7 +158,7 @@ def slopes_on_log_k(rows: Rows) -> dict[Place, Slope]:
     return found
 
 
-def slopes_on_log_n(rows: Rows) -> dict[Place, Slope]:
+def slopes_on_log_n(rows: Rows) -> dict[Place, FittedSlope]:
     """Of log distance on log n, by beta and K; the errors count that one run passes through every n."""
     found = {(row.beta, row.K): known_error(*row.measured) for row in matching(rows, measure="slope on log n")}
     return {place: found[place] for place in sorted(found)}
@@ -282,7 +282,7 @@ def _bound(n: int, k: int, beta: float) -> tuple[float, float]:
     return berry_esseen_limit(n, k, beta, "printed").total, berry_esseen_limit(n, k, beta, "corrected").total
 
 
-def _table(rows: Rows, across: Axis, slopes: Mapping[Place, Slope], digits: int) -> Table:
+def _table(rows: Rows, across: Axis, slopes: Mapping[Place, FittedSlope], digits: int) -> Table:
     by = "n" if across == "K" else "K"
     exact = _slopes(rows, "exact moments", across)
     printed, corrected = (_slopes(rows, "distance", across, column) for column in ("printed", "corrected"))

@@ -21,9 +21,9 @@ from fedgauss.paper.budget import (
     runs,
 )
 from fedgauss.paper.curves import Clients, Curve
-from fedgauss.paper.judging import Verdict
+from fedgauss.paper.judging import ResultVerdict
 from fedgauss.paper.result import Scale, Section
-from fedgauss.paper.trends import Slope, over_draws, slope
+from fedgauss.paper.trends import FittedSlope, over_draws, slope
 from fedgauss.report.output import Drawing, key, stacked, styled
 from fedgauss.report.page import LIGHT
 from fedgauss.report.text import Table, listed, number, numbers, with_error
@@ -88,7 +88,7 @@ class UnequalHessians(BeyondResult):
         upheld = follow.low > 0.0 and abs(follow.value - 0.5) < _NEAR and permuted.high < 0.5
         return Section(
             result=self,
-            verdict=Verdict.BEYOND,
+            verdict=ResultVerdict.BEYOND,
             words="upheld" if upheld else "unclear",
             summary=f"The bias grows as K to the power {with_error(follow.value, follow.error, 2)} when Hessians "
             f"follow the offsets, {with_error(permuted.value, permuted.error, 2)} when they do not.",
@@ -104,7 +104,7 @@ class UnequalHessians(BeyondResult):
         )
 
 
-def exponents(rows: Rows) -> list[Slope]:
+def exponents(rows: Rows) -> list[FittedSlope]:
     """Of the exact standardised mean in K, when Hessians follow the offsets and when they are permuted; over draws."""
     return [
         over_draws([slope(draw[:, 0], np.log(draw[:, 1])) for draw in _means(rows, clients)]) for clients in HESSIANS
