@@ -18,7 +18,7 @@ def draw(title="A line"):
     return figure
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def figure():
     return draw()
 
