@@ -1,6 +1,7 @@
 """Real data: rows that belong to clients, read once in random order or drawn with replacement."""
 
 from dataclasses import field
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -59,8 +60,10 @@ class ArrayProblem(FamilyProblem):
 
     def moments(self, theta: FloatArray) -> Moments:
         """Of each client's own rows, as a population."""
+        parameter = np.asarray(theta, float)
+        residuals, slopes = _residuals(self.family, parameter, self.features, self.response)
         clients = [
-            _row_moments(self.family, np.asarray(theta, float), self.features[i : i + m], self.response[i : i + m])
+            _row_moments(parameter, self.features[i : i + m], residuals[:, i : i + m], slopes[:, i : i + m])
             for i, m in zip(self.firsts, self.counts, strict=True)
         ]
         return Moments(*(np.stack(part) for part in zip(*clients, strict=True)))
@@ -186,18 +189,24 @@ def checked_weights(weights: Any, n_clients: int) -> Any:
     return None if weights is None else _checks.client_weights(weights, n_clients)
 
 
-def _row_moments(family: Family, theta: FloatArray, x: FloatArray, y: FloatArray) -> tuple:
-    """Mean gradient, mean Hessian and gradient covariance over the rows (m, p), in float64."""
+def _residuals(family: Family, theta: FloatArray, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The residuals of the rows (N, p) and their slopes in the predictors, (C, N), in float64."""
     with jax.enable_x64(True):
-        columns = jnp.asarray(theta.reshape(family.n_outputs, -1) @ x.T)[:, :, None]
+        value, slope = _with_slope(family, jnp.asarray(theta.reshape(family.n_outputs, -1) @ x.T), jnp.asarray(y))
+        return np.asarray(value), np.asarray(slope)
 
-        def residual(predictor: JaxArray) -> JaxArray:
-            return family.residual(predictor, jnp.asarray(y)[:, None])
 
-        value, slope = jax.jvp(residual, (columns,), (jnp.ones_like(columns),))
-        r, s = np.asarray(value)[..., 0], np.asarray(slope)[..., 0]
+@partial(jax.jit, static_argnames="family")
+def _with_slope(family: Family, predictor: JaxArray, response: JaxArray) -> tuple[JaxArray, JaxArray]:
+    columns = predictor[:, :, None]
+    value, slope = jax.jvp(lambda eta: family.residual(eta, response[:, None]), (columns,), (jnp.ones_like(columns),))
+    return value[..., 0], slope[..., 0]
+
+
+def _row_moments(theta: FloatArray, x: FloatArray, r: FloatArray, s: FloatArray) -> tuple:
+    """Mean gradient, mean Hessian and gradient covariance over rows (m, p), from residuals and slopes (C, m)."""
     gradients = (r[:, None] * x.T).reshape(theta.size, -1)
-    blocks = [(x * weight[:, None]).T @ x / len(y) for weight in s]
+    blocks = [(x * weight[:, None]).T @ x / len(x) for weight in s]
     noise_cov = np.cov(gradients, ddof=0).reshape(theta.size, theta.size)
     return gradients.mean(axis=1), block_diag(*blocks), noise_cov
 
@@ -213,15 +222,18 @@ def _shuffled(noise: Noise, place: JaxArray, counts: JaxArray) -> JaxArray:
     place = place % counts  # a start outside could walk a cycle that never comes inside
     half = jnp.uint32((33 - lax.clz(counts - 1)) // 2)
     mask = (jnp.uint32(1) << half) - 1
+    # A loop compiles in a fifth of the time, but an accelerator would start a program for each of its turns.
+    written_out = jax.default_backend() != "cpu"
 
-    def permute(value: JaxArray) -> JaxArray:
-        left, right = value >> half, value & mask
-        for turn in range(12):
-            mixed, _ = threefry((keys[0], keys[1]), right, jnp.uint32(turn))
-            left, right = right, left ^ (mixed & mask)
-        return (left << half) | right
+    def turn(number: JaxArray, halves: tuple[JaxArray, JaxArray]) -> tuple[JaxArray, JaxArray]:
+        left, right = halves
+        mixed, _ = threefry((keys[0], keys[1]), right, jnp.uint32(number))
+        return right, left ^ (mixed & mask)
 
-    def walk(value: JaxArray) -> JaxArray:
-        return jnp.where(value < counts, value, permute(value))
+    def walk(state: tuple[JaxArray, JaxArray]) -> tuple[JaxArray, JaxArray]:
+        value, inside = state
+        left, right = lax.fori_loop(0, 12, turn, (value >> half, value & mask), unroll=written_out)
+        value = jnp.where(inside, value, (left << half) | right)
+        return value, value < counts
 
-    return lax.while_loop(lambda value: jnp.any(value >= counts), walk, permute(place))
+    return lax.while_loop(lambda state: ~jnp.all(state[1]), walk, (place, jnp.zeros_like(place, bool)))[0]
