@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import jax
@@ -33,7 +32,7 @@ def stage_key(seed: int, stage: str) -> tuple[np.uint32, np.uint32]:
     return first, second
 
 
-@partial(jax.jit, inline=True)  # traced once a shape, and then copied into the programs that use it
+@jax.jit
 def threefry(key: Key, high: JaxArray, low: JaxArray) -> Key:
     """Threefry-2x32 with 20 rounds: two random words for each 64-bit counter (high, low).
 

@@ -218,12 +218,14 @@ def advance(
     """
     anyone = algorithm.sync.any(axis=0)
 
-    def one(algorithm: Algorithm, carry: Carry) -> Carry:
-        _, n_clients, n_replicates = carry.theta.shape
-        noise = Noise(algorithm.key, first, n_clients, n_replicates)
-        return lax.fori_loop(done + 1, until + 1, lambda t, c: take_step(algorithm, noise, anyone, t, c), carry)
+    _, _, n_clients, n_replicates = carry.theta.shape
+    noise = Noise(algorithm.key, first, n_clients, n_replicates)
 
-    carry = jax.vmap(one, in_axes=(_axes(algorithm), 0))(algorithm, carry)
+    def every_setting(t: JaxArray, carry: Carry) -> Carry:
+        step = partial(take_step, noise=noise, anyone=anyone, t=t)
+        return jax.vmap(lambda a, c: step(a, carry=c), in_axes=(_axes(algorithm), 0))(algorithm, carry)
+
+    carry = lax.fori_loop(done + 1, until + 1, every_setting, carry)
     return carry, jnp.isfinite(carry.theta).all(axis=(1, 2))
 
 
