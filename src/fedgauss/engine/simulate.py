@@ -263,7 +263,7 @@ def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
     observers = (Average(), Last(), *(_observer(o, problem) for o in setting.observe))
     for observer in observers:
         observer.check(problem.dim, n_steps)
-    return Algorithm(problem, mixing_of(graph, problem.dim), region, observers, _padded(eta), _padded(mask), key)
+    return Algorithm(problem, mixing_of(graph, problem.dim), region, observers, padded(eta), padded(mask), key)
 
 
 def _stacked_starts(starts: Sequence[ResolvedStart]) -> ResolvedStart:
@@ -326,9 +326,9 @@ def _check_length(problem: Problem, n_steps: int) -> None:
         )
 
 
-def _padded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Time padded to a power of two, so that runs of similar length share a compilation."""
-    length = 1 << max(8, (len(array) - 1).bit_length())
+def padded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Time padded to a power of two, so that runs of similar length share a compilation; short runs share one."""
+    length = 1 << max(12 if array.ndim == 1 else 8, (len(array) - 1).bit_length())
     return np.concatenate([array, np.zeros((length - len(array), *array.shape[1:]), array.dtype)])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from fedgauss._random import Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.loop import Observer, Step
+from fedgauss.engine.simulate import padded
 from fedgauss.inference.client_steps import Preconditioned
 from fedgauss.inference.passes import Pass, run_window
 from fedgauss.networks import Network
@@ -81,7 +82,7 @@ def bootstrap_deviations(
     def stepping(matrix: FloatArray, guard: Any) -> Chains:
         shaped = problem
         if one_pass.preconditioned:
-            shaped = Preconditioned(problem, matrix, one_pass.schedule.eta, guard)
+            shaped = Preconditioned(problem, matrix, padded(one_pass.schedule.eta), guard)
         return Chains(shaped, np.uint32(run), at_the_run)
 
     first, later = stepping(one_pass.first[run], "damped"), stepping(one_pass.second[run], "capped")

@@ -30,11 +30,12 @@ import numpy as np
 from fedgauss._random import stage_key
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.loop import Observer, Step
-from fedgauss.engine.simulate import Runs, simulate
+from fedgauss.engine.simulate import Runs, padded, simulate
 from fedgauss.inference.client_steps import (
     THINNED,
     ClientStatistics,
     ClientSums,
+    Guard,
     Preconditioned,
     client_statistics,
     unaligned,
@@ -214,24 +215,24 @@ def run_whitened(
     first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
     sums = ClientSums(unaligned(every, sync_every))
     go: Any = partial(
-        simulate, network=network, steps=plan.eta, sync_every=sync_every, replicates=replicates, seed=seed,
-        progress=progress,
-    )  # fmt: skip
+        simulate, network=network, sync_every=sync_every, replicates=replicates, seed=seed, progress=progress
+    )
     begun = go(
-        _along(problem, first, plan, "damped"), n_steps=plan.burn_in, steps=plan.eta[: plan.burn_in], start=theta,
+        _along(problem, first, plan.eta, "damped"), steps=plan.eta[: plan.burn_in], n_steps=plan.burn_in, start=theta,
         observe=[sums, LastClients()],
     )  # fmt: skip
     hessian = client_statistics(begun.observed).hessian(weights)
     second = inverse(hessian)
     runs = go(
-        _along(problem, second, plan, "capped"), n_steps=n_steps, after=plan.burn_in, start=begun.last_clients,
-        observe=[sums, *observe],
+        _along(problem, second, plan.eta, "capped"), steps=plan.eta, n_steps=n_steps, after=plan.burn_in,
+        start=begun.last_clients, observe=[sums, *observe],
     )  # fmt: skip
     return Pass(runs, client_statistics(runs.observed), first, second, hessian, plan, weights, theta)
 
 
-def _along(problem: Problem, matrix: FloatArray, plan: StepPlan, guard: Any) -> Preconditioned:
-    return Preconditioned(problem, np.moveaxis(matrix, 0, -1)[:, :, None], plan.eta, guard)
+def _along(problem: Problem, matrix: FloatArray, eta: FloatArray, guard: Guard) -> Preconditioned:
+    """`problem` with steps along P g, for matrices P (R, d, d)."""
+    return Preconditioned(problem, np.moveaxis(matrix, 0, -1)[:, :, None], padded(eta), guard)
 
 
 class Passes(NamedTuple):
@@ -298,7 +299,7 @@ def run_passes(
     for i in range(1, passes):
         eta = window_eta(np.arange(i * n_steps + 1.0, (i + 1) * n_steps + 1.0), first.dim)
         matrix = inverse(last.hessian)
-        problem = Preconditioned(rows_of(i), matrix[0], eta, "capped")
+        problem = _along(rows_of(i), matrix, eta, "capped")
         watch = [ClientSums(1), LastClients()]
         runs = simulate(problem, network, eta, n_steps, start=last.runs.last_clients, observe=watch, **options)
         clients, plan = client_statistics(runs.observed), StepPlan(eta, 0)

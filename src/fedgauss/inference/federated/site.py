@@ -11,7 +11,7 @@ import numpy as np
 from fedgauss import _checks, networks
 from fedgauss._random import stage_key
 from fedgauss._types import FloatArray
-from fedgauss.engine.simulate import simulate
+from fedgauss.engine.simulate import padded, simulate
 from fedgauss.inference.client_steps import ClientSums, Guard, Preconditioned, in_batches, shuffled
 from fedgauss.inference.federated import disclosure
 from fedgauss.inference.federated.disclosure import Refused, in_words
@@ -279,7 +279,7 @@ class SiteRun:
         guard: Guard = "damped" if since < self._plan.burn_in else "capped"
         try:
             runs = simulate(
-                Preconditioned(self._problem, self._matrix, self._eta, guard), networks.complete(1),
+                Preconditioned(self._problem, self._matrix, padded(self._eta), guard), networks.complete(1),
                 self._eta[:until], until, sync_every=None, after=since, start=go.get("theta", self._theta),
                 observe=[ClientSums(1), LastClients()], progress=False,
             )  # fmt: skip
