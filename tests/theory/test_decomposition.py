@@ -11,7 +11,7 @@ from oracles.decomposition import decomposition
 from oracles.local_sgd import local_sgd
 
 STEPS = fg.step_sizes.polynomial(0.3, beta=0.75)
-N, TAU = 40, 5
+N, TAU, RUNS = 40, 5, 50
 
 
 def equal_problem():
@@ -25,7 +25,7 @@ def unequal_problem():
     return fg.problems.linear(rng.standard_normal((4, 2)), 1.0, cov, [0.1, 0.2, 0.3, 0.4])
 
 
-def terms_of(problem, start="zeros", replicates=8, phase=0):
+def terms_of(problem, start="zeros", phase=0):
     return fg.theory.error_terms(
         problem,
         fg.networks.ring(4),
@@ -33,14 +33,14 @@ def terms_of(problem, start="zeros", replicates=8, phase=0):
         N,
         sync_every=TAU,
         sync_phase=phase,
-        replicates=replicates,
+        replicates=RUNS,
         seed=3,
         start=start,
     )
 
 
 def twin(problem, start=(0.0, 0.0), phase=0):
-    x, y = regression_data(problem, N, 8, seed=3)
+    x, y = regression_data(problem, N, RUNS, seed=3)
     identity = np.broadcast_to(np.eye(2), (4, 2, 2))
     eta, mask = STEPS.eta(N), fg.step_sizes.sync_mask(TAU, N, phase)
     mixing = fg.networks.ring(4).matrix
@@ -76,7 +76,7 @@ def test_the_terms_are_those_of_the_float64_twin(make, start, phase):
     ids=["equal", "unequal", "logistic", "poisson", "huber"],
 )
 def test_the_terms_add_up(problem):
-    assert terms_of(problem, replicates=50).gap < 1e-3
+    assert terms_of(problem).gap < 1e-3
 
 
 def test_the_terms_add_up_at_the_base_setting_of_the_paper():

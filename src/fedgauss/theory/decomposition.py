@@ -142,6 +142,8 @@ def error_terms(
 class _Remainders(Observer):
     """The four sums over s of Q_s times the terms of step s, and Y_0 - theta*."""
 
+    keeps_time = False
+
     step_matrices: FloatArray  # Q_s (n, d, d)
     optimum: FloatArray
     hessian: FloatArray
