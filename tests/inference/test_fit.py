@@ -221,10 +221,11 @@ def test_other_methods_come_back_unscaled_too(method):
 
 
 def test_the_population_of_clients_can_be_the_target():
-    shifted = changed(cost=FRAME.cost + 2000 * FRAME.hospital.map({"a": 0, "b": 1, "c": 2, "d": 3}))
+    cost = FRAME.cost + 2000 * FRAME.hospital.map({"a": 0, "b": 1, "c": 2, "d": 3})
+    shifted = changed(cost=cost, year=FRAME.year - 2005)
     for passes in (1, 10):
         these, others = (
-            fg.fit(shifted, "cost", "hospital", features=["smokes"], passes=passes, clients=c)
+            fg.fit(shifted, "cost", "hospital", features=["year", "smokes"], passes=passes, clients=c)
             for c in ("these", "population")
         )
         assert others.std_errors[0] > 3 * these.std_errors[0]
@@ -256,22 +257,20 @@ def test_clients_that_are_alike_are_not_told_apart_when_they_are_small():
 
 def test_weights_can_be_equal():
     rows, equal = (
-        fg.fit(FRAME, "cost", "hospital", features=["year"], passes=15, weights=w) for w in ("rows", "equal")
+        fg.fit(FRAME, "cost", "hospital", features=["year", "smokes"], passes=15, weights=w) for w in ("rows", "equal")
     )
     share = 1.0 / FRAME.groupby("hospital").hospital.transform("size").to_numpy()
-    x = np.column_stack([np.ones(N), FRAME.year])
+    x = np.column_stack([np.ones(N), FRAME.year, FRAME.smokes])
     wanted = np.linalg.solve(x.T * share @ x, x.T * share @ FRAME.cost)
     assert np.abs((equal.params - wanted) / equal.std_errors).max() < 0.3
     assert np.all(equal.std_errors > rows.std_errors)
 
 
 def test_the_optimisation_error_is_part_of_the_covariance():
-    rows = fg.problems.from_arrays(
-        np.column_stack([np.ones(120), RNG.standard_normal(120)]), RNG.standard_normal(120), np.arange(120) % 3,
-        weights="rows",
-    )  # fmt: skip
-    done = run_passes(lambda i: row_batches(rows, 0, i), fg.networks.ring(3), 40, 10, 6)
-    assert done.averages.shape == (6, 2)
+    features = np.column_stack([np.ones(N), RNG.standard_normal((N, 2))])
+    rows = fg.problems.from_arrays(features, RNG.standard_normal(N), FRAME.hospital, weights="rows")
+    done = run_passes(lambda i: row_batches(rows, 0, i), fg.networks.ring(4), 150, 10, 6)
+    assert done.averages.shape == (6, 3)
     np.testing.assert_allclose(done.params, done.averages[3:].mean(axis=0))
     np.testing.assert_allclose(done.optimisation, np.cov(done.averages[3:].T) / 3)
     x, y = np.asarray(rows.features), np.asarray(rows.response)

@@ -215,8 +215,8 @@ def test_collinear_columns_are_refused():
 
 
 def test_a_plain_pass_is_simulate():
-    whole = run_given_steps(LINEAR, RING, STEPS, 100, 10, burn_in=20, seed=1)
-    path = fg.simulate(LINEAR, RING, STEPS, 100, sync_every=10, seed=1, keep="path").path
+    whole = run_given_steps(LINEAR, RING, STEPS, 50, 10, burn_in=20, seed=1)
+    path = fg.simulate(LINEAR, RING, STEPS, 50, sync_every=10, seed=1, keep="path").path
     np.testing.assert_allclose(whole.runs.average[0], path[0, 20:].mean(axis=0), rtol=1e-5)
 
 

@@ -213,19 +213,19 @@ def run_whitened(
         warm_hessians(problem, stage_key(seed, "data"), jnp.float32(theta), replicates, np.int32(rows)), dtype=float
     )
     first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
-    sums = ClientSums(unaligned(every, sync_every))
+    watch = [ClientSums(unaligned(every, sync_every)), LastClients()]
     go: Any = partial(
         simulate, network=network, sync_every=sync_every, replicates=replicates, seed=seed, progress=progress
     )
     begun = go(
         _along(problem, first, plan.eta, "damped"), steps=plan.eta[: plan.burn_in], n_steps=plan.burn_in, start=theta,
-        observe=[sums, LastClients()],
+        observe=watch,
     )  # fmt: skip
     hessian = client_statistics(begun.observed).hessian(weights)
     second = inverse(hessian)
     runs = go(
         _along(problem, second, plan.eta, "capped"), steps=plan.eta, n_steps=n_steps, after=plan.burn_in,
-        start=begun.last_clients, observe=[sums, *observe],
+        start=begun.last_clients, observe=[*watch, *observe],
     )  # fmt: skip
     return Pass(runs, client_statistics(runs.observed), first, second, hessian, plan, weights, theta)
 
@@ -294,7 +294,7 @@ def run_passes(
     """
     options["sync_every"] = sync_every
     first = rows_of(0)
-    last = run_whitened(first, network, n_steps, start=start, observe=[LastClients()], every=1, **options)
+    last = run_whitened(first, network, n_steps, start=start, every=1, **options)
     averages = [last.runs.average[0]]
     for i in range(1, passes):
         eta = window_eta(np.arange(i * n_steps + 1.0, (i + 1) * n_steps + 1.0), first.dim)
