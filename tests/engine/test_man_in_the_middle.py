@@ -15,7 +15,7 @@ N_STEPS, TAU, START = 24, 3, 13  # the first forged message is that of step 15
 NETWORKS = {
     "dense": (fg.networks.ring(5), DenseMixing),
     "dense, uniform": (fg.networks.lazy(5, 0.4), DenseMixing),
-    "neighbours": (fg.networks.ring(70), NeighbourMixing),
+    "neighbours": (fg.networks.ring(80), NeighbourMixing),
     "neighbours, uniform": (fg.networks.complete(80), NeighbourMixing),
     "edges": (fg.networks.star(80), EdgeMixing),
 }
@@ -25,11 +25,11 @@ def tampered(network, source=0, target=1, start=START, factor=-0.5, shift=(1.0, 
     return fg.networks.man_in_the_middle(network, source, target, start, factor, shift)
 
 
-def simulated(network, n_steps=N_STEPS, **more):
+def simulated(network, n_steps=N_STEPS, sync_every=TAU, **more):
     problem = fg.problems.random_effects(network.n_clients, seed=4)
     look = [fg.observers.uploads(TAU)]
     return fg.simulate(
-        problem, network, STEPS, n_steps, sync_every=TAU, replicates=6, seed=7, keep="path", observe=look, **more
+        problem, network, STEPS, n_steps, sync_every=sync_every, replicates=6, seed=7, keep="path", observe=look, **more
     )
 
 
@@ -101,9 +101,8 @@ def test_a_message_passed_on_as_it_was_changes_no_bit(case):
 
 def test_steps_without_synchronisation_are_not_attacked():
     silent = tampered(fg.networks.ring(5), start=1)
-    problem = fg.problems.random_effects(5, seed=4)
-    runs = [fg.simulate(problem, n, STEPS, 20, sync_every=None, replicates=6) for n in (silent, silent.honest)]
-    np.testing.assert_array_equal(runs[0].last, runs[1].last)
+    runs = [simulated(network, sync_every=None) for network in (silent, silent.honest)]
+    np.testing.assert_array_equal(runs[0].path, runs[1].path)
 
 
 @pytest.mark.parametrize("case", ["dense", "neighbours"])

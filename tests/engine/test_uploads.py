@@ -78,9 +78,10 @@ def test_looking_changes_nothing():
 def test_settings_run_together_see_their_own_uploads():
     look = [fg.observers.uploads(4)]
     others = [fg.problems.random_effects(5, seed=s) for s in (2, 8)]
-    together = fg.simulate_together([fg.Setting(p, RING, STEPS, 4, observe=look) for p in others], 20, replicates=7)
+    settings = [fg.Setting(p, RING, STEPS, 4, observe=look).keeping("path") for p in others]
+    together = fg.simulate_together(settings, 30, replicates=7)
     for problem, found in zip(others, together, strict=True):
-        alone = fg.simulate(problem, RING, STEPS, 20, sync_every=4, replicates=7, observe=look)
+        alone = fg.simulate(problem, RING, STEPS, 30, sync_every=4, replicates=7, keep="path", observe=look)
         np.testing.assert_array_equal(found.sent, alone.sent)
         np.testing.assert_array_equal(found.began, alone.began)
 
