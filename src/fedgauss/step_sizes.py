@@ -1,7 +1,5 @@
 """Step sizes eta_t, and the steps after which clients synchronise. Time starts at t = 1."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -259,7 +257,7 @@ def warn_if_unstable(eta: ArrayLike, client_hessians: ArrayLike, weights: ArrayL
     """
     hessian = np.einsum("k,kij->ij", np.asarray(weights), np.asarray(client_hessians))
     curvature = float(np.linalg.eigvalsh(hessian)[-1])
-    steps = np.asarray(eta, dtype=np.float64)
+    steps = np.asarray(eta, dtype=float)
     largest = steps.max(axis=1) if steps.ndim == 2 else steps
     t = int(np.argmax(largest))
     if largest[t] * curvature > 2.0:
