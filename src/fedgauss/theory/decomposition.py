@@ -1,7 +1,5 @@
 """The error of Ybar_n decomposed, run by run, into W, D_1, D_2, D_3 and D_4 of Appendix B.1.1."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

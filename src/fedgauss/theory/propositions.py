@@ -4,8 +4,6 @@ Propositions 4, 5 and 8 compare a run with its Lindeberg copy, in which the data
 6 and 7 are moments of the run itself; 2 and 3 are facts about the matrices Q_s.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, BoolArray, FloatArray, JaxArray
-from fedgauss.engine.observers import Observer, Step, at
+from fedgauss.engine.observers import Latest, at
 from fedgauss.engine.simulate import simulate
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, pytree
@@ -257,18 +255,13 @@ def _log_slope(points: Sequence[tuple[float, FloatArray]]) -> tuple[float, float
 
 
 @pytree
-class _Gaps(Observer):
+class _Gaps(Latest):
     """The four lengths of `Coupling` after the latest step of a coupled problem."""
 
     optimum: FloatArray
 
-    def init(self, theta: JaxArray, n_steps: int) -> Any:
-        zero = jnp.zeros_like(theta[0, 0])
-        return {"mean_gap": zero, "spread_gap": zero, "spread": zero, "error": zero}
-
-    def update(self, state: Any, step: Step) -> Any:
-        theta, copy = jnp.split(step.theta, 2)
-        mean, copy_mean = jnp.split(step.mean, 2)
+    def seen(self, theta: JaxArray, mean: JaxArray) -> dict[str, JaxArray]:
+        (theta, copy), (mean, copy_mean) = jnp.split(theta, 2), jnp.split(mean, 2)
 
         def length(x: JaxArray) -> JaxArray:
             return jnp.sqrt((x**2).sum(axis=tuple(range(x.ndim - 1))))
@@ -279,6 +272,3 @@ class _Gaps(Observer):
             "spread": length(theta - mean[:, None]),
             "error": length(mean - self.optimum[:, None]),
         }
-
-    def value(self, state: Any) -> dict[str, JaxArray]:
-        return state
