@@ -81,8 +81,8 @@ class FrameColumn:
         if self.levels is not None:
             return self
         levels, codes = np.unique(self.values, return_inverse=True)
-        whole = levels.astype(int) if np.all(levels == np.floor(levels)) else levels
-        return FrameColumn(self.name, codes.astype(float), tuple(whole.tolist()))
+        kind = int if np.all(levels == np.floor(levels)) else float
+        return FrameColumn(self.name, codes.astype(float), tuple(map(kind, levels)))
 
 
 class Frame:
