@@ -22,7 +22,7 @@ from fedgauss.engine.projections import Projection
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.problems.linearize import exact_optimum, optimum
-from fedgauss.step_sizes import StepSizes, as_step_sizes, sync_mask, warn_if_unstable
+from fedgauss.step_sizes import Steps, as_step_sizes, sync_mask, warn_if_unstable
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,7 +84,7 @@ class Runs(Shown):
 def simulate(
     problem: Problem,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     *,
     sync_every: int | BoolArray | None = 1,
@@ -175,7 +175,7 @@ class Setting:
 
     problem: Problem
     network: Network | ArrayLike | None
-    steps: StepSizes | ArrayLike
+    steps: Steps
     sync_every: int | BoolArray | None = 1
     sync_phase: int = 0
     start: Start = "zeros"

@@ -18,7 +18,7 @@ from fedgauss.inference.passes import Pass, run_given_steps, run_whitened
 from fedgauss.inference.reference_laws import ChiSquared
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, checked_problem
-from fedgauss.step_sizes import StepSizes
+from fedgauss.step_sizes import Steps
 
 Method = Literal["plugin", "bootstrap", "random_scaling", "batch_means"]
 METHODS: tuple[str, ...] = get_args(Method)
@@ -37,7 +37,7 @@ _VANISHED = 1e-3  # of the Hessian at the start: a logistic optimum keeps a tent
 def infer(
     problem: Problem,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike | None = None,
+    steps: Steps | None = None,
     n_steps: int = 5000,
     sync_every: int = 20,
     method: Method = "plugin",

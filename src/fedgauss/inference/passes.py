@@ -41,7 +41,7 @@ from fedgauss.inference.client_steps import (
 )
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, pytree
-from fedgauss.step_sizes import StepSizes, as_step_sizes
+from fedgauss.step_sizes import Steps, as_step_sizes
 
 BETA = 0.75
 BURN_IN = 0.2
@@ -124,7 +124,7 @@ def run_window(
 def run_given_steps(
     problem: Problem,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     sync_every: int,
     *,

@@ -7,9 +7,7 @@ from fedgauss import _checks
 from fedgauss._contraction import pulls_and_product
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.step_sizes import StepSizes, as_step_sizes
-
-Steps = StepSizes | ArrayLike
+from fedgauss.step_sizes import Steps, as_step_sizes
 
 
 def step_matrices(lin: Linearization, steps: Steps, n_steps: int) -> FloatArray:

@@ -21,7 +21,7 @@ from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.problems.combine import coupled
 from fedgauss.problems.linearize import linearize
-from fedgauss.step_sizes import StepSizes, as_step_sizes
+from fedgauss.step_sizes import Steps, as_step_sizes
 from fedgauss.theory.covariances import step_matrices
 
 
@@ -46,7 +46,7 @@ class Coupling:
 def lindeberg(
     problem: Problem,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     *,
     resampled: int,
@@ -121,7 +121,7 @@ class Slope:
 def measure_propositions(
     problem: Problem,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     *,
     sync_every: int = 1,
@@ -213,7 +213,7 @@ def _size(values: FloatArray) -> float:
     return float(np.sqrt((values.astype(float) ** 2).mean()))
 
 
-def step_variation(lin: Linearization, steps: StepSizes | ArrayLike, n_steps: int) -> tuple[float, FloatArray]:
+def step_variation(lin: Linearization, steps: Steps, n_steps: int) -> tuple[float, FloatArray]:
     """Omega_n = |Q_1| + sum_{s=2}^n |Q_s - Q_{s-1}| of Proposition 2, and |Q_s - A^-1| of Proposition 3, (n,).
 
     Q_s is B_{s,n} with the factor eta_s that Proposition 2 leaves out and its proof has. The proposition bounds

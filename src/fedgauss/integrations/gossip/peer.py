@@ -12,7 +12,7 @@ from jax import lax
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._random import Key, Noise, stage_key
-from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss._types import FloatArray, JaxArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.engine.loop import Start, resolve_start
@@ -21,7 +21,7 @@ from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
 from fedgauss.problems.combine import GaussianSurrogate, gaussian_surrogate
-from fedgauss.step_sizes import StepSizes, as_step_sizes
+from fedgauss.step_sizes import Steps, as_step_sizes
 
 # Sends each neighbour its array and returns theirs, of the same length; a neighbour that is lost is missing. One that
 # was heard before and is left out is told that this peer is lost to it.
@@ -96,7 +96,7 @@ def run_peer(
     client: int,
     problem: Problem,
     network: Network,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     exchange: Exchange,
     lin: Linearization,
