@@ -1,7 +1,5 @@
 """Input checks. Every message states the rule, the value that broke it, and a fix."""
 
-from __future__ import annotations
-
 import difflib
 import operator
 import reprlib
@@ -10,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss._types import ArrayLike, FloatArray
+from fedgauss._types import AnyArray, ArrayLike, FloatArray
 
 
 class FedgaussWarning(UserWarning):
@@ -24,7 +22,7 @@ def real_array(name: str, value: ArrayLike, shape: Sequence[int | None] | None =
         given = np.asarray(value)
         if not _numeric(given):
             raise TypeError("NumPy would turn None into nan and text into numbers, and drop imaginary parts")
-        array = np.array(given, dtype=np.float64)  # a copy, so that later changes by the caller do not matter
+        array = np.array(given, dtype=float)  # a copy, so that later changes by the caller do not matter
     except (TypeError, ValueError) as error:
         raise ValueError(_sentence(f"{name} must be {kind}; got {reprlib.repr(value)}", fix)) from error
     if shape is not None and not _fits(array.shape, shape):
@@ -73,6 +71,16 @@ def step_number(name: str, value: Any) -> int:
     return whole(name, value, at_most=2**31 - 2, fix="Steps count from 1.")
 
 
+def seed(value: Any) -> int:
+    """What fixes random numbers: 0, 1, 2, ..."""
+    return whole("seed", value, at_least=0)
+
+
+def level(value: Any) -> float:
+    """The level of intervals or sets."""
+    return probability("level", value, fix="Use 0.95?")
+
+
 def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
     """`value` if it is one of `choices`; otherwise an error that suggests the nearest."""
     options = list(choices)
@@ -116,7 +124,7 @@ def covariance(name: str, value: ArrayLike, definite: bool = False) -> FloatArra
     return array
 
 
-def _numeric(array: np.ndarray[Any, Any]) -> bool:
+def _numeric(array: AnyArray) -> bool:
     if array.dtype.kind == "O":
         return not any(isinstance(entry, str | bytes | None) for entry in array.flat)
     return array.dtype.kind not in "cmMSU"

@@ -1,7 +1,5 @@
 """Old public names, which go on working and say what replaces them."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the theory needs to know of a problem: optimum, Hessians and gradient noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -42,7 +40,7 @@ class Linearization(Shown):
         # Linearisations are cached and shared: nobody may change one in place.
         for name in ("optimum", "client_hessians", "client_noise_cov", "weights", "kurtosis", "client_gradients"):
             if getattr(self, name) is not None:
-                array = np.array(getattr(self, name), dtype=np.float64)
+                array = np.array(getattr(self, name), dtype=float)
                 array.setflags(write=False)
                 object.__setattr__(self, name, array)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 def stage_key(seed: int, stage: str) -> tuple[np.uint32, np.uint32]:
     """The key of a named stage ("data", "start", ...) of a run with this seed."""
-    number = _checks.whole("seed", seed, at_least=0)
+    number = _checks.seed(seed)
     digest = hashlib.blake2b(f"{number}/{stage}".encode(), digest_size=8).digest()
     first, second = np.frombuffer(digest, dtype=np.uint32)
     return first, second
@@ -102,7 +102,8 @@ class Noise:
             replicate = lax.broadcasted_iota(jnp.uint32, shape, 1) + jnp.uint32(self.first)
             return threefry(key, counter, replicate)
 
-        if jax.default_backend() == "cpu" and jnp.issubdtype(_dtype(transform), jnp.floating):
+        drawn = jax.eval_shape(transform, jax.ShapeDtypeStruct((), jnp.uint32))
+        if jax.default_backend() == "cpu" and jnp.issubdtype(drawn.dtype, jnp.floating):
             # Write the draws down. Whatever reads them would otherwise compute them again, several times a step; a
             # branch is a program of its own, which the compiler does not merge with those that read its result.
             # A hash gives two words. Written as two arrays it would be computed for each; as one complex array, once.
@@ -126,10 +127,6 @@ class Noise:
         replicate = lax.broadcasted_iota(jnp.uint32, shape, 1) + jnp.uint32(self.first)
         pair = jnp.stack(threefry(self.key, client, replicate), axis=-1)
         return jax.random.wrap_key_data(pair, impl="threefry2x32")
-
-
-def _dtype(transform: Callable[[JaxArray], JaxArray]) -> Any:
-    return jax.eval_shape(transform, jax.ShapeDtypeStruct((), jnp.uint32)).dtype
 
 
 def _unit(words: JaxArray) -> JaxArray:

@@ -1,7 +1,5 @@
 """How results show themselves at a prompt and in a notebook."""
 
-from __future__ import annotations
-
 from html import escape
 
 

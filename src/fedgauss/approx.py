@@ -19,7 +19,7 @@ from fedgauss.engine.observers import Observer
 from fedgauss.engine.simulate import Runs, Setting, simulate_together
 from fedgauss.networks import Network
 from fedgauss.problems.combine import gaussian_surrogate
-from fedgauss.step_sizes import StepSizes, constant
+from fedgauss.step_sizes import Steps, constant
 from fedgauss.theory.covariances import limit_covariance
 
 __all__ = ["aggregated", "aggregated_setting", "brownian", "brownian_setting", "client", "client_setting"]
@@ -27,7 +27,7 @@ __all__ = ["aggregated", "aggregated_setting", "brownian", "brownian_setting", "
 Observe = Sequence[str | Observer]
 
 
-def aggregated_setting(lin: Linearization, steps: StepSizes | ArrayLike, observe: Observe = ()) -> Setting:
+def aggregated_setting(lin: Linearization, steps: Steps, observe: Observe = ()) -> Setting:
     """Aggr-GA as a `Setting`: one client with Hessian A and gradient noise of covariance V_K.
 
     Parameters
@@ -50,7 +50,7 @@ def aggregated_setting(lin: Linearization, steps: StepSizes | ArrayLike, observe
 def client_setting(
     lin: Linearization,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     sync_every: int | BoolArray | None = 1,
     sync_phase: int = 0,
     observe: Observe = (),
@@ -94,7 +94,7 @@ def brownian_setting(lin: Linearization, observe: Observe = ()) -> Setting:
 
 def aggregated(
     lin: Linearization,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     *,
     replicates: int = 1,
@@ -129,7 +129,7 @@ def aggregated(
 def client(
     lin: Linearization,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     *,
     sync_every: int | BoolArray | None = 1,

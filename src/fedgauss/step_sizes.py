@@ -1,11 +1,9 @@
 """Step sizes eta_t, and the steps after which clients synchronise. Time starts at t = 1."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -23,6 +21,9 @@ class StepSizes(Protocol):
 
     def eta(self, n_steps: int) -> FloatArray:
         """eta_1, ..., eta_n: (n,), or (n, K) when clients differ."""
+
+
+Steps: TypeAlias = StepSizes | ArrayLike
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ def from_array(values: ArrayLike) -> Listed:
     return Listed(array)
 
 
-def per_client(schedules: Sequence[StepSizes | ArrayLike]) -> PerClient:
+def per_client(schedules: Sequence[Steps]) -> PerClient:
     """Step sizes eta_{t,k} that differ between clients, as in Theorem 2.2.
 
     Parameters
@@ -246,7 +247,7 @@ def per_client(schedules: Sequence[StepSizes | ArrayLike]) -> PerClient:
     return PerClient(each)
 
 
-def as_step_sizes(value: StepSizes | ArrayLike) -> StepSizes:
+def as_step_sizes(value: Steps) -> StepSizes:
     """A schedule, or an array of step sizes, as a schedule."""
     return value if isinstance(value, StepSizes) else from_array(value)
 
@@ -259,7 +260,7 @@ def warn_if_unstable(eta: ArrayLike, client_hessians: ArrayLike, weights: ArrayL
     """
     hessian = np.einsum("k,kij->ij", np.asarray(weights), np.asarray(client_hessians))
     curvature = float(np.linalg.eigvalsh(hessian)[-1])
-    steps = np.asarray(eta, dtype=np.float64)
+    steps = np.asarray(eta, dtype=float)
     largest = steps.max(axis=1) if steps.ndim == 2 else steps
     t = int(np.argmax(largest))
     if largest[t] * curvature > 2.0:

@@ -16,7 +16,6 @@ from rich.console import Console
 from fedgauss.paper.curves import CODED, OPTIMUM, ZERO
 from fedgauss.paper.judging import ResultVerdict
 from fedgauss.paper.page import (
-    Level,
     distance_outcomes,
     level_figure,
     print_list,
@@ -239,7 +238,7 @@ def test_the_mean_distance_leaves_out_what_is_scaled_otherwise():
 
 
 def test_a_mark_at_the_end_of_the_axis_is_drawn_whole():
-    axes = level_figure("Title", [Level("Figure 4, right", 0.1, {ZERO: 1.0})]).axes[0]
+    axes = level_figure("Title", [("Figure 4, right", {None: 0.1, ZERO: 1.0})]).axes[0]
     marks = [line for line in axes.lines if line.get_marker() != "None"]
     assert len(marks) == 2
     assert not any(mark.get_clip_on() for mark in marks)

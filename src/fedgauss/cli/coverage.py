@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-import typer
 from rich.console import Console
+from typer import Option
 
 from fedgauss._progress import bar
 from fedgauss.cli.app import ROOM, app, executor_of, plain_endings, print_place, sweep_endings
@@ -40,25 +40,25 @@ T = TypeVar("T")
 
 @app.command(help=_COVERAGE_HELP)
 def coverage(
-    family: Annotated[str, typer.Option(help=f"{FAMILIES}.")] = "linear,logistic,poisson",
-    offsets: Annotated[str, typer.Option(help="Standard deviation of the clients' coefficients.")] = "0.5",
-    condition: Annotated[str, typer.Option(help="Condition number of the covariates' covariance.")] = "1",
-    clients: Annotated[str, typer.Option(help="Number of clients K.")] = "10",
-    sync_every: Annotated[str, typer.Option(help="Steps between two mixings, tau.")] = "10",
-    network: Annotated[str, typer.Option(help="Network over which clients average.")] = "ring",
-    beta: Annotated[str, typer.Option(help="Decay of the step sizes.")] = "0.75",
-    steps: Annotated[str, typer.Option(help="Steps n of each client.")] = "500,1000,2000",
-    dim: Annotated[str, typer.Option(help="Number of covariates d.")] = "5",
-    runs: Annotated[int, typer.Option(help="Runs of each federation, at least 20.")] = 1000,
-    bootstrap_runs: Annotated[int, typer.Option(help="Runs for the bootstrap, with 200 chains each; 0 skips it.")] = 0,
-    seed: Annotated[int, typer.Option(help="Fixes every random number.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the report and for finished federations.")] = _COVERAGE,
+    family: Annotated[str, Option(help=f"{FAMILIES}.")] = "linear,logistic,poisson",
+    offsets: Annotated[str, Option(help="Standard deviation of the clients' coefficients.")] = "0.5",
+    condition: Annotated[str, Option(help="Condition number of the covariates' covariance.")] = "1",
+    clients: Annotated[str, Option(help="Number of clients K.")] = "10",
+    sync_every: Annotated[str, Option(help="Steps between two mixings, tau.")] = "10",
+    network: Annotated[str, Option(help="Network over which clients average.")] = "ring",
+    beta: Annotated[str, Option(help="Decay of the step sizes.")] = "0.75",
+    steps: Annotated[str, Option(help="Steps n of each client.")] = "500,1000,2000",
+    dim: Annotated[str, Option(help="Number of covariates d.")] = "5",
+    runs: Annotated[int, Option(help="Runs of each federation, at least 20.")] = 1000,
+    bootstrap_runs: Annotated[int, Option(help="Runs for the bootstrap, with 200 chains each; 0 skips it.")] = 0,
+    seed: Annotated[int, Option(help="Fixes every random number.")] = 0,
+    out: Annotated[Path, Option(help="Folder for the report and for finished federations.")] = _COVERAGE,
     workers: Annotated[
         int | None,
-        typer.Option(help="Worker processes, 0 for none; by default one for each core, at most 8."),
+        Option(help="Worker processes, 0 for none; by default one for each core, at most 8."),
     ] = None,
-    engine: Annotated[str, typer.Option(help="Where to compute: local, or dask for a cluster.")] = "local",
-    scheduler: Annotated[str | None, typer.Option(help="Address of the Dask scheduler, as tcp://host:8786.")] = None,
+    engine: Annotated[str, Option(help="Where to compute: local, or dask for a cluster.")] = "local",
+    scheduler: Annotated[str | None, Option(help="Address of the Dask scheduler, as tcp://host:8786.")] = None,
 ) -> None:
     """The coverage laboratory."""
     command = shlex.join(["fedgauss", *sys.argv[1:]])
@@ -79,7 +79,7 @@ def coverage(
         )
         _checks.whole("runs", runs, at_least=20)
         _checks.whole("bootstrap_runs", bootstrap_runs, at_least=0)
-        _checks.whole("seed", seed, at_least=0)
+        _checks.seed(seed)
         executor = executor_of(engine, scheduler)
         from fedgauss.coverage.results import measure
         from fedgauss.report.output import writable_folder

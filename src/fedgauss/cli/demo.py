@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
+from typer import Option
 
 from fedgauss._progress import progress
 from fedgauss.cli.app import app, plain_endings, print_place
@@ -32,9 +32,9 @@ Clients are assumed to average completely whenever they mix.
 
 @app.command(help=_DEMO_HELP)
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the page and its figures.")] = Path("demo"),
-    replicates: Annotated[int, typer.Option(help="Simulated runs for each start, 200 to 1,000,000.")] = 2000,
-    seed: Annotated[int, typer.Option(help="Fixes every random number.")] = 0,
+    out: Annotated[Path, Option(help="Folder for the page and its figures.")] = Path("demo"),
+    replicates: Annotated[int, Option(help="Simulated runs for each start, 200 to 1,000,000.")] = 2000,
+    seed: Annotated[int, Option(help="Fixes every random number.")] = 0,
 ) -> None:
     """Simulate, compare, watch, and write the page."""
     with plain_endings():
@@ -60,12 +60,12 @@ def demo(
 
 @app.command(help=_ADVISE_HELP)
 def advise(
-    steps: Annotated[int, typer.Option(help="Steps n that every client takes.")],
-    clients: Annotated[int, typer.Option(help="Clients K.")],
+    steps: Annotated[int, Option(help="Steps n that every client takes.")],
+    clients: Annotated[int, Option(help="Clients K.")],
     beta: Annotated[
-        float | None, typer.Option(help="Decay of the step sizes, eta_t = eta0 t^-beta. Default: the best one.")
+        float | None, Option(help="Decay of the step sizes, eta_t = eta0 t^-beta. Default: the best one.")
     ] = None,
-    sync_every: Annotated[int, typer.Option(help="Steps between two rounds of averaging, tau.")] = 1,
+    sync_every: Annotated[int, Option(help="Steps between two rounds of averaging, tau.")] = 1,
 ) -> None:
     """Print `fedgauss.advise`."""
     with plain_endings():

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from fedgauss._progress import bar
 from fedgauss.cli.app import app, plain_endings
@@ -36,12 +36,12 @@ through its pipes: no port is opened, and ssh encrypts them. Sites average on a 
 
 @app.command(help=_SITE_HELP)
 def site(
-    data: Annotated[Path, typer.Argument(help="A .csv or .parquet file, a row for each observation.")],
-    least_rows: Annotated[int, typer.Option(help="Fewest rows with which to take part.")] = 10,
+    data: Annotated[Path, Argument(help="A .csv or .parquet file, a row for each observation.")],
+    least_rows: Annotated[int, Option(help="Fewest rows with which to take part.")] = 10,
     columns: Annotated[
-        str | None, typer.Option(help="Columns that may be asked about, separated by commas; all if not given.")
+        str | None, Option(help="Columns that may be asked about, separated by commas; all if not given.")
     ] = None,
-    log: Annotated[Path | None, typer.Option(help="File for every order, and every line that leaves.")] = None,
+    log: Annotated[Path | None, Option(help="File for every order, and every line that leaves.")] = None,
 ) -> None:
     """`fedgauss.inference.federated.lines` on standard input and output."""
     with plain_endings():
@@ -58,17 +58,17 @@ def site(
 
 @app.command(help=_FEDERATE_HELP)
 def federate(
-    target: Annotated[str, typer.Option(help="The column to explain.")],
-    sites: Annotated[list[str], typer.Option("--site", help="NAME=COMMAND, once for each site.")],
-    family: Annotated[str, typer.Option(help=f"{FAMILIES}.")] = "linear",
-    features: Annotated[str | None, typer.Option(help="Covariates, comma-separated; all columns if not given.")] = None,
-    formula: Annotated[str | None, typer.Option(help='In place of --features: "y ~ a + C(b)".')] = None,
-    intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
-    sync_every: Annotated[int, typer.Option(help="Steps between two synchronisations, tau.")] = 10,
-    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Fixes the order in which rows are read.")] = 0,
-    timeout: Annotated[float, typer.Option(help="Seconds that a site has to answer an order.")] = 600.0,
-    out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("fit"),
+    target: Annotated[str, Option(help="The column to explain.")],
+    sites: Annotated[list[str], Option("--site", help="NAME=COMMAND, once for each site.")],
+    family: Annotated[str, Option(help=f"{FAMILIES}.")] = "linear",
+    features: Annotated[str | None, Option(help="Covariates, comma-separated; all columns if not given.")] = None,
+    formula: Annotated[str | None, Option(help='In place of --features: "y ~ a + C(b)".')] = None,
+    intercept: Annotated[bool, Option(help="Whether the model has an intercept.")] = True,
+    sync_every: Annotated[int, Option(help="Steps between two synchronisations, tau.")] = 10,
+    level: Annotated[float, Option(help="Level of the intervals.")] = 0.95,
+    seed: Annotated[int, Option(help="Fixes the order in which rows are read.")] = 0,
+    timeout: Annotated[float, Option(help="Seconds that a site has to answer an order.")] = 600.0,
+    out: Annotated[Path, Option(help="Folder for the numbers and the figure.")] = Path("fit"),
 ) -> None:
     """`fedgauss.inference.federated.coordinator` with sites behind pipes."""
     with plain_endings():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
+from typer import Argument, Option
 
 from fedgauss._families import shipped_families
 from fedgauss._progress import progress, waiting
@@ -36,19 +36,19 @@ folder. Text columns are taken as categories; missing values, collinear columns 
 
 @app.command(help=_FIT_HELP)
 def fit(
-    data: Annotated[Path, typer.Argument(help="A .csv or .parquet file, a row for each observation.")],
-    target: Annotated[str, typer.Option(help="The column to explain.")],
-    client: Annotated[str, typer.Option(help="The column that names the client of each row.")],
-    family: Annotated[str, typer.Option(help=f"{FAMILIES}.")] = "linear",
-    features: Annotated[str | None, typer.Option(help="Covariates, comma-separated; all columns if not given.")] = None,
-    formula: Annotated[str | None, typer.Option(help='In place of --features: "y ~ a + C(b)".')] = None,
-    intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
-    passes: Annotated[int, typer.Option(help="How often rows are read; more than once for small data.")] = 1,
-    sync_every: Annotated[int, typer.Option(help="Steps between two synchronisations, tau.")] = 10,
-    method: Annotated[str, typer.Option(help="plugin, bootstrap, random_scaling or batch_means.")] = "plugin",
-    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Fixes the order in which rows are read.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("fit"),
+    data: Annotated[Path, Argument(help="A .csv or .parquet file, a row for each observation.")],
+    target: Annotated[str, Option(help="The column to explain.")],
+    client: Annotated[str, Option(help="The column that names the client of each row.")],
+    family: Annotated[str, Option(help=f"{FAMILIES}.")] = "linear",
+    features: Annotated[str | None, Option(help="Covariates, comma-separated; all columns if not given.")] = None,
+    formula: Annotated[str | None, Option(help='In place of --features: "y ~ a + C(b)".')] = None,
+    intercept: Annotated[bool, Option(help="Whether the model has an intercept.")] = True,
+    passes: Annotated[int, Option(help="How often rows are read; more than once for small data.")] = 1,
+    sync_every: Annotated[int, Option(help="Steps between two synchronisations, tau.")] = 10,
+    method: Annotated[str, Option(help="plugin, bootstrap, random_scaling or batch_means.")] = "plugin",
+    level: Annotated[float, Option(help="Level of the intervals.")] = 0.95,
+    seed: Annotated[int, Option(help="Fixes the order in which rows are read.")] = 0,
+    out: Annotated[Path, Option(help="Folder for the numbers and the figure.")] = Path("fit"),
 ) -> None:
     """`fedgauss.fit` on a file."""
     with plain_endings():

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
+from typer import Argument, Option
 
 from fedgauss._progress import bar
 from fedgauss.cli.app import ROOM, app, executor_of, plain_endings, print_place, sweep_endings
@@ -41,16 +41,16 @@ _REPRODUCTION = Path("reproduction")
 
 @app.command(help=_REPRODUCE_HELP)
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(help="Results by name; all of them if none is given.")] = None,
-    scale: Annotated[str, typer.Option(help="How much to compute: quick, paper or large.")] = "paper",
-    out: Annotated[Path, typer.Option(help="Folder for the report, and for what is finished so far.")] = _REPRODUCTION,
+    names: Annotated[list[str] | None, Argument(help="Results by name; all of them if none is given.")] = None,
+    scale: Annotated[str, Option(help="How much to compute: quick, paper or large.")] = "paper",
+    out: Annotated[Path, Option(help="Folder for the report, and for what is finished so far.")] = _REPRODUCTION,
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes that compute, 0 for this one alone; one for each core, at most 8, if not given."),
+        Option(help="Processes that compute, 0 for this one alone; one for each core, at most 8, if not given."),
     ] = None,
-    engine: Annotated[str, typer.Option(help="Who computes: local, or dask for a cluster.")] = "local",
-    scheduler: Annotated[str | None, typer.Option(help="The scheduler of Dask, as tcp://host:8786.")] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="Print what there is, and stop.")] = False,
+    engine: Annotated[str, Option(help="Who computes: local, or dask for a cluster.")] = "local",
+    scheduler: Annotated[str | None, Option(help="The scheduler of Dask, as tcp://host:8786.")] = None,
+    list_them: Annotated[bool, Option("--list", help="Print what there is, and stop.")] = False,
 ) -> None:
     """The paper's results, from cells to a page."""
     names = names or []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
+from typer import Argument, Exit, Option
 
 from fedgauss.cli.app import app, plain_endings
 
@@ -40,37 +40,32 @@ which must be honest and close to the optimum
   fedgauss watch run.npz --hessian A.npy --eta0 0.3 --beta 0.75 --sync-every 20
   fedgauss watch --listen --monitor monitor.npz --save monitor.npz    goes on where it stopped
 """
-_NO_MONITOR = "Without --monitor"
+
+
+def _alone(words: str) -> Any:
+    """An option for a watch without a monitor's file."""
+    return Option(help=words, rich_help_panel="Without --monitor")
 
 
 @app.command(help=_WATCH_HELP)
 def watch(
-    log: Annotated[Path | None, typer.Argument(help="The run's log: JSON lines, or arrays in a .npz file.")] = None,
-    listen: Annotated[bool, typer.Option("--listen", help="Take rounds by POST in place of a log.")] = False,
-    monitor: Annotated[Path | None, typer.Option(help="A monitor that Monitor.save wrote.")] = None,
-    hessian: Annotated[
-        str | None, typer.Option(help="A as a .npy file, or c for c times the identity.", rich_help_panel=_NO_MONITOR)
-    ] = None,
-    warm_up: Annotated[
-        int, typer.Option(help="Honest rounds that the noise is estimated from.", rich_help_panel=_NO_MONITOR)
-    ] = 25,
-    sync_every: Annotated[int, typer.Option(help="Steps between two rounds, tau.", rich_help_panel=_NO_MONITOR)] = 20,
-    eta0: Annotated[
-        float | None, typer.Option(help="Step sizes eta_t = eta0 (t + shift)^-beta.", rich_help_panel=_NO_MONITOR)
-    ] = None,
-    beta: Annotated[float, typer.Option(help="Their decay; 0 for constant ones.", rich_help_panel=_NO_MONITOR)] = 0.75,
-    shift: Annotated[float, typer.Option(help="Their shift.", rich_help_panel=_NO_MONITOR)] = 0.0,
-    alpha: Annotated[float, typer.Option(help="Chance of any false alarm.", rich_help_panel=_NO_MONITOR)] = 0.05,
-    horizon: Annotated[
-        int | None,
-        typer.Option(help="Steps that alpha holds for; no end if not given.", rich_help_panel=_NO_MONITOR),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address of the page; others than loopback need a token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port of the page; 0 takes a free one.")] = 8765,
+    log: Annotated[Path | None, Argument(help="The run's log: JSON lines, or arrays in a .npz file.")] = None,
+    listen: Annotated[bool, Option("--listen", help="Take rounds by POST in place of a log.")] = False,
+    monitor: Annotated[Path | None, Option(help="A monitor that Monitor.save wrote.")] = None,
+    hessian: Annotated[str | None, _alone("A as a .npy file, or c for c times the identity.")] = None,
+    warm_up: Annotated[int, _alone("Honest rounds that the noise is estimated from.")] = 25,
+    sync_every: Annotated[int, _alone("Steps between two rounds, tau.")] = 20,
+    eta0: Annotated[float | None, _alone("Step sizes eta_t = eta0 (t + shift)^-beta.")] = None,
+    beta: Annotated[float, _alone("Their decay; 0 for constant ones.")] = 0.75,
+    shift: Annotated[float, _alone("Their shift.")] = 0.0,
+    alpha: Annotated[float, _alone("Chance of any false alarm.")] = 0.05,
+    horizon: Annotated[int | None, _alone("Steps that alpha holds for; no end if not given.")] = None,
+    host: Annotated[str, Option(help="Address of the page; others than loopback need a token.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Port of the page; 0 takes a free one.")] = 8765,
     token: Annotated[
-        str | None, typer.Option(envvar="FEDGAUSS_TOKEN", help="Secret that every request must carry, 16 characters.")
+        str | None, Option(envvar="FEDGAUSS_TOKEN", help="Secret that every request must carry, 16 characters.")
     ] = None,
-    save: Annotated[Path | None, typer.Option(help="Where to save the monitor at the end.")] = None,
+    save: Annotated[Path | None, Option(help="Where to save the monitor at the end.")] = None,
 ) -> None:
     """`fedgauss.integrations.live`."""
     with plain_endings():
@@ -83,4 +78,4 @@ def watch(
             host, port, token, save,
         )  # fmt: skip
         if not watch_run(asked, lambda words: console.print(Text(words), soft_wrap=True)):
-            raise typer.Exit(1)
+            raise Exit(1)

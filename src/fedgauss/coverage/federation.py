@@ -63,11 +63,9 @@ class Federation:
 
     def __post_init__(self) -> None:
         check_family(self.family)
-        _at_least("offsets", self.offsets, 0.0)
-        _at_least("condition", self.condition, 1.0)
-        _at_least("n_steps", self.n_steps, 50)
-        _at_least("sync_every", self.sync_every, 1)
-        _at_least("dim", self.dim, 1)
+        for name, least in {"offsets": 0, "condition": 1, "n_steps": 50, "sync_every": 1, "dim": 1}.items():
+            if _checks.real(name, value := getattr(self, name)) < least:
+                raise ValueError(f"{name} must be at least {least}; got {value:g}.")
         if not 0.5 < self.beta < 1.0:
             raise ValueError(f"beta must lie in (0.5, 1), for a normal limit; got {self.beta:g}. Use 0.75?")
         self.graph()
@@ -109,8 +107,3 @@ class Federation:
 def federations(**options: Sequence[Any]) -> list[Federation]:
     """Every combination of the values given for the fields of a `Federation`."""
     return [Federation(**dict(zip(options, values, strict=True))) for values in product(*options.values())]
-
-
-def _at_least(name: str, value: float, least: float) -> None:
-    if _checks.real(name, value) < least:
-        raise ValueError(f"{name} must be at least {least:g}; got {value:g}.")

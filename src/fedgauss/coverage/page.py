@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from fedgauss import __version__
 from fedgauss._progress import Tick
 from fedgauss.coverage.cells import LEVEL, METHODS, CoverageRow
-from fedgauss.coverage.results import CoverageResults, FederationResult, common, label, shown, varying
+from fedgauss.coverage.results import CoverageResults, FederationResult, Found, common, label, shown, varying
 from fedgauss.report.output import WIDTH, Drawing, log_ticks, rows_csv, save, styled, titled_figure, write_whole
 from fedgauss.report.page import LIGHT, Page
 from fedgauss.report.text import Table, number, span
@@ -101,7 +101,7 @@ def write_coverage(
     return [coverage, default], folder / "coverage.html"
 
 
-def _tables(results: Sequence[FederationResult]) -> tuple[Table, Table, Table]:
+def _tables(results: Found) -> tuple[Table, Table, Table]:
     """Coverage of every method, width of every method, and the default in detail."""
     rows = [row for result in results for row in result.rows.values()]
     runs = sorted({row.runs for row in rows})
@@ -143,7 +143,7 @@ def _tables(results: Sequence[FederationResult]) -> tuple[Table, Table, Table]:
 
 
 def _table(
-    results: Sequence[FederationResult],
+    results: Found,
     header: Sequence[str],
     cells: Callable[[FederationResult], Sequence[str]],
     caption: str,
@@ -158,7 +158,7 @@ def _number(value: float | None, digits: int = 3) -> str:
     return "" if value is None else number(value, digits)
 
 
-def _drawings(results: Sequence[FederationResult]) -> list[Drawing]:
+def _drawings(results: Found) -> list[Drawing]:
     """The figures that these federations can fill."""
     series = [list(group) for _, group in groupby(results, key=lambda result: result.without_n)]
     # Where there are many, those with the most points.
@@ -168,7 +168,7 @@ def _drawings(results: Sequence[FederationResult]) -> list[Drawing]:
 
 
 @styled
-def _coverage_against_n(panels: Sequence[Sequence[FederationResult]]) -> Drawing:
+def _coverage_against_n(panels: Sequence[Found]) -> Drawing:
     """A panel for each federation, a line for each method."""
     results = [result for panel in panels for result in panel]
     close = [_SHORT[m] for m in _LINES if _covers(results, m)]
@@ -208,7 +208,7 @@ def _coverage_against_n(panels: Sequence[Sequence[FederationResult]]) -> Drawing
     )
 
 
-def _covers(results: Sequence[FederationResult], method: str) -> bool:
+def _covers(results: Found, method: str) -> bool:
     found = [result.rows[method].coverage for result in results if method in result.rows]
     return bool(found) and max(abs(value - LEVEL) for value in found) <= _CLOSE
 

@@ -39,6 +39,9 @@ class FederationResult:
         return tuple(getattr(self.federation, name) for name in _WORDS if name != "n_steps")
 
 
+Found = Sequence[FederationResult]
+
+
 @dataclass(frozen=True)
 class CoverageResults:
     """Rows of every federation in a folder, and the command that adds to them."""
@@ -96,12 +99,12 @@ def by_federation(rows: Sequence[CoverageRow]) -> list[FederationResult]:
     return sorted(results, key=lambda result: (*result.without_n, result.federation.n_steps))
 
 
-def varying(results: Sequence[FederationResult]) -> list[str]:
+def varying(results: Found) -> list[str]:
     """Fields in which these federations differ; n, where they do not."""
     return [name for name in _WORDS if _differ(results, name)] or ["n_steps"]
 
 
-def common(results: Sequence[FederationResult]) -> str:
+def common(results: Found) -> str:
     """What these federations share, in words."""
     shared = [name for name in _WORDS if name != "draw" and not _differ(results, name)]
     return label(results[0].federation, shared)
@@ -109,7 +112,8 @@ def common(results: Sequence[FederationResult]) -> str:
 
 def label(federation: Federation, names: Sequence[str]) -> str:
     """These fields of a federation, in words."""
-    return ", ".join(_word(federation, name) for name in names)
+    words = _WORDS | {"network": "rho = {}"} if federation.network[0] in "0." else _WORDS
+    return ", ".join(words[name].format(shown(federation, name)) for name in names)
 
 
 def shown(federation: Federation, name: str) -> str:
@@ -118,10 +122,5 @@ def shown(federation: Federation, name: str) -> str:
     return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def _word(federation: Federation, name: str) -> str:
-    is_eigenvalue = name == "network" and federation.network[0] in "0."
-    return ("rho = {}" if is_eigenvalue else _WORDS[name]).format(shown(federation, name))
-
-
-def _differ(results: Sequence[FederationResult], name: str) -> bool:
+def _differ(results: Found, name: str) -> bool:
     return len({getattr(result.federation, name) for result in results}) > 1

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgauss import _checks
-from fedgauss._types import FloatArray
+from fedgauss._types import FloatArray, IntArray
 
 _BATCH = 5000  # rows centred at a time: 60,000 images in float64 would take a third of a gigabyte
 
@@ -16,7 +16,7 @@ class Scores(NamedTuple):
     """Principal component scores (N, p) and digits (N,)."""
 
     scores: FloatArray
-    labels: npt.NDArray[np.int64]
+    labels: IntArray
 
 
 def mnist_scores() -> Scores:
@@ -57,7 +57,7 @@ def principal_scores(images: npt.ArrayLike, n_components: int = 3) -> FloatArray
         )
     pixels = pixels.reshape(len(pixels), -1)
     count = _checks.whole("n_components", n_components, at_most=pixels.shape[1], fix="There is one for each pixel.")
-    mean = pixels.mean(axis=0, dtype=np.float64) / 255
+    mean = pixels.mean(axis=0, dtype=float) / 255
     batches = range(0, len(pixels), _BATCH)
 
     def centred(first: int) -> FloatArray:

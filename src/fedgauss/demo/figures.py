@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgauss.demo.comparison import mean_ratio
 from fedgauss.demo.run import DemoResult
-from fedgauss.report.output import Drawing, few_ticks, log_ticks, styled, titled_figure
+from fedgauss.report.output import Drawing, few_ticks, log_ticks, styled, titled_axes, titled_figure
 from fedgauss.report.page import LIGHT
 
 SCALED = r"$√n (\bar{Y}_n − θ^*)$"
@@ -23,8 +23,7 @@ _DASHED = (0, (4, 3))
 def network(result: DemoResult) -> Drawing:
     """The clients and their neighbours, with the noise variance beside each client."""
     clients = result.setup.network
-    figure = titled_figure("Each client averages with two neighbours", 3.5, width=3.6)
-    axes = figure.subplots()
+    figure, axes = titled_axes("Each client averages with two neighbours", 3.5, width=3.6)
     graph = nx.from_scipy_sparse_array(clients.sparse)
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
     place = nx.kamada_kawai_layout(graph)
@@ -126,10 +125,8 @@ def variance(result: DemoResult) -> Drawing:
     n = result.setup.n_steps
     theories = {"finite": (r"\Sigma_n", result.sigma_n), "limit": (r"\Sigma/K", result.limit_n)}
     finite, limit = (result.ratios(theory)[-1].simulated for _, theory in theories.values())
-    figure = titled_figure(
-        f"At $n={n}$ the variance is {finite:.2f} of $\\Sigma_n$ and {limit:.2f} of $\\Sigma/K$", 3.0
-    )
-    axes = figure.subplots()
+    title = f"At $n={n}$ the variance is {finite:.2f} of $\\Sigma_n$ and {limit:.2f} of $\\Sigma/K$"
+    figure, axes = titled_axes(title, 3.0)
     axes.axhline(1.0, color=LIGHT["ink"], lw=0.8, ls=_DASHED)
     for role, (symbol, theory) in theories.items():
         colour, points = LIGHT[role], result.ratios(theory)
@@ -165,8 +162,7 @@ def disagreement(result: DemoResult) -> Drawing:
     part, setup = result.from_optimum, result.setup
     first, last = (100 * share for share in result.removed_by_mixing())
     title = f"Mixing removes {first:.0f} % of the disagreement at first, {last:.0f} % at the end"
-    figure = titled_figure(title, 2.9)
-    axes = figure.subplots()
+    figure, axes = titled_axes(title, 2.9)
     t = np.arange(1, setup.n_steps + 1)
     simulated = np.sqrt(part.simulated.square_disagreement)
     axes.plot(t, np.sqrt(part.exact.disagreement), color=LIGHT["exact"], lw=1.2, label="exact")
@@ -196,8 +192,7 @@ def watched(result: DemoResult) -> Drawing:
         title = f"A false alarm at step {alarm.step}: clients turn only at step {attack.begins}"
     else:
         title = f"Clients turn at step {attack.begins}, and the alarm comes after step {alarm.step}"
-    figure = titled_figure(title, 3.2)
-    axes = figure.subplots()
+    figure, axes = titled_axes(title, 3.2)
     axes.axvline(attack.begins, color=LIGHT["ink"], lw=1.0, label="true onset")
     if alarm is not None and alarm.onset is not None:
         axes.axvline(alarm.onset, color=LIGHT["finite"], lw=1.8, ls=(0, (1, 1.5)), label="estimated onset")

@@ -67,7 +67,7 @@ def demo_setup(replicates: int = 2000, seed: int = 0) -> DemoSetup:
         network=networks.ring(10),
         steps=step_sizes.polynomial(0.3, beta=0.75),
         replicates=_checks.whole("replicates", replicates, at_least=200, at_most=1_000_000, fix=fix),
-        seed=_checks.whole("seed", seed, at_least=0),
+        seed=_checks.seed(seed),
     )
 
 

@@ -60,16 +60,52 @@ def write_demo(result: DemoResult, folder: Path, tick: Tick = lambda what, done,
 
 def demo_page(result: DemoResult, show: Callable[[Page, str], None]) -> Page:
     """The page; `show(page, name)` adds a figure to it."""
-    setup = result.setup
+    setup, tau = result.setup, result.setup.sync_every
     page = Page(
         "Local SGD on a ring, compared with its theory",
         f"{setup.replicates:,} simulated runs of {setup.network.n_clients} clients from each of two starts. "
         f"{result.check} Then half of the clients turn malicious while a monitor watches. "
         f"{outcome(result.watched.alarm, result.watched.attack)[0]}",
     )
-    _add_setup(page, result)
+    page.section("What was run")
+    page.paragraph(
+        f"A group of {setup.network.n_clients} clients fits one linear regression without sharing data. Client $k$ "
+        "sees $x$ ~ $N(0, I)$ and $y = x′β_k$ + noise, with its own coefficients $β_k$ and noise variance. Every "
+        f"client takes stochastic gradient steps by itself and, after every {tau}th step, averages its parameters "
+        "with those of its neighbours. This is Algorithm 1 of the paper, one recursion:"
+    )
+    page.equation("$Θ_t = (Θ_{t−1} − η_t G_t) C_t$")
+    page.paragraph(
+        "Column $k$ of $Θ_t$ is client $k$, and column $k$ of $G_t$ its stochastic gradient. $C_t$ is the mixing "
+        f"matrix of the ring when $t$ is a multiple of {tau}, and the identity otherwise. $Y_t$ is the mean over "
+        r"clients, $\bar{Y}_n$ the average of $Y_1, …, Y_n$, and $θ^*$ the minimiser of the clients’ mean risk, here "
+        "the mean of their $β_k$."
+    )
+    page.facts(
+        [
+            ("steps $n$", str(setup.n_steps)),
+            ("mixing every", f"{tau} steps"),
+            ("step sizes $η_t$", f"{setup.steps.eta0:g} $t^{{−{setup.steps.beta:g}}}$"),
+            ("coefficients $β_k$", "drawn from $N((2, −3), I)$"),
+            ("optimum $θ^*$", f"({', '.join(number(x) for x in result.optimum)})"),
+            ("starts", "optimum; zero"),
+            ("replicates from each start", f"{setup.replicates:,}"),
+            ("seed", str(setup.seed)),
+        ]
+    )
     show(page, "network")
-    _add_theory(page)
+    page.section("What theory says")
+    page.paragraph(
+        f"Theorem 2.1 compares {SCALED} with a normal law of mean zero whose covariance keeps the step sizes actually "
+        "used; by Theorem 2.3 it tends to the familiar sandwich as $n$ grows:"
+    )
+    page.equation("$Σ_n = n^{−1} ∑_s Q_s V Q_s′$  →  $Σ/K = A^{−1} V A^{−1}$")
+    page.paragraph(
+        "$A$ is the Hessian of the mean risk, $V$ the covariance of the mean gradient at $θ^*$, and $Q_s$ what one "
+        "unit of gradient noise at step $s$ adds to the sum $Y_1 + … + Y_n$. Both are approximations. In a linear "
+        "model with Gaussian covariates the mean and covariance of all clients also follow a closed recursion, with "
+        "no approximation at any $n$. That recursion is what “exact” means on this page."
+    )
     page.section("What was observed")
     for name in ("paths", "averages", "variance", "disagreement"):
         show(page, name)
@@ -238,52 +274,6 @@ def _clients(clients: Collection[int]) -> str:
 
 def _steps(count: int, kind: str = "") -> str:
     return f"{count} {kind}step{'s' if count != 1 else ''}"
-
-
-def _add_setup(page: Page, result: DemoResult) -> None:
-    setup = result.setup
-    tau = setup.sync_every
-    page.section("What was run")
-    page.paragraph(
-        f"A group of {setup.network.n_clients} clients fits one linear regression without sharing data. Client $k$ "
-        "sees $x$ ~ $N(0, I)$ and $y = x′β_k$ + noise, with its own coefficients $β_k$ and noise variance. Every "
-        f"client takes stochastic gradient steps by itself and, after every {tau}th step, averages its parameters "
-        "with those of its neighbours. This is Algorithm 1 of the paper, one recursion:"
-    )
-    page.equation("$Θ_t = (Θ_{t−1} − η_t G_t) C_t$")
-    page.paragraph(
-        "Column $k$ of $Θ_t$ is client $k$, and column $k$ of $G_t$ its stochastic gradient. $C_t$ is the mixing "
-        f"matrix of the ring when $t$ is a multiple of {tau}, and the identity otherwise. $Y_t$ is the mean over "
-        r"clients, $\bar{Y}_n$ the average of $Y_1, …, Y_n$, and $θ^*$ the minimiser of the clients’ mean risk, here "
-        "the mean of their $β_k$."
-    )
-    page.facts(
-        [
-            ("steps $n$", str(setup.n_steps)),
-            ("mixing every", f"{tau} steps"),
-            ("step sizes $η_t$", f"{setup.steps.eta0:g} $t^{{−{setup.steps.beta:g}}}$"),
-            ("coefficients $β_k$", "drawn from $N((2, −3), I)$"),
-            ("optimum $θ^*$", f"({', '.join(number(x) for x in result.optimum)})"),
-            ("starts", "optimum; zero"),
-            ("replicates from each start", f"{setup.replicates:,}"),
-            ("seed", str(setup.seed)),
-        ]
-    )
-
-
-def _add_theory(page: Page) -> None:
-    page.section("What theory says")
-    page.paragraph(
-        f"Theorem 2.1 compares {SCALED} with a normal law of mean zero whose covariance keeps the step sizes actually "
-        "used; by Theorem 2.3 it tends to the familiar sandwich as $n$ grows:"
-    )
-    page.equation("$Σ_n = n^{−1} ∑_s Q_s V Q_s′$  →  $Σ/K = A^{−1} V A^{−1}$")
-    page.paragraph(
-        "$A$ is the Hessian of the mean risk, $V$ the covariance of the mean gradient at $θ^*$, and $Q_s$ what one "
-        "unit of gradient noise at step $s$ adds to the sum $Y_1 + … + Y_n$. Both are approximations. In a linear "
-        "model with Gaussian covariates the mean and covariance of all clients also follow a closed recursion, with "
-        "no approximation at any $n$. That recursion is what “exact” means on this page."
-    )
 
 
 def _comparison_program(s: DemoSetup) -> str:

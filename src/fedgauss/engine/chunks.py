@@ -10,7 +10,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._progress import ProgressBar
 from fedgauss._random import Key
-from fedgauss._types import BoolArray
+from fedgauss._types import AnyArray, BoolArray
 from fedgauss.engine.loop import Algorithm, Carry, ResolvedStart, advance, begin, read
 
 _SEGMENT_SECONDS = 0.25  # how long Python waits for the compiled loop: progress and Ctrl-C act in between
@@ -62,7 +62,7 @@ class Chunks:
         theta = 4.0 * self.n_settings * self.n_clients * self.dim
         return _lanes(self.replicates, min(largest, max(64, int(_CACHE / (draws + theta)))))
 
-    def run(self, first: int, count: int, bar: ProgressBar) -> dict[str, np.ndarray[Any, Any]]:
+    def run(self, first: int, count: int, bar: ProgressBar) -> dict[str, AnyArray]:
         """All steps of replicates first, ..., first + count - 1, and what observers saw, (S, count, ...)."""
         start, algorithm = self.start.replicates(first, count), self._part(first, count)
         carry = begin(algorithm, start, self.start_key, np.uint32(first), count, self.length)

@@ -5,10 +5,9 @@ import abc
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 
 from fedgauss._lanes import client_mean
-from fedgauss._types import FloatArray, JaxArray
+from fedgauss._types import FloatArray, Int32Array, JaxArray
 from fedgauss.networks import Network, TamperedNetwork
 from fedgauss.problems.base import pytree
 
@@ -40,7 +39,7 @@ class DenseMixing(Mixing):
 class NeighbourMixing(Mixing):
     """C = sparse + uniform J, with each client's neighbours in a row of a table padded by zero weights."""
 
-    neighbours: npt.NDArray[np.int32]  # (width, K)
+    neighbours: Int32Array  # (width, K)
     weights: FloatArray  # (width, K)
     uniform: float
 
@@ -56,8 +55,8 @@ class NeighbourMixing(Mixing):
 class EdgeMixing(Mixing):
     """C = sparse + uniform J as a list of edges, for graphs with hubs, where a padded table would be K x K."""
 
-    source: npt.NDArray[np.int32]  # (edges,)
-    target: npt.NDArray[np.int32]  # (edges,), sorted
+    source: Int32Array  # (edges,)
+    target: Int32Array  # (edges,), sorted
     weights: FloatArray  # (edges,)
     uniform: float
 

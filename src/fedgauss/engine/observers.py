@@ -12,13 +12,12 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from jax import lax
 
 from fedgauss import _checks
 from fedgauss._deprecated import warn_renamed
 from fedgauss._lanes import Sum, add_up, client_mean
-from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss._types import ArrayLike, FloatArray, Int32Array, JaxArray
 from fedgauss.engine.loop import Observer, Step
 from fedgauss.problems.base import pytree
 
@@ -65,23 +64,35 @@ class Average(Observer):
         return {"average": total.result / count}
 
 
-@pytree
-class Last(Observer):
-    """Y_n, (d,)."""
+class Latest(Observer):
+    """What can be read off Theta_t alone, after the latest step."""
 
     keeps_time = False
 
+    @abc.abstractmethod
+    def seen(self, theta: JaxArray, mean: JaxArray) -> dict[str, JaxArray]:
+        """Results by name, from Theta_t (d, K, R) and its mean Y_t (d, R)."""
+
     def init(self, theta: JaxArray, n_steps: int) -> Any:
-        """Y_0."""
-        return client_mean(theta)
+        """At the start."""
+        return self.seen(theta, client_mean(theta))
 
     def update(self, state: Any, step: Step) -> Any:
-        """Y_t."""
-        return step.mean
+        """After one more step."""
+        return self.seen(step.theta, step.mean)
 
     def value(self, state: Any) -> dict[str, JaxArray]:
+        """What was seen last."""
+        return state
+
+
+@pytree
+class Last(Latest):
+    """Y_n, (d,)."""
+
+    def seen(self, theta: JaxArray, mean: JaxArray) -> dict[str, JaxArray]:
         """`last`."""
-        return {"last": state}
+        return {"last": mean}
 
 
 @pytree
@@ -105,7 +116,9 @@ class SupPartialSum(Observer):
         """Add Y_t - center and compare."""
         total, largest = state
         total = total.add(step.mean - jnp.asarray(self.center)[:, None])
-        return total, jnp.maximum(largest, _length(total.result, self.norm))
+        sums = total.result
+        size = jnp.abs(sums).max(axis=0) if self.norm == "max" else jnp.sqrt(add_up(sums**2))
+        return total, jnp.maximum(largest, size)
 
     def value(self, state: Any) -> dict[str, JaxArray]:
         """`sup_partial_sum`."""
@@ -113,22 +126,12 @@ class SupPartialSum(Observer):
 
 
 @pytree
-class Disagreement(Observer):
+class Disagreement(Latest):
     """|Theta_n (I - J)|_F, how far clients are from their mean, after the last step."""
 
-    keeps_time = False
-
-    def init(self, theta: JaxArray, n_steps: int) -> Any:
-        """The disagreement of Theta_0."""
-        return _spread(theta, client_mean(theta))
-
-    def update(self, state: Any, step: Step) -> Any:
-        """The disagreement of Theta_t."""
-        return _spread(step.theta, step.mean)
-
-    def value(self, state: Any) -> dict[str, JaxArray]:
+    def seen(self, theta: JaxArray, mean: JaxArray) -> dict[str, JaxArray]:
         """`disagreement`."""
-        return {"disagreement": state}
+        return {"disagreement": jnp.sqrt(add_up(add_up((theta - mean[:, None]) ** 2)))}
 
 
 @pytree
@@ -170,8 +173,8 @@ class At(Observer):
     """Another observer's values as they stood after each of the listed steps, along a new first axis."""
 
     observer: Observer
-    steps: npt.NDArray[np.int32]  # increasing
-    rows: npt.NDArray[np.int32]  # the index of the step in each row of the result
+    steps: Int32Array  # increasing
+    rows: Int32Array  # the index of the step in each row of the result
     suffix: str = field(metadata={"static": True})
 
     @property
@@ -361,14 +364,6 @@ def uploads(every: int) -> Uploads:
         An observer for `simulate(..., observe=[...])`.
     """
     return Uploads(_checks.whole("every", every, fix="Use the sync_every of the run."))
-
-
-def _length(vector: JaxArray, norm: Norm) -> JaxArray:
-    return jnp.abs(vector).max(axis=0) if norm == "max" else jnp.sqrt(add_up(vector**2))
-
-
-def _spread(theta: JaxArray, mean: JaxArray) -> JaxArray:
-    return jnp.sqrt(add_up(add_up((theta - mean[:, None]) ** 2)))
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from fedgauss import _checks
 from fedgauss._progress import ProgressBar
 from fedgauss._random import Key, stage_key
 from fedgauss._shown import Shown
-from fedgauss._types import ArrayLike, BoolArray, FloatArray
+from fedgauss._types import AnyArray, ArrayLike, BoolArray, FloatArray
 from fedgauss.engine.chunks import Chunks
 from fedgauss.engine.loop import Algorithm, ResolvedStart, Start, resolve_start, stack
 from fedgauss.engine.mixing import mixing_of
@@ -22,7 +22,7 @@ from fedgauss.engine.projections import Projection
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.problems.linearize import exact_optimum, optimum
-from fedgauss.step_sizes import StepSizes, as_step_sizes, sync_mask, warn_if_unstable
+from fedgauss.step_sizes import Steps, as_step_sizes, sync_mask, warn_if_unstable
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,9 +48,9 @@ class Runs(Shown):
     n_steps: int
     n_clients: int
     seed: int
-    observed: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    observed: dict[str, AnyArray] = field(default_factory=dict)
 
-    def __getattr__(self, name: str) -> np.ndarray[Any, Any]:
+    def __getattr__(self, name: str) -> AnyArray:
         observed = self.__dict__.get("observed", {})
         if name in observed:
             return observed[name]
@@ -84,7 +84,7 @@ class Runs(Shown):
 def simulate(
     problem: Problem,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     *,
     sync_every: int | BoolArray | None = 1,
@@ -175,7 +175,7 @@ class Setting:
 
     problem: Problem
     network: Network | ArrayLike | None
-    steps: StepSizes | ArrayLike
+    steps: Steps
     sync_every: int | BoolArray | None = 1
     sync_phase: int = 0
     start: Start = "zeros"
@@ -231,7 +231,7 @@ def simulate_together(
     theta_0 = _stacked_starts([resolve_start(s.start, s.problem, replicates) for s in settings])
     chunks = Chunks(_to_device(stack(algorithms)), theta_0, stage_key(seed, "start"), n_steps, replicates, after)
     size = chunks.size(memory_budget)
-    values: dict[str, np.ndarray[Any, Any]] = {}
+    values: dict[str, AnyArray] = {}
     with ProgressBar("simulating", replicates * (n_steps - after), progress) as bar:
         for first in range(0, replicates, size):
             for name, part in chunks.run(first, size, bar).items():
@@ -239,22 +239,31 @@ def simulate_together(
                 every = values.setdefault(name, np.empty(shape, part.dtype))
                 every[:, first : first + size] = part[:, : replicates - first]
                 _check_finite(name, every[:, first : first + size])
-    return [
-        _runs({name: every[s] for name, every in values.items()}, n_steps, setting.problem.n_clients, seed)
-        for s, setting in enumerate(settings)
-    ]
+    runs = []
+    for s, setting in enumerate(settings):
+        own = {name: every[s] for name, every in values.items()}
+        runs.append(Runs(own.pop("average"), own.pop("last"), n_steps, setting.problem.n_clients, seed, own))
+    return runs
 
 
 def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
     """Check a setting and assemble its arrays."""
     problem = checked_problem(setting.problem)
-    _check_length(problem, n_steps)
+    longest = problem.max_steps()
+    if longest is not None and n_steps > longest:
+        raise ValueError(
+            f"n_steps must not exceed the rows of the smallest client when data are read once; got {n_steps} > "
+            f"{longest}. Use n_steps={longest}, or from_arrays(..., order='replacement')."
+        )
     graph = as_network(setting.network, problem.n_clients)
     eta = _checked_eta(as_step_sizes(setting.steps).eta(n_steps), n_steps, problem.n_clients)
     mask = sync_mask(setting.sync_every, n_steps, setting.sync_phase)
-    hessians = _known_hessians(problem) if problem.plain_steps else None
-    if hessians is not None:
-        warn_if_unstable(eta, hessians, problem.weights)
+    try:
+        known = exact_optimum(problem) if problem.plain_steps else None
+    except ValueError:  # a problem without an optimum can be simulated all the same
+        known = None
+    if known is not None:
+        warn_if_unstable(eta, known[1], problem.weights)
     region = setting.projection
     if region is not None:
         if not isinstance(region, Projection):
@@ -274,10 +283,6 @@ def _stacked_starts(starts: Sequence[ResolvedStart]) -> ResolvedStart:
     return stack([replace(start, fixed=np.broadcast_to(start.fixed, shape)) for start in starts])
 
 
-def _runs(values: dict[str, np.ndarray[Any, Any]], n_steps: int, n_clients: int, seed: int) -> Runs:
-    return Runs(values.pop("average"), values.pop("last"), n_steps, n_clients, seed, values)
-
-
 def _observer(choice: str | Observer, problem: Problem) -> Observer:
     if isinstance(choice, Observer):
         return choice
@@ -285,15 +290,6 @@ def _observer(choice: str | Observer, problem: Problem) -> Observer:
     if name == "sup_partial_sum":
         return sup_partial_sum(optimum(problem))
     return CusumPath() if name == "cusum" else Disagreement()
-
-
-def _known_hessians(problem: Problem) -> FloatArray | None:
-    """Client Hessians at the optimum, for a warning; a problem without an optimum can be simulated all the same."""
-    try:
-        optimum_and_hessians = exact_optimum(problem)
-    except ValueError:
-        return None
-    return None if optimum_and_hessians is None else optimum_and_hessians[1]
 
 
 def _checked_eta(eta: ArrayLike, n_steps: int, n_clients: int) -> FloatArray:
@@ -309,7 +305,7 @@ def _checked_eta(eta: ArrayLike, n_steps: int, n_clients: int) -> FloatArray:
     return array
 
 
-def _check_finite(name: str, values: np.ndarray[Any, Any]) -> None:
+def _check_finite(name: str, values: AnyArray) -> None:
     if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
         raise ArithmeticError(
             f"{name} must be finite, but it left the range of float32 although every client stayed inside it. "
@@ -317,16 +313,7 @@ def _check_finite(name: str, values: np.ndarray[Any, Any]) -> None:
         )
 
 
-def _check_length(problem: Problem, n_steps: int) -> None:
-    longest = problem.max_steps()
-    if longest is not None and n_steps > longest:
-        raise ValueError(
-            f"n_steps must not exceed the rows of the smallest client when data are read once; got {n_steps} > "
-            f"{longest}. Use n_steps={longest}, or from_arrays(..., order='replacement')."
-        )
-
-
-def padded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def padded(array: AnyArray) -> AnyArray:
     """Time padded to a power of two, so that runs of similar length share a compilation; short runs share one."""
     length = 1 << max(12 if array.ndim == 1 else 8, (len(array) - 1).bit_length())
     return np.concatenate([array, np.zeros((length - len(array), *array.shape[1:]), array.dtype)])

@@ -100,7 +100,7 @@ class Noisy(NamedTuple):
 
     def shown(self, readout: Readout) -> Noisy:
         """In the coordinates that are reported."""
-        return Noisy(self.value @ readout.matrix.T, readout.matrix @ self.cov @ readout.matrix.T)
+        return Noisy(self.value @ readout.matrix.T, readout.cov(self.cov))
 
 
 class Bias(NamedTuple):

@@ -14,12 +14,11 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from jax import lax
 
 from fedgauss._lanes import add_up, times
 from fedgauss._random import Key, Noise
-from fedgauss._types import FloatArray, JaxArray
+from fedgauss._types import FloatArray, IntArray, JaxArray
 from fedgauss.engine.loop import Step
 from fedgauss.engine.observers import Periodic
 from fedgauss.problems.arrays import ArrayProblem
@@ -38,7 +37,7 @@ class RowBatches(Problem):
     """
 
     rows: ArrayProblem
-    edges: npt.NDArray[np.int64]  # (n + 1, K): rows read before step t + 1
+    edges: IntArray  # (n + 1, K): rows read before step t + 1
     largest: int = field(metadata={"static": True})  # batch
 
     @property
@@ -56,7 +55,7 @@ class RowBatches(Problem):
         """n, the steps of a pass."""
         return int(np.shape(self.edges)[0]) - 1
 
-    def busy(self, count: int) -> npt.NDArray[np.int64]:
+    def busy(self, count: int) -> IntArray:
         """In how many of `count` steps each client reads rows, (K,)."""
         return busy_steps(self.rows.counts, self.n_steps, count)
 
@@ -95,7 +94,7 @@ def row_batches(rows: ArrayProblem, seed: int = 0, number: int = 0) -> RowBatche
     return in_batches(mixed, steps_of_a_pass(len(order), rows.n_clients))
 
 
-def shuffled(count: int, client: int, seed: int, number: int) -> npt.NDArray[np.int64]:
+def shuffled(count: int, client: int, seed: int, number: int) -> IntArray:
     """The order in which a client reads its rows, which it can work out by itself."""
     return np.random.default_rng([seed, number, client]).permutation(count)
 
@@ -111,7 +110,7 @@ def in_batches(rows: ArrayProblem, n_steps: int) -> RowBatches:
     return RowBatches(rows, edges, int(np.diff(edges, axis=0).max()))
 
 
-def busy_steps(counts: npt.NDArray[np.int64], n_steps: int, count: int) -> npt.NDArray[np.int64]:
+def busy_steps(counts: IntArray, n_steps: int, count: int) -> IntArray:
     """In how many of `count` steps clients with so many rows read any, (K,)."""
     return np.minimum(count, count * counts // n_steps)
 
@@ -197,7 +196,9 @@ class ClientSums(Periodic):
 
     def fill(self, state: Any, step: Step) -> Any:
         """Add one step's terms."""
-        problem, data = _unwrapped(step)
+        problem, data = step.problem, step.data
+        if isinstance(problem, Preconditioned):  # sums are of the gradients themselves
+            problem, data = problem.problem, data[1]
         g = problem.gradient(step.before, data)
         hessian = second_derivative(problem, step.before, data)
         terms = (1, g, g[:, None] * g[None], hessian, step.before)
@@ -226,21 +227,14 @@ def second_derivative(problem: Problem, theta: JaxArray, data: Any) -> JaxArray:
     return jax.vmap(column)(directions)
 
 
-def _unwrapped(step: Step) -> tuple[Problem, Any]:
-    """The problem without its preconditioner, and its data: sums are of the gradients themselves."""
-    if isinstance(step.problem, Preconditioned):
-        return step.problem.problem, step.data[1]
-    return step.problem, step.data
-
-
 @dataclass(frozen=True)
 class ClientStatistics:
     """Means and covariances of each client in R replicates."""
 
-    hessians: FloatArray  # mean Hessian of each client            (R, K, d, d)
-    noise_cov: FloatArray  # gradient covariance of each client    (R, K, d, d)
-    places: FloatArray  # mean iterate of each client              (R, K, d)
-    gradients: FloatArray  # mean gradient of each client          (R, K, d)
+    hessians: FloatArray  # mean Hessian of each client, (R, K, d, d)
+    noise_cov: FloatArray  # gradient covariance of each client, (R, K, d, d)
+    places: FloatArray  # mean iterate of each client, (R, K, d)
+    gradients: FloatArray  # mean gradient of each client, (R, K, d)
     count: int
 
     def gradients_at(self, theta: FloatArray) -> FloatArray:
@@ -263,7 +257,7 @@ def client_statistics(sums: dict[str, FloatArray]) -> ClientStatistics:
     """Means and covariances from the sums of `ClientSums`."""
     n_summed = int(sums["summed"][0])
     gradients, squares, hessians, places = (
-        np.asarray(sums[name], dtype=np.float64) / n_summed
+        np.asarray(sums[name], dtype=float) / n_summed
         for name in ("gradient_sum", "square_sum", "hessian_sum", "place_sum")
     )
     noise = (squares - gradients[..., :, None] * gradients[..., None, :]) * (n_summed / max(n_summed - 1, 1))

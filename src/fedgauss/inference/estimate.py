@@ -217,8 +217,31 @@ class Estimate(Shown):
         return pandas.DataFrame({**columns, "low": low, "high": high}, index=list(self.names))
 
     def summary(self) -> str:
-        """The table as text, in the manner of statsmodels."""
-        return _summary_text(self)
+        """The table as text, in the manner of statsmodels: facts, a row for each parameter, tests, notes."""
+        cells = [f"{name}: {value}".ljust(_WIDTH // 2 - 1) for name, value in self.facts.items()]
+        facts = ["  ".join(cells[i : i + 2]).rstrip() for i in range(0, len(cells), 2)]  # two a line
+        name_width = max(12, *(len(name) for name in self.names))
+        width = max(_WIDTH, name_width + 66)
+        lines = ["Federated estimate".center(width).rstrip(), "=" * width, *facts, "=" * width]
+        low, high = (1.0 - self.level) / 2, (1.0 + self.level) / 2
+        heads = ["estimate", "std err", "z", "P>|z|", f"[{low:.3g}", f"{high:.3g}]"]
+        lines += [" " * name_width + "".join(f"{head:>11}" for head in heads), "-" * width]
+        columns = (self.params, self.std_errors, self.z_values, self.p_values, *self.conf_int().T)
+        for name, value, error, z, p, *ends in zip(self.names, *columns, strict=True):
+            interval = "".join(map(_number, ends))
+            lines.append(f"{name.ljust(name_width)}{_number(value)}{_number(error)}{z:11.3f}{p:11.3f}{interval}")
+        lines.append("=" * width)
+        if self.heterogeneity is not None:
+            lines.append(f"Heterogeneity test: {self.heterogeneity}")
+        if self.bias is not None and self.predicted_coverage is not None:
+            worst = int(abs(self.bias).argmax())
+            lines.append(
+                f"Largest bias: {self.bias[worst]:.2f} standard errors ({self.names[worst]}); its interval then "
+                f"covers {self.predicted_coverage[worst]:.3f}"
+            )
+        for note in self.notes:
+            lines += textwrap.wrap(note, _WIDTH)
+        return "\n".join(lines)
 
     def with_notes(self, *notes: str) -> Estimate:
         """The same estimate with more notes."""
@@ -262,7 +285,7 @@ class Estimate(Shown):
         return cov
 
     def _level(self, level: float | None) -> float:
-        return self.level if level is None else _checks.probability("level", level, fix="Use 0.95?")
+        return self.level if level is None else _checks.level(level)
 
 
 def checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
@@ -277,42 +300,6 @@ def checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
     return tuple(str(name) for name in names)
 
 
-def _summary_text(estimate: Estimate) -> str:
-    """Facts in two columns, a row for each parameter, tests, notes."""
-    name_width = max(12, *(len(name) for name in estimate.names))
-    width = max(_WIDTH, name_width + 66)
-    lines = ["Federated estimate".center(width).rstrip(), "=" * width, *_facts(estimate.facts), "=" * width]
-    low, high = (1.0 - estimate.level) / 2, (1.0 + estimate.level) / 2
-    heads = ["estimate", "std err", "z", "P>|z|", f"[{low:.3g}", f"{high:.3g}]"]
-    lines += [" " * name_width + "".join(f"{head:>11}" for head in heads), "-" * width]
-    intervals = estimate.conf_int()
-    for i, name in enumerate(estimate.names):
-        numbers = (estimate.params[i], estimate.std_errors[i], estimate.z_values[i], estimate.p_values[i])
-        cells = [_number(numbers[0]), _number(numbers[1]), f"{numbers[2]:11.3f}", f"{numbers[3]:11.3f}"]
-        ends = [_number(end) for end in intervals[i]]
-        lines.append(name.ljust(name_width) + "".join(cells + ends))
-    lines.append("=" * width)
-    if estimate.heterogeneity is not None:
-        lines.append(f"Heterogeneity test: {estimate.heterogeneity}")
-    if estimate.bias is not None and estimate.predicted_coverage is not None:
-        worst = int(abs(estimate.bias).argmax())
-        lines.append(
-            f"Largest bias: {estimate.bias[worst]:.2f} standard errors ({estimate.names[worst]}); its interval then "
-            f"covers {estimate.predicted_coverage[worst]:.3f}"
-        )
-    for note in estimate.notes:
-        lines += textwrap.wrap(note, _WIDTH)
-    return "\n".join(lines)
-
-
 def _number(value: float) -> str:
     """Four decimals, or as many digits where these would show nothing."""
     return f"{value:11.4f}" if value == 0.0 or 1e-2 <= abs(value) < 1e5 else f"{value:11.3e}"
-
-
-def _facts(facts: dict[str, str]) -> list[str]:
-    """Two facts a line."""
-    half = (_WIDTH - 2) // 2
-    cells = [f"{name}: {value}" for name, value in facts.items()]
-    pairs = [cells[i : i + 2] for i in range(0, len(cells), 2)]
-    return ["  ".join(cell.ljust(half) for cell in pair).rstrip() for pair in pairs]

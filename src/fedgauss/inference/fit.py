@@ -123,11 +123,11 @@ def fit(
     >>> print(fit)
     >>> fit.conf_int(), fit.wald(), fit.simultaneous()
     """
-    level = _checks.probability("level", level, fix="Use 0.95?")
+    level = _checks.level(level)
     _checks.one_of("method", method, METHODS)
     over = _checks.one_of("clients", clients, ["these", "population"]) == "population"
     tau, passes = _checks.whole("sync_every", sync_every), _checks.whole("passes", passes)
-    _checks.whole("seed", seed, at_least=0)
+    _checks.seed(seed)
     if passes > 1 and method != "plugin":
         raise ValueError(f"several passes need method='plugin'; got {method!r}, which is for one. Use passes=1?")
     if passes > 1 and correct_drift:

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 from fedgauss import _checks
-from fedgauss._types import ArrayLike, FloatArray
+from fedgauss._types import ArrayLike, FloatArray, IntArray
 from fedgauss.inference.accuracy import BIAS, COVARIANCE, WARN, predicted_coverage
 from fedgauss.inference.client_steps import THINNED, RowBatches
 from fedgauss.inference.estimate import Estimate, Readout, checked_names
@@ -19,11 +18,10 @@ from fedgauss.inference.passes import Pass, run_given_steps, run_whitened
 from fedgauss.inference.reference_laws import ChiSquared
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, checked_problem
-from fedgauss.step_sizes import StepSizes
+from fedgauss.step_sizes import Steps
 
 Method = Literal["plugin", "bootstrap", "random_scaling", "batch_means"]
 METHODS: tuple[str, ...] = get_args(Method)
-IntArray = npt.NDArray[np.int64]
 # What to do about the start, drift, and the rest.
 _ADVICE = (
     "the start is not forgotten: use more steps, or a start nearer to the optimum",
@@ -39,7 +37,7 @@ _VANISHED = 1e-3  # of the Hessian at the start: a logistic optimum keeps a tent
 def infer(
     problem: Problem,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike | None = None,
+    steps: Steps | None = None,
     n_steps: int = 5000,
     sync_every: int = 20,
     method: Method = "plugin",
@@ -114,7 +112,7 @@ def infer(
     _checks.one_of("method", method, METHODS)
     _checks.one_of("iterate", iterate, ["average", "last"])
     _checks.one_of("target", target, ["optimum", "population"])
-    level = _checks.probability("level", level, fix="Use 0.95?")
+    level = _checks.level(level)
     n_steps, tau = _checks.step_number("n_steps", n_steps), _checks.whole("sync_every", sync_every)
     if iterate == "last" and method in PATH_METHODS:
         raise ValueError(f"iterate='last' needs method='plugin' or 'bootstrap'; got {method!r}, which is of averages.")

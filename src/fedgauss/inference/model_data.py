@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedgauss._types import FloatArray
-from fedgauss.inference.tables import Frame, FrameColumn, listed
+from fedgauss._types import FloatArray, IntArray
+from fedgauss.inference.tables import Frame, FrameColumn, listed, repeats
 from fedgauss.problems.families import Family, as_family
 
 _RULE = "a formula may have columns, C(column), Q('column'), '.', +, and - 1 for no intercept"
@@ -67,15 +67,15 @@ class ModelData:
     classes: tuple[Any, ...]  # of the response, for families with an output for each class
     family: Family
     clients: tuple[str, ...]  # (K,)
-    counts: npt.NDArray[np.int64]  # (K,)
+    counts: IntArray  # (K,)
 
     @property
-    def firsts(self) -> npt.NDArray[np.int64]:
+    def firsts(self) -> IntArray:
         """Where each client's rows begin."""
         return np.cumsum(self.counts) - self.counts
 
     @property
-    def owner(self) -> npt.NDArray[np.int64]:
+    def owner(self) -> IntArray:
         """The client of each row, by number."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
@@ -176,8 +176,7 @@ def _as_list(features: Sequence[str]) -> list[str]:
     if isinstance(features, str):
         raise ValueError(f"features must be a list of columns; got {features!r}. Use [{features!r}]?")
     names = list(features)
-    repeated = sorted({str(name) for name in names if names.count(name) > 1})
-    if repeated:
+    if repeated := repeats(names):
         raise ValueError(f"features must be different columns; {listed(repeated)} occurs more than once.")
     return names
 
@@ -252,8 +251,7 @@ def parse(formula: str, frame: Frame, target: str, others: Sequence[str]) -> For
             terms += [Term(name) for name in others if name not in [term.column for term in terms]]
         else:
             terms.append(_term(text, frame))
-    repeated = sorted({term.name for term in terms if [other.name for other in terms].count(term.name) > 1})
-    if repeated:
+    if repeated := repeats(term.name for term in terms):
         raise ValueError(f"each column may occur in the formula once; {repeated[0]!r} occurs more often.")
     return Formula(tuple(terms), intercept)
 

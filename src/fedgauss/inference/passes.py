@@ -21,7 +21,6 @@ still contributes.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -29,7 +28,7 @@ import numpy as np
 
 from fedgauss._random import stage_key
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
-from fedgauss.engine.loop import Observer, Step
+from fedgauss.engine.observers import Latest, Observer
 from fedgauss.engine.simulate import Runs, padded, simulate
 from fedgauss.inference.client_steps import (
     THINNED,
@@ -43,7 +42,7 @@ from fedgauss.inference.client_steps import (
 )
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, pytree
-from fedgauss.step_sizes import StepSizes, as_step_sizes
+from fedgauss.step_sizes import Steps, as_step_sizes
 
 BETA = 0.75
 BURN_IN = 0.2
@@ -94,22 +93,16 @@ class Pass:
 
 
 @pytree
-class LastClients(Observer):
+class LastClients(Latest):
     """Theta_n, every client's last iterate: `last_clients` (K, d)."""
 
-    keeps_time = False
-
-    def init(self, theta: JaxArray, n_steps: int) -> Any:
-        """Theta_0."""
-        return theta
-
-    def update(self, state: Any, step: Step) -> Any:
+    def seen(self, theta: JaxArray, mean: JaxArray) -> dict[str, JaxArray]:
         """Theta_t."""
-        return step.theta
+        return {"last_clients": theta}
 
     def value(self, state: Any) -> dict[str, JaxArray]:
-        """`last_clients`."""
-        return {"last_clients": jnp.swapaxes(state, 0, 1)}
+        """Clients first."""
+        return {name: jnp.swapaxes(theta, 0, 1) for name, theta in state.items()}
 
 
 def run_window(
@@ -132,7 +125,7 @@ def run_window(
 def run_given_steps(
     problem: Problem,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     sync_every: int,
     *,
@@ -170,15 +163,11 @@ def schedule(n_steps: int, dim: int, beta: float = BETA) -> StepPlan:
     """The default eta_t for n steps in d dimensions."""
     burn_in = max(1, round(BURN_IN * n_steps))
     t = np.arange(1.0, n_steps + 1)
-    return StepPlan(np.where(t <= burn_in, _eta(t, _FIRST, dim, beta), window_eta(t, dim, beta)), burn_in)
+    return StepPlan(np.where(t <= burn_in, window_eta(t, dim, beta, _FIRST), window_eta(t, dim, beta)), burn_in)
 
 
-def window_eta(t: FloatArray, dim: int, beta: float = BETA) -> FloatArray:
-    """eta_t of the window, for any steps t: it may run on."""
-    return _eta(t, _LATER, dim, beta)
-
-
-def _eta(t: FloatArray, c: float, dim: int, beta: float) -> FloatArray:
+def window_eta(t: FloatArray, dim: int, beta: float = BETA, c: float = _LATER) -> FloatArray:
+    """eta_t of the window, for any steps t: it may run on. With another c, that of the burn-in."""
     shift = max((c * (dim + 2)) ** (1 / beta) - 1.0, 0.0)
     return c * (t + shift) ** -beta
 
@@ -207,26 +196,22 @@ def run_whitened(
     Clients add to their sums every `every` steps, or a few more: see `unaligned`.
     """
     plan = schedule(n_steps, problem.dim, beta)
+    options: Any = {"sync_every": sync_every, "replicates": replicates, "seed": seed, "progress": progress}
+    m = plan.burn_in
     theta, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
     rows = warm_rows(problem.dim, problem.n_clients)
     warm = np.asarray(
         warm_hessians(problem, stage_key(seed, "data"), jnp.float32(theta), replicates, np.int32(rows)), dtype=float
     )
     first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
-    watch = [ClientSums(unaligned(every, sync_every)), LastClients()]
-    go: Any = partial(
-        simulate, network=network, sync_every=sync_every, replicates=replicates, seed=seed, progress=progress
-    )
-    begun = go(
-        _along(problem, first, plan.eta, "damped"), steps=plan.eta[: plan.burn_in], n_steps=plan.burn_in, start=theta,
-        observe=watch,
-    )  # fmt: skip
+    sums = ClientSums(unaligned(every, sync_every))
+    watch = [sums, LastClients()]
+    damped = _along(problem, first, plan.eta, "damped")
+    begun = simulate(damped, network, plan.eta[:m], m, start=theta, observe=watch, **options)
     hessian = client_statistics(begun.observed).hessian(weights)
     second = inverse(hessian)
-    runs = go(
-        _along(problem, second, plan.eta, "capped"), steps=plan.eta, n_steps=n_steps, after=plan.burn_in,
-        start=begun.last_clients, observe=[*watch, *observe],
-    )  # fmt: skip
+    capped, watch = _along(problem, second, plan.eta, "capped"), [*watch, *observe]
+    runs = simulate(capped, network, plan.eta, n_steps, after=m, start=begun.last_clients, observe=watch, **options)
     return Pass(runs, client_statistics(runs.observed), first, second, hessian, plan, weights, theta)
 
 

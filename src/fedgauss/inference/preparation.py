@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import block_diag, qr, solve_triangular
 from scipy.optimize import linprog
 
-from fedgauss._types import BoolArray, FloatArray
+from fedgauss._types import BoolArray, FloatArray, IntArray
 from fedgauss.inference.estimate import Readout
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.tables import listed
@@ -111,7 +110,7 @@ def _total(rows: FloatArray, data: ModelData) -> FloatArray:
     return np.add.reduceat(rows, data.firsts, axis=0).sum(axis=0)
 
 
-def check_rows(clients: Sequence[str], counts: npt.NDArray[np.int64], dim: int) -> None:
+def check_rows(clients: Sequence[str], counts: IntArray, dim: int) -> None:
     """Every client needs a few rows of its own, and all together some for each parameter."""
     few = np.flatnonzero(counts < _ROWS_A_CLIENT).tolist()
     if few:
@@ -137,7 +136,7 @@ def check_constant(names: Sequence[str], columns: Location) -> None:
 
 def triangle(covariates: FloatArray, columns: Location) -> FloatArray:
     """The triangular factor of a client's standardised covariates, at most p x p: as much as their correlations."""
-    return np.asarray(np.linalg.qr((covariates - columns.mean) / columns.scale, mode="r"), dtype=np.float64)
+    return np.asarray(np.linalg.qr((covariates - columns.mean) / columns.scale, mode="r"), dtype=float)
 
 
 def check_collinear(names: Sequence[str], triangles: Sequence[FloatArray], total: int, intercept: bool) -> None:

@@ -188,7 +188,7 @@ def random_scaling_critical(level: float, dim: int = 1) -> float:
 def random_scaling_p_value(statistic: FloatArray | float, dim: int = 1) -> FloatArray:
     """The chance of a larger statistic under the hypothesis; the least that 20,000 draws can tell is 1 / 20,001."""
     draws = _random_scaling_draws(dim)
-    return np.asarray((1.0 + len(draws) - np.searchsorted(draws, statistic)) / (1.0 + len(draws)), dtype=np.float64)
+    return np.asarray((1.0 + len(draws) - np.searchsorted(draws, statistic)) / (1.0 + len(draws)), dtype=float)
 
 
 def hotelling_radius2(level: float, dim: int, dof: float) -> float:

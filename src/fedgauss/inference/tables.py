@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import difflib
 import numbers
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss._types import BoolArray, FloatArray
+from fedgauss._types import AnyArray, BoolArray, FloatArray
 
 _LONGEST_LIST = 60  # characters of a list of names, beyond which it is cut
 
@@ -48,7 +49,7 @@ def _check_header(file: Path) -> None:
     """Pandas would rename columns that have one name, and name those that have none."""
     with file.open(encoding="utf-8-sig", errors="replace", newline="") as text:
         header = next(csv.reader(text), [])
-    repeated = sorted({name for name in header if name and header.count(name) > 1})
+    repeated = repeats(filter(None, header))
     if repeated:
         raise ValueError(f"columns must have different names; {repeated[0]!r} is repeated in {file}. Rename one")
     if len(header) > 1 and "" in header:
@@ -80,7 +81,8 @@ class FrameColumn:
         if self.levels is not None:
             return self
         levels, codes = np.unique(self.values, return_inverse=True)
-        return FrameColumn(self.name, codes.astype(float), tuple(_whole_where_all_are(levels)))
+        kind = int if np.all(levels == np.floor(levels)) else float
+        return FrameColumn(self.name, codes.astype(float), tuple(map(kind, levels)))
 
 
 class Frame:
@@ -99,8 +101,9 @@ class Frame:
         self._frame = frame
         self._keys = {str(key): key for key in keys}
         if len(self._keys) < len(list(keys)):
-            repeated = sorted({str(key) for key in keys if [str(other) for other in keys].count(str(key)) > 1})
-            raise ValueError(f"columns must have different names; {listed(repeated)} occurs more than once. Rename it.")
+            raise ValueError(
+                f"columns must have different names; {listed(repeats(keys))} occurs more than once. Rename it."
+            )
 
     @property
     def names(self) -> list[str]:
@@ -135,7 +138,7 @@ class Frame:
             raise ValueError(f"values must be finite; they are not in {infinite}. Drop those rows?")
         return columns
 
-    def _raw(self, name: str) -> tuple[np.ndarray[Any, Any], list[Any] | None]:
+    def _raw(self, name: str) -> tuple[AnyArray, list[Any] | None]:
         """Values as NumPy has them, and levels where the frame declares them."""
         column = self._frame[self._keys[name]]
         declared = getattr(getattr(column, "dtype", None), "categories", None)
@@ -143,6 +146,11 @@ class Frame:
         if values.ndim != 1:
             raise ValueError(f"column {name!r} must be one value a row; got shape {values.shape}.")
         return values, list(declared) if isinstance(declared, Iterable) else None
+
+
+def repeats(names: Iterable[Any]) -> list[str]:
+    """Those that occur more than once, sorted."""
+    return sorted(name for name, count in Counter(map(str, names)).items() if count > 1)
 
 
 def listed(names: Iterable[str], quote: bool = True) -> str:
@@ -162,7 +170,7 @@ def _counted(rows: dict[str, BoolArray]) -> str:
     return listed([f"{name!r} ({count:,})" for name, count in counts.items()], quote=False) if counts else ""
 
 
-def _missing(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _missing(values: AnyArray) -> AnyArray:
     if values.dtype.kind == "f":
         return np.isnan(values)
     if values.dtype.kind in "mM":
@@ -179,20 +187,20 @@ def _is_missing(value: Any) -> bool:
     )
 
 
-def _column(name: str, values: np.ndarray[Any, Any], declared: list[Any] | None) -> FrameColumn:
+def _column(name: str, values: AnyArray, declared: list[Any] | None) -> FrameColumn:
     kind = values.dtype.kind
     if kind in "iuf" and declared is None:
         return FrameColumn(name, values.astype(np.float64))
     some = values.tolist()
     if declared is not None:
         present = set(some)
-        return _coded(name, some, [level for level in declared if level in present])
+        return coded(name, some, [level for level in declared if level in present])
     if kind == "b" or (kind == "O" and all(isinstance(value, bool | np.bool_) for value in some)):
-        return _coded(name, [bool(value) for value in some], sorted({bool(value) for value in some}))
+        return coded(name, [bool(value) for value in some])
     if kind == "O" and all(isinstance(value, numbers.Real) for value in some):
-        return FrameColumn(name, np.asarray(some, dtype=np.float64))
+        return FrameColumn(name, np.asarray(some, dtype=float))
     if kind in "UT" or (kind == "O" and all(isinstance(value, str) for value in some)):
-        return _coded(name, [str(value) for value in some], sorted({str(value) for value in some}))
+        return coded(name, [str(value) for value in some])
     kinds = sorted({type(value).__name__ for value in some[:1000]})
     raise ValueError(
         f"column {name!r} must hold numbers, text, categories or true and false; got {listed(kinds, quote=False)}. "
@@ -200,10 +208,8 @@ def _column(name: str, values: np.ndarray[Any, Any], declared: list[Any] | None)
     )
 
 
-def _coded(name: str, values: list[Any], levels: list[Any]) -> FrameColumn:
+def coded(name: str, values: list[Any], levels: list[Any] | None = None) -> FrameColumn:
+    """Values as the numbers of their levels, by default all that occur, sorted."""
+    levels = sorted(set(values)) if levels is None else levels
     place = {level: i for i, level in enumerate(levels)}
     return FrameColumn(name, np.array([place[value] for value in values], dtype=float), tuple(levels))
-
-
-def _whole_where_all_are(levels: FloatArray) -> list[Any]:
-    return [int(level) for level in levels] if np.all(levels == np.floor(levels)) else levels.tolist()

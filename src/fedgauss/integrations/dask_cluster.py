@@ -6,8 +6,6 @@ Bit for bit, where processors are of one kind: JAX compiles for the one it finds
 cluster must be as trusted as this process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import pickle
@@ -72,7 +70,10 @@ def _run(plan: Plan, client: Any, ctrl_c: CtrlC) -> Generator[Finished | None, N
 
     def submit(turn: int, cell: Cell) -> None:
         """Hand out a cell. Turns keep to a worker where they can: it has compiled their programs."""
-        task = (run_cell, _pickled(cell), sweep, wanted, variables)
+        try:
+            task = (run_cell, pickle.dumps(cell), sweep, wanted, variables)
+        except Exception as error:  # whatever pickling raises
+            raise SweepError.failed(cell, in_words(error)) from error
         key = f"{type(cell).__name__}-{uuid.uuid4().hex}"
         nearest = [workers[turn % len(workers)]] if workers else None
         future = client.submit(
@@ -108,10 +109,13 @@ def _run(plan: Plan, client: Any, ctrl_c: CtrlC) -> Generator[Finished | None, N
                 time.sleep(_TICK)
             error: SweepError | None = None
             for future in [future for future in out if future.done()]:
-                with ctrl_c.let_in():
-                    result = _fetched(future)
-                if isinstance(result, TimeoutError):
+                try:
+                    with ctrl_c.let_in():
+                        result = future.result(timeout=_LOOK)  # its status is no guide: that may change meanwhile
+                except TimeoutError:
                     continue  # the worker that held it was lost: it is run again, and comes later
+                except Exception as failure:  # whatever it is, it ends this cell
+                    result = failure
                 _, cell = out.pop(future)
                 try:
                     yield _finished(cell, result, wanted)
@@ -125,14 +129,6 @@ def _run(plan: Plan, client: Any, ctrl_c: CtrlC) -> Generator[Finished | None, N
             if client.status == "running":
                 client.cancel(list(out), force=True)
                 client.run(_by_value("end_children"), sweep, on_error="ignore", callback_timeout=_TIDY)
-
-
-def _fetched(future: Any) -> Any:
-    """What a task has brought, or the exception in its place. Its status is no guide: that may change meanwhile."""
-    try:
-        return future.result(timeout=_LOOK)
-    except Exception as error:  # whatever it is, it ends this cell
-        return error
 
 
 def _finished(cell: Cell, result: Any, wanted: dict[str, str]) -> Finished:
@@ -156,13 +152,6 @@ def _finished(cell: Cell, result: Any, wanted: dict[str, str]) -> Finished:
     if failure is not None:
         raise SweepError.failed(cell, *failure)
     return cell, rows, seconds
-
-
-def _pickled(cell: Cell) -> bytes:
-    try:
-        return pickle.dumps(cell)
-    except Exception as error:  # whatever pickling raises
-        raise SweepError.failed(cell, in_words(error)) from error
 
 
 def _by_value(name: str) -> Callable[..., Any]:

@@ -150,7 +150,7 @@ def erdos_renyi(n_clients: int, probability: float, seed: int) -> Network:
     probability = _checks.real("probability", probability, above=0.0)
     if probability > 1:
         raise ValueError(f"probability must be at most 1; got {probability:g}. Use networks.complete({n})?")
-    seed = _checks.whole("seed", seed, at_least=0)
+    seed = _checks.seed(seed)
     for draw in range(_DRAWS):
         i, j = _random_pairs(n, probability, np.random.default_rng((seed, draw)))
         if csgraph.connected_components(_adjacency(n, i, j), directed=False)[0] == 1:

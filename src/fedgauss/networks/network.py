@@ -40,7 +40,7 @@ class Network(Shown):
     uniform: float = 0.0
 
     def __post_init__(self) -> None:
-        clean = sp.csr_array(self.sparse, dtype=np.float64, copy=True)
+        clean = sp.csr_array(self.sparse, dtype=float, copy=True)
         clean.sum_duplicates()
         clean.eliminate_zeros()
         _check(clean, self.uniform)
@@ -127,7 +127,7 @@ def _norm_off_mean(matrix: sp.csr_array) -> float:
 
         if np.linalg.norm(off_mean(start)) < 1e-14 * np.sqrt(n):  # C = J, where Lanczos cannot start
             return 0.0
-        operator = linalg.LinearOperator((n, n), matvec=off_mean, dtype=np.float64)
+        operator = linalg.LinearOperator((n, n), matvec=off_mean, dtype=float)
         found = linalg.eigsh(operator, k=1, v0=start, maxiter=restarts, return_eigenvectors=False)
         return abs(float(found[0]))
 

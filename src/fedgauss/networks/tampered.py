@@ -1,7 +1,5 @@
 """A man in the middle: an honest network, one edge of which carries forged messages."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

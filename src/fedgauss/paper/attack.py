@@ -9,19 +9,18 @@ over these. T is the step of the alarm, s the onset it names: the last step befo
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fedgauss import networks, step_sizes
-from fedgauss._types import FloatArray
+from fedgauss._types import BoolArray, FloatArray, IntArray
 from fedgauss.detect.paper_rule import Alarms
 from fedgauss.paper.judging import Part
-from fedgauss.paper.result import Result, Section
+from fedgauss.paper.result import OtherRows, Result, Section
 
 if TYPE_CHECKING:
     from fedgauss.engine.loop import Start
@@ -128,7 +127,7 @@ class RunTrace(NamedTuple):
     """A statistic and its threshold over the steps of one run."""
 
     rule: str
-    steps: npt.NDArray[np.int64]
+    steps: IntArray
     statistic: FloatArray
     threshold: FloatArray
 
@@ -138,6 +137,10 @@ class RunsJudged(NamedTuple):
 
     alarms: dict[str, Alarms]
     trace: RunTrace | None
+
+
+# What is known of each rule beforehand, and what the rules say of the runs of each case.
+Judgement = tuple[list[RuleNumber], Iterable[RunsJudged]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +163,7 @@ class AttackCell(abc.ABC):
         return f"{type(self).__name__} {self.replicates}"
 
     @abc.abstractmethod
-    def judged(self) -> tuple[list[RuleNumber], Iterable[RunsJudged]]:
+    def judged(self) -> Judgement:
         """What is known of each rule beforehand, and what the rules say of the runs of each case."""
 
     def run(self) -> list[AttackRow]:
@@ -208,16 +211,16 @@ def alarm_measures(alarms: Alarms, attacked_after: int | None) -> dict[str, tupl
     return measures
 
 
-def _share(runs: npt.NDArray[np.bool_]) -> tuple[float, float]:
+def _share(runs: BoolArray) -> tuple[float, float]:
     share = float(runs.mean())
     return share, float(np.sqrt(share * (1.0 - share) / len(runs)))
 
 
-def _mean(values: npt.NDArray[np.int64]) -> tuple[float, float]:
+def _mean(values: IntArray) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def _points(values: npt.NDArray[np.int64]) -> list[tuple[float, float]]:
+def _points(values: IntArray) -> list[tuple[float, float]]:
     """Both percentiles, with standard errors over resampled runs; the choice of these is always the same."""
     chosen = np.random.default_rng(0).integers(len(values), size=(_RESAMPLED, len(values)))
     errors = np.percentile(values[chosen], _POINTS, axis=1).std(axis=1, ddof=1)
@@ -260,7 +263,7 @@ class AttackResult(Result):
     compared: tuple[str, ...]
     shared_runs: str
 
-    def section(self, rows: Sequence[AttackRow], others: Mapping[str, Sequence[Any]]) -> Section:
+    def section(self, rows: Sequence[AttackRow], others: OtherRows) -> Section:
         """Rules of detection side by side with the paper's numbers."""
         from fedgauss.paper.attack_figures import drawings
         from fedgauss.paper.attack_report import AttackReport

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fedgauss._linearization import Linearization
-from fedgauss._types import FloatArray
+from fedgauss._types import FloatArray, IntArray
 from fedgauss.detect.eprocess import e_process_paths
 from fedgauss.detect.innovations import innovations
 from fedgauss.detect.monitor import Monitor
@@ -111,7 +110,7 @@ RULE_SETS: dict[str, Callable[[AttackSetting, Linearization, int], RuleSet]] = {
 }
 
 
-def monitor_alarms(step: npt.NDArray[np.int64], onset: npt.NDArray[np.int64]) -> Alarms:
+def monitor_alarms(step: IntArray, onset: IntArray) -> Alarms:
     """First alarms as a monitor has them: its onset is the first step after the change, and 0 without an alarm."""
     return Alarms(step, np.maximum(onset - 1, 0))
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.paper.curves import CODED, OPTIMUM, SHORT, ZERO, Clients, Curve, Reading
-from fedgauss.paper.result import Result, Scale
+from fedgauss.paper.judging import ResultVerdict
+from fedgauss.paper.result import Result, Scale, Section
 
 if TYPE_CHECKING:
     from fedgauss._linearization import Linearization
@@ -105,6 +106,10 @@ class BeyondResult(Result):
     row: ClassVar = BeyondRow
     beyond: ClassVar[bool] = True
     quick: ClassVar[bool] = False
+
+    def section_of(self, words: str, **parts: Any) -> Section:
+        """A section whose verdict is in these words; the other parts are as `Section` has them."""
+        return Section(self, ResultVerdict.BEYOND, words=words, **parts)
 
 
 @dataclass(frozen=True)
@@ -204,7 +209,8 @@ class BudgetCell(CurveCell):
         )
         lin = linearize(problem)
         covariances = _covariances(lin, curve.steps, self.n_steps)
-        root, zero = _root(covariances["Sigma_n"]), np.zeros(lin.dim)
+        values, vectors = np.linalg.eigh(covariances["Sigma_n"])
+        root, zero = (vectors * np.sqrt(values)) @ vectors.T, np.zeros(lin.dim)
         rows = []
         removed = (terms.start, terms.drift, terms.curvature, terms.moving)  # in the order of STAGES
         for stage, z in zip(STAGES, accumulate(removed, np.subtract, initial=terms.left), strict=True):
@@ -355,9 +361,3 @@ def _covariances(lin: Linearization, steps: StepSizes, n: int) -> dict[Covarianc
     from fedgauss.theory.covariances import average_covariance, limit_covariance
 
     return {"Sigma_n": average_covariance(lin, steps, n), "Sigma/K": limit_covariance(lin)}
-
-
-def _root(cov: FloatArray) -> FloatArray:
-    """The symmetric square root."""
-    values, vectors = np.linalg.eigh(cov)
-    return (vectors * np.sqrt(values)) @ vectors.T

@@ -1,6 +1,6 @@
 """Results that set distances beside printed ones: how many agree, in words and tables, and the section of a result."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from fedgauss.paper.curves import CODED, READINGS, SHORT, DistanceRow
 from fedgauss.paper.judging import Measurement, Outcome, Panel, Part, Point, ResultVerdict, outcome, symbol
-from fedgauss.paper.result import Result, Section
+from fedgauss.paper.result import OtherRows, Result, Section
 from fedgauss.paper.trends import Trends, claimed, title_of, trend_sentence, trend_table, trends
 from fedgauss.report.output import Drawing, area, few_ticks, grid, key, log_ticks, styled
 from fedgauss.report.page import LIGHT
@@ -36,7 +36,7 @@ HABITS = (
 NEAR_OPTIMUM = "client offsets of standard deviation 5, start near the optimum"
 HIDDEN = "the text’s setting has too little heterogeneity, and from zero the start hides the effect"
 
-# --- agreement with printed numbers ----------------------------------------------------------------------------------
+# --- agreement with printed numbers ---
 
 
 def verdict_words(outcomes: Sequence[Outcome]) -> str:
@@ -98,7 +98,7 @@ def _drawn(draws: Sequence[int]) -> str:
     return f"{listed(shown)} draw{'' if shown == ['1'] else 's'} of the clients"
 
 
-# --- tables ----------------------------------------------------------------------------------------------------------
+# --- tables ---
 
 
 def over_draws(estimate: Measurement, digits: int = 3) -> str:
@@ -145,7 +145,7 @@ def point_table(panel: Panel, points: Sequence[Point], what: str, runs_of_paper:
     )
 
 
-# --- the figure ------------------------------------------------------------------------------------------------------
+# --- the figure ---
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,9 @@ def comparison_drawing(
             axes.set_title(", ".join(filter(None, names)), y=1.0, pad=7, fontsize=10.5, color=LIGHT["muted"])
             for i, one in enumerate(series):
                 _draw_curve(axes, [p for p in column.points if p.series == one], reading, i, len(series))
-            _mark_floor(axes, column.points, reading)
+            ours = [point.ours[reading] for point in column.points if reading in point.ours]
+            if floors := [one.floor for one in ours if one.floor is not None]:
+                axes.axhspan(0.0, max(floors), color=LIGHT["faint"], lw=0, zorder=0)
             _x_axis(axes, sorted({point.x for point in column.points}))
         line[0].set_ylim(bottom=0.0)
         line[0].set_ylabel(y_label)
@@ -224,13 +226,6 @@ def _draw_curve(axes: Any, points: Sequence[Point], reading: str, i: int, count:
         )
 
 
-def _mark_floor(axes: Any, points: Sequence[Point], reading: str) -> None:
-    ours = [point.ours[reading] for point in points if reading in point.ours]
-    floors = [one.floor for one in ours if one.floor is not None]
-    if floors:
-        axes.axhspan(0.0, max(floors), color=LIGHT["faint"], lw=0, zorder=0)
-
-
 def _x_axis(axes: Any, places: Sequence[float]) -> None:
     """Marks at the places, but none where it would touch another; logarithmic where places lie close together."""
     width = places[-1] - places[0]
@@ -244,12 +239,7 @@ def _x_axis(axes: Any, places: Sequence[float]) -> None:
     axes.set_xticks(shown, [f"{x:g}" for x in shown])
 
 
-# --- the section -----------------------------------------------------------------------------------------------------
-
-
-def nothing_more(outcomes: Sequence[Outcome], others: Mapping[str, Sequence[DistanceRow]]) -> list[str]:
-    """No further sentences."""
-    return []
+# --- the section ---
 
 
 @dataclass(frozen=True)
@@ -265,9 +255,9 @@ class DistanceResult(Result):
 
     parts: tuple[Part, ...] = ()
     symbol: str = r"$\tilde{d}_c$"
-    more: Callable[[Sequence[Outcome], Mapping[str, Sequence[DistanceRow]]], list[str]] = nothing_more
+    more: Callable[[Sequence[Outcome], OtherRows], list[str]] = lambda outcomes, others: []
 
-    def section(self, rows: Sequence[DistanceRow], others: Mapping[str, Sequence[DistanceRow]]) -> Section:
+    def section(self, rows: Sequence[DistanceRow], others: OtherRows) -> Section:
         """What a distance result shows."""
         outcomes = [outcome(part, rows) for part in self.parts]
         panels = [

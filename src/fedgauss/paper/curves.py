@@ -82,6 +82,8 @@ def squares(low: int, high: int) -> tuple[float, ...]:
 
 FROM_ZERO = Reading(ZERO, "zeros")
 FROM_OPTIMUM = Reading(OPTIMUM, "optimum")
+TEXT = (FROM_ZERO, FROM_OPTIMUM)
+PROGRAM = Reading(CODED, "zeros", "sd", squares(1, 10))  # the published one, of Figure 1
 # Found by trying, in the manner of the published programs: there is none for the tables over tau, rho and gamma.
 LEGACY = Reading(CODED, "near optimum", "sd", squares(1, 5), phase=1, legacy=True)
 
@@ -170,7 +172,7 @@ class Curve:
         )
 
 
-# --- cells ---------------------------------------------------------------------------------------------------------
+# --- cells ---
 
 
 @dataclass(frozen=True)
@@ -332,15 +334,17 @@ class DistanceCell(CurvesCell):
         return rows
 
 
-# --- cells of a result -----------------------------------------------------------------------------------------------
+# --- cells of a result ---
 
 
-def readings_of(lines: Iterable[Curve], coded: Reading | None, draw: int) -> list[Curve]:
-    """Every line under each reading, for one draw of the clients. Clients that are known are drawn once."""
-    readings = [FROM_ZERO, FROM_OPTIMUM]
-    if coded is not None and not (coded.fixed_vars and draw > 0):
-        readings.append(coded)
-    return [replace(line, reading=reading, draw=draw) for reading in readings for line in lines]
+def readings_of(lines: Iterable[Curve], *readings: Reading) -> Callable[[int], list[Curve]]:
+    """Every line under each reading, by draw of the clients. Clients that are known are drawn once."""
+
+    def curves(draw: int) -> list[Curve]:
+        drawn = [reading for reading in readings if not (reading.fixed_vars and draw > 0)]
+        return [replace(line, reading=reading, draw=draw) for reading in drawn for line in lines]
+
+    return curves
 
 
 def distance_cells(
@@ -379,7 +383,7 @@ def against_clients(result: str, scale: Scale, gamma: float, coded: Reading, gri
                 replace(line, sync_every=5, labelled_tau=tau, draw=draw + i * scale.draws)
                 for i, (line, tau) in enumerate(zip(last, TAUS, strict=True))
             ]
-            return readings_of(lines, None, draw) + published
+            return readings_of(lines, *TEXT)(draw) + published
 
         return distance_cells(result, scale, curves, ("tau",), "K")
 
@@ -389,8 +393,9 @@ def against_clients(result: str, scale: Scale, gamma: float, coded: Reading, gri
 def legacy_table(result: str, scale: Scale, lines: Sequence[Curve], named: str) -> list[DistanceCell]:
     """A table that does not state gamma: 1 in the text's setting, offsets of sd 5 in the programs."""
 
+    coded = [replace(line, gamma=5.0) for line in lines]
+
     def curves(draw: int) -> list[Curve]:
-        read = readings_of(lines, LEGACY, draw)
-        return [replace(curve, gamma=5.0) if curve.reading is LEGACY else curve for curve in read]
+        return readings_of(lines, *TEXT)(draw) + readings_of(coded, LEGACY)(draw)
 
     return distance_cells(result, scale, curves, (named,), steps=(100, 200, 300))

@@ -241,6 +241,9 @@ class Point:
     ours: Mapping[str, Measurement]
 
 
+Points = Sequence[Point]
+
+
 @dataclass(frozen=True)
 class Agreement:
     """How one reading does.
@@ -309,6 +312,9 @@ class Outcome:
         return next((a for a in self.agreements if a.reading == reading), None)
 
 
+Outcomes = Sequence[Outcome]
+
+
 def outcome(part: Part, rows: Iterable[Any]) -> Outcome:
     """What becomes of a part. Its rows have `result`, `reading`, `draw`, `estimate`, `error`, `replicates`."""
     own = [row for row in rows if row.result == part.name]
@@ -316,7 +322,12 @@ def outcome(part: Part, rows: Iterable[Any]) -> Outcome:
     flat = [point for of_panel in points for point in of_panel]
     computed = {row.reading for row in own}
     agreements = tuple(agreement_of(r, flat, part.runs) for r in READINGS if r in computed)
-    return Outcome(part, points, agreements, *_verdict(agreements, all(panel.new_clients for panel in part.panels)))
+    verdict, reading = best_of(agreements, (ZERO, OPTIMUM), CODED)
+    new_clients = all(panel.new_clients for panel in part.panels)
+    short = [a for a in agreements if new_clients and a.one_draw_short]
+    if reading is None and short:
+        verdict, reading = ResultVerdict.LEFT_OPEN, max(short, key=lambda a: a.share).reading
+    return Outcome(part, points, agreements, verdict, reading)
 
 
 def points_of(panel: Panel, rows: Iterable[Any], compared: bool = True) -> tuple[Point, ...]:
@@ -350,7 +361,7 @@ def _estimate(rows: Sequence[Any]) -> Measurement:
     )
 
 
-def agreement_of(reading: str, points: Sequence[Point], runs_of_paper: int) -> Agreement:
+def agreement_of(reading: str, points: Points, runs_of_paper: int) -> Agreement:
     """How a reading, or a rule in its place, does at these points."""
     pairs = [
         (point.ours[reading], point.printed) for point in points if point.printed is not None and reading in point.ours
@@ -377,11 +388,3 @@ def best_of(agreements: Iterable[Agreement], text: Collection[str], coded: str) 
     if by_text:
         return ResultVerdict.REPRODUCED, max(by_text, key=lambda a: a.share).reading
     return (ResultVerdict.AS_CODED, coded) if coded in able else (ResultVerdict.NOT_REPRODUCED, None)
-
-
-def _verdict(agreements: Sequence[Agreement], new_clients: bool) -> tuple[ResultVerdict, str | None]:
-    verdict, reading = best_of(agreements, (ZERO, OPTIMUM), CODED)
-    short = [a for a in agreements if new_clients and a.one_draw_short]
-    if reading is None and short:
-        return ResultVerdict.LEFT_OPEN, max(short, key=lambda a: a.share).reading
-    return verdict, reading

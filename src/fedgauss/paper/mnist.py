@@ -9,7 +9,6 @@ of the four in turn.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from fedgauss.detect.innovations import innovations
 from fedgauss.detect.runs import WatchedRuns, watch_runs
 from fedgauss.detect.thresholds import Boundary, boundary
 from fedgauss.paper import attack_rules
-from fedgauss.paper.attack import AttackCell, AttackSetting, RuleNumber, RunsJudged
+from fedgauss.paper.attack import AttackCell, AttackSetting, Judgement, RunsJudged
 from fedgauss.paper.attack_rules import ALPHA, RIGHT_TUNED, RIGHT_ZERO, UNDER_TUNED, monitor_alarms, monitor_trace
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class WarmUpCell(AttackCell):
         """In draws."""
         return _THRESHOLD_COST + _WATCHED_COST * self.replicates
 
-    def judged(self) -> tuple[list[RuleNumber], Iterable[RunsJudged]]:
+    def judged(self) -> Judgement:
         """What the rule says of honest runs, and of runs with an attack."""
         attack, clients = self.attack, self.attack.clients()
         starts = attack.starts(clients, self.warm_up, self.replicates, self.seed)
@@ -131,7 +130,10 @@ class WarmUpCell(AttackCell):
         for run, (start, *means) in enumerate(zip(starts, *cases, strict=True)):
             lin = attack.reported(clients, self.warm_up, start, self.seed, run)
             if run < _SIMULATED:
-                limits.append(_thresholds(attack, lin))
+                white = innovations(lin, attack.steps).whitening
+                with redirect_stderr(io.StringIO()):  # a bar of its own would disturb that of the sweep
+                    limit = boundary(lin.dim, attack.sync_every, ALPHA, attack.n_steps, whitening=white)
+                limits.append(limit)
             # All cases of a run share their start and what the clients reported: the monitor watches them together.
             limit = limits[run % _SIMULATED]
             seen.append(watch_runs(lin, attack.steps, np.stack(means), attack.sync_every, limit, start))
@@ -141,12 +143,6 @@ class WarmUpCell(AttackCell):
             RunsJudged({rule: monitor_alarms(*first)}, monitor_trace(rule, seen[0], limits[0], case))
             for case, first in enumerate(zip(steps, onsets, strict=True))
         ]
-
-
-def _thresholds(attack: FlipAttack, lin: Linearization) -> Boundary:
-    with redirect_stderr(io.StringIO()):  # a bar of its own would disturb that of the sweep
-        white = innovations(lin, attack.steps).whitening
-        return boundary(lin.dim, attack.sync_every, ALPHA, attack.n_steps, whitening=white)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +166,7 @@ class PapersRuleCell(AttackCell):
         """In draws; R_t takes longer than a run."""
         return _PATH_COST * 2.0 * (self.replicates + self.bootstraps)
 
-    def judged(self) -> tuple[list[RuleNumber], Iterable[RunsJudged]]:
+    def judged(self) -> Judgement:
         """What is known of each rule, and what it says of honest runs and of runs with an attack."""
         attack, clients = self.attack, self.attack.clients()
         starts = attack.starts(clients, self.warm_up, self.replicates, self.seed)

@@ -5,7 +5,6 @@ The page begins with its main point: what the start alone does to every distance
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from rich.text import Text
 from fedgauss import __version__
 from fedgauss.paper.comparison import DistanceResult
 from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, ZERO
-from fedgauss.paper.judging import Outcome
+from fedgauss.paper.judging import Outcome, Outcomes
 from fedgauss.paper.result import Reproduction, Result, Section
 from fedgauss.paper.trends import trends
 from fedgauss.report.output import Drawing, grid, key, named_rows, styled
@@ -157,16 +156,11 @@ def _show(page: Page, section: Section, images: Mapping[str, bytes]) -> None:
         page.table(table.header, table.rows, table.caption)
 
 
-# --- what the start does ---------------------------------------------------------------------------------------------
+# --- what the start does ---
 
 
-@dataclass(frozen=True)
-class Level:
-    """The mean distance of one part over all its points: printed, and by reading."""
-
-    name: str
-    printed: float
-    ours: Mapping[str, float]
+# A part, and its mean distance over all its points by reading; None: of the printed numbers.
+Level = tuple[str, Mapping[str | None, float]]
 
 
 def start_shown(sections: Sequence[Section]) -> tuple[Drawing, list[str]] | None:
@@ -180,12 +174,12 @@ def distance_outcomes(sections: Sequence[Section]) -> list[Outcome]:
     return [one for section in sections if isinstance(section.result, DistanceResult) for one in section.outcomes]
 
 
-def start_drawing(outcomes: Sequence[Outcome]) -> Drawing:
+def start_drawing(outcomes: Outcomes) -> Drawing:
     """The mean distance of each part, from both starts, as coded and as printed."""
-    levels = []
+    levels: list[Level] = []
     for one in outcomes:
         printed = float(np.mean([point.printed for point in one.flat if point.printed is not None]))
-        levels.append(Level(one.part.short, printed, _means(one)))
+        levels.append((one.part.short, {None: printed, **_means(one)}))
     zero, optimum = (_overall(outcomes, reading) for reading in (ZERO, OPTIMUM))
     outside = " outside Figure 2" if _which(outcomes) else ""
     title = f"The mean distance{outside} is {zero} from zero and {optimum} from the optimum"
@@ -198,7 +192,7 @@ def start_drawing(outcomes: Sequence[Outcome]) -> Drawing:
     )
 
 
-def start_sentences(outcomes: Sequence[Outcome]) -> list[str]:
+def start_sentences(outcomes: Outcomes) -> list[str]:
     """How far apart the starts are, and which claimed trends are there from each."""
     zero, optimum = (_overall(outcomes, reading) for reading in (ZERO, OPTIMUM))
     there = dict.fromkeys(READINGS, 0)
@@ -222,23 +216,23 @@ def start_sentences(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-def _means(one: Outcome) -> dict[str, float]:
+def _means(one: Outcome) -> dict[str | None, float]:
     """The mean distance over all points, by reading."""
     readings = [agreement.reading for agreement in one.agreements]
     return {r: float(np.mean([point.ours[r].mean for point in one.flat if r in point.ours])) for r in readings}
 
 
-def _overall(outcomes: Sequence[Outcome], reading: str) -> str:
+def _overall(outcomes: Outcomes, reading: str) -> str:
     """Over parts that are scaled by Sigma_n, or over all if there are none."""
     means = [_means(one) for one in _alike(outcomes)]
     return number(float(np.mean([ours[reading] for ours in means if reading in ours])), 2)
 
 
-def _alike(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def _alike(outcomes: Outcomes) -> list[Outcome]:
     return [one for one in outcomes if one.part.name != _LIMIT] or list(outcomes)
 
 
-def _which(outcomes: Sequence[Outcome]) -> str:
+def _which(outcomes: Outcomes) -> str:
     return " (without Figure 2, which scales by $Σ/K$)" if len(_alike(outcomes)) < len(outcomes) else ""
 
 
@@ -255,17 +249,16 @@ def level_figure(title: str, levels: Sequence[Level]) -> Any:
         key(name, role, ls="", marker=mark, mfc=LIGHT[inside], ms=5.5) for mark, role, inside, name in looks.values()
     ]
     figure, ((axes,),) = grid(title, 1, 1, legend, height=0.3 * len(levels), head=0.05, left=1.55)
-    named_rows(axes, [level.name for level in levels])
-    for row, level in enumerate(reversed(levels)):
+    named_rows(axes, [name for name, _ in levels])
+    for row, (_, means) in enumerate(reversed(levels)):
         for reading, (mark, role, inside, _) in looks.items():
-            value = level.printed if reading is None else level.ours.get(reading)
-            if value is not None:
-                axes.plot(value, row, mark, color=LIGHT[role], mfc=LIGHT[inside], ms=5.5, clip_on=False)
+            if reading in means:
+                axes.plot(means[reading], row, mark, color=LIGHT[role], mfc=LIGHT[inside], ms=5.5, clip_on=False)
     axes.set(xlim=(0.0, 1.0), xlabel="mean distance to the normal law")
     return figure
 
 
-# --- in a terminal ---------------------------------------------------------------------------------------------------
+# --- in a terminal ---
 
 
 def print_reproduction(sections: Sequence[Section], console: Console) -> None:

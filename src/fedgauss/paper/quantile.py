@@ -6,18 +6,18 @@ itself Q is noisy, for the few smallest values decide it; trimmed to levels 5 to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.paper.comparison import Column, agreement, comparison_drawing, point_table, summary
 from fedgauss.paper.curves import READINGS, SHORT, Curve, CurvesCell
-from fedgauss.paper.judging import SHARE, Measurement, Part, Point, error_of_mean, outcome, points_of
-from fedgauss.paper.result import Result, Scale, Section
+from fedgauss.paper.judging import SHARE, Measurement, Part, Points, error_of_mean, outcome, points_of
+from fedgauss.paper.result import OtherRows, Result, Scale, Section
 from fedgauss.paper.trends import title_of, trend_sentence, trend_table, trends
 from fedgauss.report.text import listed, number
 
@@ -145,22 +145,20 @@ def quantile_cells(
     ]
 
 
-# --- how the approximations rank -------------------------------------------------------------------------------------
+# --- how the approximations rank ---
 
 
 @dataclass(frozen=True)
 class Order:
     """How the three approximations rank in the settings of one reading, by Q trimmed to levels 5 to 95 %.
 
-    worst           settings in which the functional CLT has the largest Q
-    clearly_worst   ... by more than two errors of the difference to the next
+    clearly_worst   settings in which the functional CLT has the largest Q, by more than two errors of the difference
     aggregated      settings in which Aggr-GA has a smaller Q than Client-GA
     largest_z       the largest |Q(Aggr-GA) - Q(Client-GA)| in errors of the difference
     """
 
     reading: str
     settings: int
-    worst: int
     clearly_worst: int
     aggregated: int
     largest_z: float
@@ -171,24 +169,23 @@ class Order:
         return self.clearly_worst >= SHARE * self.settings
 
 
-def orders(points: Sequence[Point]) -> list[Order]:
+def orders(points: Points) -> list[Order]:
     """How the approximations rank, for each reading that occurs."""
     return [_order(r, points) for r in READINGS if any(r in point.ours for point in points)]
 
 
-def _order(reading: str, points: Sequence[Point]) -> Order:
+def _order(reading: str, points: Points) -> Order:
     places = sorted({point.x for point in points if reading in point.ours})
-    worst = clearly = aggregated = 0
+    clearly = aggregated = 0
     largest = 0.0
     for x in places:
         q = {point.series: point.ours[reading] for point in points if point.x == x}
         aggr, client, clt = (q[name] for name in APPROXIMATIONS)
         rival = max(aggr, client, key=lambda estimate: estimate.mean)
-        worst += int(clt.mean > rival.mean)
         clearly += int(clt.mean - rival.mean > 2.0 * _error(clt, rival))
         aggregated += int(aggr.mean < client.mean)
         largest = max(largest, abs(aggr.mean - client.mean) / _error(aggr, client))
-    return Order(reading, len(places), worst, clearly, aggregated, largest)
+    return Order(reading, len(places), clearly, aggregated, largest)
 
 
 def _error(one: Measurement, other: Measurement) -> float:
@@ -216,7 +213,7 @@ def measured(rows: Sequence[QuantileRow], measure: str) -> list[QuantileRow]:
     return [row for row in rows if row.measure == measure]
 
 
-# --- tables of Q -----------------------------------------------------------------------------------------------------
+# --- tables of Q ---
 
 
 @dataclass(frozen=True)
@@ -225,11 +222,10 @@ class GapResult(Result):
 
     row = QuantileRow
 
-    part: Part | None = None
+    part: Part
 
-    def section(self, rows: Sequence[QuantileRow], others: Mapping[str, Sequence[Any]]) -> Section:
+    def section(self, rows: Sequence[QuantileRow], others: OtherRows) -> Section:
         """How gaps compare, and how they move along the table."""
-        assert self.part is not None
         found, (panel,) = outcome(self.part, measured(rows, Q)), self.part.panels
         (full,), trimmed = found.points, points_of(panel, measured(rows, TRIMMED), compared=False)
         moving = trends(panel, trimmed)

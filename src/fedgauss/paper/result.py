@@ -64,6 +64,9 @@ LARGE = Scale("large", factor=12.5, draws=8)  # 100 times the paper's runs
 SCALES = {scale.name: scale for scale in (QUICK, PAPER, LARGE)}
 
 
+OtherRows = Mapping[str, Sequence[Any]]  # of every result of a run, by name
+
+
 @dataclass(frozen=True)
 class Section:
     """A result as a reader meets it, on the page and in the terminal.
@@ -117,7 +120,7 @@ class Result(abc.ABC):
     quick: ClassVar[bool] = True
 
     @abc.abstractmethod
-    def section(self, rows: Sequence[Any], others: Mapping[str, Sequence[Any]]) -> Section:
+    def section(self, rows: Sequence[Any], others: OtherRows) -> Section:
         """What the rows show; `others` are those of all results of the run, by name."""
 
 
@@ -174,7 +177,7 @@ def scale_named(name: str) -> Scale:
     return SCALES[_checks.one_of("scale", name.lower(), SCALES)]
 
 
-# --- from results to a folder ----------------------------------------------------------------------------------------
+# --- from results to a folder ---
 
 
 @dataclass(frozen=True)

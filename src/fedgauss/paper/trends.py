@@ -29,8 +29,8 @@ from scipy import special
 
 from fedgauss._types import FloatArray
 from fedgauss.paper.curves import OPTIMUM, READINGS, SHORT, ZERO
-from fedgauss.paper.judging import Measurement, Panel, Point, error_of_mean, symbol
-from fedgauss.report.text import Table, listed, number, sentence, signed, span
+from fedgauss.paper.judging import Measurement, Panel, Points, error_of_mean, symbol
+from fedgauss.report.text import Table, listed, number, sentence, signed, span, with_error
 
 Direction = Literal["falls", "rises", "falls, then rises", "differs", "not detected", "at floor", "one draw"]
 
@@ -46,29 +46,20 @@ _FLOORS = 1.5  # noise floors, below which a distance is hardly told from zero
 class Trend:
     """How a panel moves from left to right, on average over its curves and over draws of the clients.
 
-    first, last    the mean values at the two ends, x_first and x_last
-    lowest         the lowest mean value, at x_lowest
-    abscissae      how many there are
-    draws          of the clients
-    by_curve       where curves differ, the direction of each that moves by more than two errors
+    x, means  the abscissae that all curves have, and the mean value at each
+    by_curve  where curves differ, the direction of each that moves by more than two errors
     """
 
     direction: Direction
     change: float
     error: float
-    first: float
-    last: float
-    lowest: float
-    x_first: float
-    x_last: float
-    x_lowest: float
-    abscissae: int
-    draws: int
+    x: tuple[float, ...]
+    means: tuple[float, ...]
     by_curve: tuple[tuple[str, Direction], ...] = ()
 
     def examines(self, panel: Panel) -> bool:
         """Whether there are enough abscissae for what the panel claims."""
-        return panel.expected != "falls, then rises" or self.abscissae > 2
+        return panel.expected != "falls, then rises" or len(self.x) > 2
 
 
 @dataclass(frozen=True)
@@ -87,13 +78,13 @@ class _Curve:
         return self.floor is not None and bool(np.all(self.values.mean(axis=1) <= _FLOORS * self.floor))
 
 
-def trends(panel: Panel, points: Sequence[Point]) -> Trends:
+def trends(panel: Panel, points: Points) -> Trends:
     """The trend of the printed numbers (None) and under each reading, where there are enough points."""
     found = {reading: trend(panel, points, reading) for reading in (None, *READINGS)}
     return {reading: one for reading, one in found.items() if one is not None}
 
 
-def trend(panel: Panel, points: Sequence[Point], reading: str | None) -> Trend | None:
+def trend(panel: Panel, points: Points, reading: str | None) -> Trend | None:
     """The trend of our values under a reading, or of the printed numbers (None); None if there are too few points.
 
     Printed numbers come without errors, so that only their change has a meaning.
@@ -101,56 +92,40 @@ def trend(panel: Panel, points: Sequence[Point], reading: str | None) -> Trend |
     curves = [curve for curve in _curves(points, reading) if len(curve.x) > 1]
     if not curves:
         return None
-    draws = min(curve.values.shape[1] for curve in curves)
-    fits = [_fitted_changes(panel, curve, draws) for curve in curves]
+    fits = [_fitted_changes(panel, curve) for curve in curves]
     change, error = _over_draws(*np.mean(fits, axis=0))
     x = sorted(set.intersection(*(set(curve.x) for curve in curves)))
     if len(x) < 2:
         return None
-    levels, noises = _mean_curve(curves, x, draws)
-    means = levels.mean(axis=1)
-    low = int(np.argmin(means))
+    tables = []
+    for curve in curves:
+        places = np.searchsorted(curve.x, x)
+        tables.append((curve.values[places], curve.errors[places]))
+    levels, noises = np.mean(tables, axis=0)  # by abscissa and draw
     by_curve = tuple((curve.series, _moved(*_over_draws(*fit))) for curve, fit in zip(curves, fits, strict=True))
     clear = tuple((series, moved) for series, moved in by_curve if moved != "not detected")
     direction: Direction = _moved(change, error)
-    if panel.new_clients and draws == 1:
+    if panel.new_clients and levels.shape[1] == 1:
         direction = "one draw"
-    elif panel.expected == "falls, then rises" and _turns(levels, noises, low):
+    elif panel.expected == "falls, then rises" and _turns(levels, noises):
         direction = "falls, then rises"
     elif len({moved for _, moved in clear}) > 1:
         direction = "differs"
     elif direction == "not detected" and all(curve.at_floor for curve in curves):
         direction = "at floor"
-    return Trend(
-        direction,
-        change,
-        error,
-        first=float(means[0]),
-        last=float(means[-1]),
-        lowest=float(means[low]),
-        x_first=float(x[0]),
-        x_last=float(x[-1]),
-        x_lowest=float(x[low]),
-        abscissae=len(x),
-        draws=draws,
-        by_curve=clear if direction == "differs" else (),
-    )
+    means = tuple(levels.mean(axis=1).tolist())
+    return Trend(direction, change, error, tuple(x), means, clear if direction == "differs" else ())
 
 
-def exponent(points: Sequence[Point], reading: str | None) -> tuple[float, float]:
+def exponent(points: Points, reading: str | None) -> tuple[float, float]:
     """b in v ~ x^b, fitted on logarithmic scales and averaged over curves and draws, and its error."""
     curves = _curves(points, reading)
-    draws = min(curve.values.shape[1] for curve in curves)
-    fits = []
-    for curve in curves:
-        weights = _slope_weights(np.log(curve.x))
-        values, errors = curve.values[:, :draws], curve.errors[:, :draws]
-        fits.append((weights @ np.log(values), np.linalg.norm(weights[:, None] * errors / values, axis=0)))
+    fits = [_slopes(log_weights(curve.x), np.log(curve.values), curve.errors / curve.values) for curve in curves]
     return _over_draws(*np.mean(fits, axis=0))
 
 
-def _curves(points: Sequence[Point], reading: str | None) -> list[_Curve]:
-    """Each curve, sorted by abscissa; a draw is known by its place among those of its curve."""
+def _curves(points: Points, reading: str | None) -> list[_Curve]:
+    """Each curve, sorted by abscissa, with as many draws as all points have; a draw is known by its place."""
     found: dict[str, list[tuple[float, Measurement]]] = {}
     for point in points:
         if reading is not None and reading in point.ours:
@@ -158,9 +133,9 @@ def _curves(points: Sequence[Point], reading: str | None) -> list[_Curve]:
         elif reading is None and point.printed is not None:
             found.setdefault(point.series, []).append((point.x, Measurement((point.printed,), (0.0,), runs=0)))
     curves = []
+    draws = min((estimate.draws for pairs in found.values() for _, estimate in pairs), default=0)
     for series, pairs in found.items():
         x, ours = zip(*sorted(pairs, key=lambda pair: pair[0]), strict=True)
-        draws = min(estimate.draws for estimate in ours)
         values = np.array([estimate.values[:draws] for estimate in ours])
         errors = np.array([estimate.errors[:draws] for estimate in ours])
         floors = [estimate.floor for estimate in ours if estimate.floor is not None]
@@ -168,12 +143,15 @@ def _curves(points: Sequence[Point], reading: str | None) -> list[_Curve]:
     return curves
 
 
-def _fitted_changes(panel: Panel, curve: _Curve, draws: int) -> FloatArray:
+def _fitted_changes(panel: Panel, curve: _Curve) -> FloatArray:
     """The change in each draw, and its Monte-Carlo error, as two rows."""
     t = curve.x if panel.across == "rho" else np.log(curve.x)
-    weights = _slope_weights(t) * (t[-1] - t[0])
-    noise = np.linalg.norm(weights[:, None] * curve.errors[:, :draws], axis=0)
-    return np.array([weights @ curve.values[:, :draws], noise])
+    return _slopes(_slope_weights(t) * (t[-1] - t[0]), curve.values, curve.errors)
+
+
+def _slopes(weights: FloatArray, values: FloatArray, errors: FloatArray) -> FloatArray:
+    """The sum in each draw that the weights make of the values, and its Monte-Carlo error, as two rows."""
+    return np.array([weights @ values, np.linalg.norm(weights[:, None] * errors, axis=0)])
 
 
 def _over_draws(values: FloatArray, errors: FloatArray) -> tuple[float, float]:
@@ -186,22 +164,13 @@ def _moved(change: float, error: float) -> Direction:
     return "rises" if change > 0 else "falls"
 
 
-def _turns(levels: FloatArray, noises: FloatArray, low: int) -> bool:
+def _turns(levels: FloatArray, noises: FloatArray) -> bool:
     """Whether both ends of the mean curve lie clearly above its lowest point."""
+    low = int(np.argmin(levels.mean(axis=1)))
     if not 0 < low < len(levels) - 1:
         return False
     above = [(levels[end] - levels[low], np.hypot(noises[end], noises[low])) for end in (0, -1)]
     return all(difference.mean() > 2.0 * error_of_mean(difference, noise) for difference, noise in above)
-
-
-def _mean_curve(curves: Sequence[_Curve], x: Sequence[float], draws: int) -> tuple[FloatArray, FloatArray]:
-    """Values and errors by abscissa and draw, averaged over the curves."""
-    tables = []
-    for curve in curves:
-        places = np.searchsorted(curve.x, x)
-        tables.append((curve.values[places, :draws], curve.errors[places, :draws]))
-    values, errors = np.mean(tables, axis=0)
-    return values, errors
 
 
 def _slope_weights(t: FloatArray) -> FloatArray:
@@ -211,7 +180,7 @@ def _slope_weights(t: FloatArray) -> FloatArray:
     return weights
 
 
-# --- in words --------------------------------------------------------------------------------------------------------
+# --- in words ---
 
 
 def trend_sentence(panel: Panel, found: Trends) -> str:
@@ -224,7 +193,7 @@ def trend_sentence(panel: Panel, found: Trends) -> str:
         changes = [f"{signed(one.change)} ({number(one.error)}) {reading}" for reading, one in ours.items()]
         measured = f"the fitted change is {listed(changes)}"
     name, some = panel.heading, next(iter(ours.values()))
-    where = f"from {symbol(panel.across)} = {some.x_first:g} to {some.x_last:g}"
+    where = f"from {symbol(panel.across)} = {some.x[0]:g} to {some.x[-1]:g}"
     return sentence(f"{name + ': ' if name else ''}{where} {measured}. {sentence(claimed(panel, found))}")
 
 
@@ -233,8 +202,9 @@ def _by_short_name(found: Trends) -> dict[str, Trend]:
 
 
 def _ends(panel: Panel, reading: str, found: Trend) -> str:
-    first, lowest, last = (number(value, 2) for value in (found.first, found.lowest, found.last))
-    return f"{first}, {lowest} (at {symbol(panel.across)} = {found.x_lowest:g}) and {last} {reading}"
+    low = found.means.index(min(found.means))
+    first, lowest, last = (number(found.means[place], 2) for place in (0, low, -1))
+    return f"{first}, {lowest} (at {symbol(panel.across)} = {found.x[low]:g}) and {last} {reading}"
 
 
 def claimed(panel: Panel, found: Trends) -> str:
@@ -322,12 +292,12 @@ def trend_table(panel: Panel, trends: Trends) -> Table:
     axis, name = symbol(panel.across), panel.heading
     some = next(iter(trends.values()))
     return Table(
-        ("", f"{axis} = {some.x_first:g}", f"{axis} = {some.x_last:g}", "change", "direction"),
+        ("", f"{axis} = {some.x[0]:g}", f"{axis} = {some.x[-1]:g}", "change", "direction"),
         tuple(
             (
                 "printed" if reading is None else SHORT[reading],
-                number(found.first),
-                number(found.last),
+                number(found.means[0]),
+                number(found.means[-1]),
                 signed(found.change) + ("" if reading is None else f" ({number(found.error)})"),
                 "" if reading is None else found.direction,
             )
@@ -338,7 +308,7 @@ def trend_table(panel: Panel, trends: Trends) -> Table:
     )
 
 
-# --- slopes on a logarithmic axis, with 99 % intervals ---------------------------------------------------------------
+# --- slopes on a logarithmic axis, with 99 % intervals ---
 
 
 @dataclass(frozen=True)
@@ -363,6 +333,10 @@ class FittedSlope:
         """Whether the interval holds a value."""
         return self.low <= value <= self.high
 
+    def shown(self, digits: int = 3) -> str:
+        """0.012 (0.003), with its standard error."""
+        return with_error(self.value, self.error, digits)
+
     def interval(self, digits: int = 3) -> str:
         """−0.012 to 0.034."""
         return span((self.low, self.high), digits)
@@ -384,7 +358,7 @@ def slope(x: Values, y: Values) -> float:
     return float(log_weights(x) @ np.asarray(y))
 
 
-def over_draws(values: Sequence[float]) -> FittedSlope:
+def over_draws(values: Values) -> FittedSlope:
     """The mean of independent slopes, with Student's interval."""
     count = len(values)
     error = float(np.std(values, ddof=1)) / count**0.5

@@ -13,7 +13,7 @@ from scipy.linalg import block_diag
 
 from fedgauss import _checks
 from fedgauss._random import Noise, threefry
-from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss._types import ArrayLike, FloatArray, IntArray, JaxArray
 from fedgauss.data import mnist_scores
 from fedgauss.problems.base import Moments, pytree
 from fedgauss.problems.families import Family, as_family
@@ -31,8 +31,8 @@ class ArrayProblem(FamilyProblem):
 
     features: FloatArray  # (N, p)
     response: FloatArray  # (N,)
-    counts: npt.NDArray[np.int64]  # (K,)
-    firsts: npt.NDArray[np.int64]  # (K,)
+    counts: IntArray  # (K,)
+    firsts: IntArray  # (K,)
     weights: FloatArray  # (K,)
     family: Family = field(metadata={"static": True})
     order: Order = field(metadata={"static": True})
@@ -75,7 +75,7 @@ class ArrayProblem(FamilyProblem):
         owner = np.repeat(np.arange(self.n_clients), self.counts)
         scale = np.sqrt(np.asarray(self.weights)[owner] / self.counts[owner])
         fitted, *_ = np.linalg.lstsq(self.features * scale[:, None], self.response * scale, rcond=None)
-        return np.asarray(fitted, dtype=np.float64)
+        return np.asarray(fitted, dtype=float)
 
 
 def from_arrays(
@@ -175,7 +175,7 @@ def mnist(
         scores, labels = mnist_scores()
     x = _checks.real_array("scores", scores, shape=(None, None))
     n_clients = _checks.whole("n_clients", n_clients, at_most=len(x), fix="Every client needs a row.")
-    order_of_rows = np.random.default_rng(_checks.whole("seed", seed, at_least=0)).permutation(len(x))
+    order_of_rows = np.random.default_rng(_checks.seed(seed)).permutation(len(x))
     client = np.empty(len(x), dtype=np.int64)
     client[order_of_rows] = np.arange(len(x)) % n_clients
     with_intercept = np.column_stack([x, np.ones(len(x))])

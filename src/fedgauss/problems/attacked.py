@@ -35,6 +35,8 @@ from fedgauss._types import BoolArray, FloatArray, JaxArray
 from fedgauss.problems.arrays import ArrayProblem
 from fedgauss.problems.base import Moments, Problem, WrappedProblem, checked_problem, pytree
 
+# The strength of the attack on each client (K, 1), the honest data, and what else the attacker draws.
+Drawn = tuple[JaxArray, Any, Any]
 _NEVER = np.int32(2**31 - 1)
 
 
@@ -136,7 +138,7 @@ class AttackedProblem(WrappedProblem):
         """The numbers of the clients under attack."""
         return tuple(int(k) for k in np.flatnonzero(np.asarray(self.chosen)))
 
-    def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, Any, Any]:
+    def sample(self, noise: Noise, t: JaxArray) -> Drawn:
         """The strength of the attack on each client (K, 1), the honest data, and what else the attacker draws."""
         strength = self.schedule.intensity(t) * jnp.asarray(self.chosen, jnp.float32)[:, None]
         return strength, self.problem.sample(noise, t), self.draw(noise.stream("attack"))
@@ -146,7 +148,7 @@ class AttackedProblem(WrappedProblem):
         return None
 
     @abc.abstractmethod
-    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
+    def gradient(self, theta: JaxArray, data: Drawn) -> JaxArray:
         """The honest gradients, and the forged ones of the chosen clients, (d, K, R)."""
 
     @abc.abstractmethod
@@ -173,7 +175,7 @@ class MeanShift(AttackedProblem):
 
     shift: FloatArray  # mu_k, (K, d)
 
-    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
+    def gradient(self, theta: JaxArray, data: Drawn) -> JaxArray:
         """g_k(theta - s mu_k)."""
         strength, xi, _ = data
         return self.problem.gradient(theta - strength * jnp.asarray(self.shift, theta.dtype).T[:, :, None], xi)
@@ -201,7 +203,7 @@ class LabelFlip(AttackedProblem):
         """A uniform number a row: at intensity s it is flipped with chance s."""
         return noise.uniform(1)[0]
 
-    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
+    def gradient(self, theta: JaxArray, data: Drawn) -> JaxArray:
         """X times residual(x'theta, y or its partner)."""
         strength, (x, y), uniform = data
         flipped = jnp.asarray(self.partner, y.dtype)[y.astype(jnp.int32)]
@@ -223,7 +225,7 @@ class ScaledGradient(AttackedProblem):
 
     factor: float
 
-    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
+    def gradient(self, theta: JaxArray, data: Drawn) -> JaxArray:
         """(1 + s (c - 1)) g_k."""
         strength, xi, _ = data
         return (1.0 + strength * (self.factor - 1.0)) * self.problem.gradient(theta, xi)
@@ -248,7 +250,7 @@ class NoisyGradient(AttackedProblem):
         """Z ~ N(0, I), (d, K, R)."""
         return noise.normal(self.dim)
 
-    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
+    def gradient(self, theta: JaxArray, data: Drawn) -> JaxArray:
         """g_k + s sd Z."""
         strength, xi, normal = data
         return self.problem.gradient(theta, xi) + strength * jnp.asarray(self.sd)[:, None, None] * normal
@@ -272,7 +274,7 @@ class Collusion(AttackedProblem):
     factor: float
     offset: FloatArray  # (d,)
 
-    def gradient(self, theta: JaxArray, data: tuple[JaxArray, Any, Any]) -> JaxArray:
+    def gradient(self, theta: JaxArray, data: Drawn) -> JaxArray:
         """(1 - s) g_k + s (factor mean_honest(g) - offset)."""
         strength, xi, _ = data
         honest = self.problem.gradient(theta, xi)

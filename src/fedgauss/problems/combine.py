@@ -5,14 +5,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from jax import lax
 
 from fedgauss import _checks
 from fedgauss._lanes import times
 from fedgauss._linearization import Linearization
 from fedgauss._random import Noise, stream_number
-from fedgauss._types import FloatArray, JaxArray
+from fedgauss._types import FloatArray, Int32Array, JaxArray
 from fedgauss.problems.base import Moments, Problem, WrappedProblem, pytree
 
 
@@ -24,7 +23,7 @@ class ChangedProblem(WrappedProblem):
     """
 
     later: tuple[Problem, ...]
-    starts: npt.NDArray[np.int32]  # increasing, one for each of `later`
+    starts: Int32Array  # increasing, one for each of `later`
 
     @property
     def phases(self) -> tuple[Problem, ...]:
@@ -143,9 +142,9 @@ class GaussianSurrogate(Problem):
     Theta_t = ((I - eta_t A) Theta_{t-1} + eta_t K (w_1 Z^1, ..., w_K Z^K)) C_t, centred at zero.
     """
 
-    hessian: FloatArray  # A            (d, d)
-    noise_root: FloatArray  # Var(W^k)^{1/2} (K, d, d)
-    weights: FloatArray  # w_k          (K,)
+    hessian: FloatArray  # A, (d, d)
+    noise_root: FloatArray  # Var(W^k)^{1/2}, (K, d, d)
+    weights: FloatArray  # w_k, (K,)
     stream: np.uint32  # which random numbers it sees
 
     @property

@@ -92,7 +92,7 @@ def warm_up(problem: Problem, n_warmup: int, at: ArrayLike, seed: int = 0) -> Li
     """
     n_warmup = _checks.whole("n_warmup", n_warmup, at_least=2, fix="One gradient shows no spread.")
     point = _checks.real_array("at", at, shape=(checked_problem(problem).dim,))
-    key = stage_key(_checks.whole("seed", seed, at_least=0), "warm up")
+    key = stage_key(seed, "warm up")
     problem = problem.reference()
     lanes = max(_LANES, 1 << (n_warmup - 1).bit_length())
     drawn = sampled_gradients(problem, key, 0, point, lanes, np.float32(n_warmup))

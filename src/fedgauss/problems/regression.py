@@ -19,11 +19,11 @@ from fedgauss.problems.families.base import FamilyProblem, predictors
 class Regression(FamilyProblem):
     """Client k draws x ~ N(0, H_k) and a response y from x'beta_k; the gradient of f_k is x times residual."""
 
-    coefficients: FloatArray  # beta_k                                      (K, d)
-    noise_var: FloatArray  # sigma_k^2, for families with additive noise    (K,)
-    design_cov: FloatArray  # H_k                                           (K, p, p)
-    design_root: FloatArray | None  # H_k^{1/2}; None when every H_k is I   (K, p, p)
-    weights: FloatArray  # w_k                                              (K,)
+    coefficients: FloatArray  # beta_k, (K, d)
+    noise_var: FloatArray  # sigma_k^2, for families with additive noise, (K,)
+    design_cov: FloatArray  # H_k, (K, p, p)
+    design_root: FloatArray | None  # H_k^{1/2}; None when every H_k is I, (K, p, p)
+    weights: FloatArray  # w_k, (K,)
     family: Family = field(metadata={"static": True})
 
     @property
@@ -131,7 +131,7 @@ def random_effects(
     spread = gamma * np.eye(dim) if gamma.ndim == 0 else _checks.covariance("heterogeneity", gamma)
     if spread.shape != (dim, dim):
         raise ValueError(f"heterogeneity must be a number or a ({dim}, {dim}) matrix; got shape {spread.shape}.")
-    generator = np.random.default_rng(_checks.whole("seed", seed, at_least=0))
+    generator = np.random.default_rng(_checks.seed(seed))
     offsets = generator.standard_normal((n_clients, dim)) @ _root(spread)
     drawn = generator.integers(1, 6, n_clients).astype(float)
     return linear(middle + offsets, drawn if noise_var is None else noise_var, design_cov, weights, df=df)

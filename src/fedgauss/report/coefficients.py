@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from fedgauss._types import FloatArray
 from fedgauss.inference.fit import Fit
-from fedgauss.report.output import png, styled, svg, titled_figure, write_whole
+from fedgauss.report.output import png, styled, svg, titled_axes, write_whole
 from fedgauss.report.page import LIGHT
 
 _WIDTH, _ROW = 6.4, 0.27  # inches
@@ -61,8 +61,7 @@ def coefficient_figure(fit: Fit) -> Figure:
     clear = (low > 0.0) | (high < 0.0)
     target = _short(fit.facts.get("Target", "the target"))
     title = f"{target}: {clear.sum()} of {len(shown)} intervals exclude zero"
-    figure = titled_figure(title, 1.3 + _ROW * len(shown), _WIDTH)
-    axes = figure.subplots()
+    figure, axes = titled_axes(title, 1.3 + _ROW * len(shown), _WIDTH)
     axes.axvline(0.0, color=LIGHT["faint"], linewidth=1.0, zorder=0)
     for row, is_clear in enumerate(clear):
         colour = LIGHT["exact" if is_clear else "simulated"]

@@ -108,6 +108,12 @@ def titled_figure(title: str, height: float, width: float = WIDTH) -> Figure:
     return figure
 
 
+def titled_axes(title: str, height: float, width: float = WIDTH) -> tuple[Figure, Any]:
+    """The same with one panel."""
+    figure = titled_figure(title, height, width)
+    return figure, figure.subplots()
+
+
 def key(label: str, role: str = "ink", **look: Any) -> Line2D:
     """An entry of a legend, in a colour of the palette."""
     from matplotlib.lines import Line2D
@@ -262,7 +268,7 @@ def _saved(figure: Figure, kind: str, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-# --- files and folders -----------------------------------------------------------------------------------------------
+# --- files and folders ---
 
 
 def writable_folder(path: str | Path, room: int = 0) -> Path:
@@ -330,12 +336,10 @@ def rows_csv(rows: Sequence[Row]) -> bytes:
         The file. Columns stand in the order in which the rows first have them; those that are None in every row are
         left out.
     """
-    columns: dict[str, bool] = {}  # whether some row has a value there
-    for row in rows:
-        for name, value in vars(row).items():
-            columns[name] = columns.get(name, False) or value is not None
+    # Columns in which some row has a value.
+    held = {name for row in rows for name, value in vars(row).items() if value is not None}
+    names = [name for name in dict.fromkeys(name for row in rows for name in vars(row)) if name in held]
     text = io.StringIO(newline="")
-    names = [name for name, used in columns.items() if used]
     writer = csv.DictWriter(text, names, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(vars(row) for row in rows)

@@ -61,16 +61,12 @@ class Page:
 
     def overview(self, header: Sequence[str], entries: Sequence[tuple[str, str, str, str, str]], caption: str) -> None:
         """A table of text: (anchor, title, verdict, the verdict's colour in the palette, line) for each section."""
-        head = "".join(f'<th scope="col">{markup(cell)}</th>' for cell in header)
         body = "".join(
             f'<tr><th scope="row"><a href="#{escape(anchor)}">{markup(title)}</a></th>'
             f'<td><span class="verdict {escape(role)}">{markup(verdict)}</span></td><td>{markup(line)}</td></tr>'
             for anchor, title, verdict, role, line in entries
         )
-        self._pieces.append(
-            f'<table class="words"><caption>{markup(caption)}</caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
+        self._pieces.append(f'<table class="words">{_captioned(caption, header, body)}</table>')
 
     def verdict(self, verdict: str, role: str, line: str) -> None:
         """A verdict in a colour of the palette, and the sentence that goes with it."""
@@ -105,15 +101,11 @@ class Page:
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> None:
         """A table whose first column names the rows and whose other columns are numbers."""
-        head = "".join(f'<th scope="col">{markup(cell)}</th>' for cell in header)
         body = "".join(
             f'<tr><th scope="row">{markup(first)}</th>' + "".join(f"<td>{markup(cell)}</td>" for cell in rest) + "</tr>"
             for first, *rest in rows
         )
-        self._pieces.append(
-            f'<div class="wide"><table><caption>{markup(caption)}</caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        )
+        self._pieces.append(f'<div class="wide"><table>{_captioned(caption, header, body)}</table></div>')
 
     def figure(self, image: bytes, caption: str, alt: str, small: bool = False) -> None:
         """An SVG with its caption, and the text that stands for it where it cannot be seen."""
@@ -138,6 +130,12 @@ class Page:
             f"<title>{escape(plain(self._title))}</title>\n<style>\n{style}</style>\n</head>\n"
             f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
         )
+
+
+def _captioned(caption: str, header: Sequence[str], body: str) -> str:
+    """The inside of a table."""
+    head = "".join(f'<th scope="col">{markup(cell)}</th>' for cell in header)
+    return f"<caption>{markup(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
 
 
 def palette_css() -> str:

@@ -111,16 +111,14 @@ def _inherited() -> Iterator[None]:
     if hasattr(signal, "pthread_sigmask"):
         resource_tracker.ensure_running()  # its first start would undo the mask
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    before = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     os.environ.update(ENVIRONMENT)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in ENVIRONMENT:
+            del os.environ[name]
+        os.environ.update(before)
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 

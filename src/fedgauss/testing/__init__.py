@@ -46,6 +46,6 @@ __all__ = [
 ]
 
 _KINDS = ("attack", "channel", "family", "network", "observer", "problem", "sink")
-_MODULES = {f"{verb}_{kind}": kind for kind in _KINDS for verb in ("check", "checks_for")}
+_MODULES = {kind: f"check_{kind} checks_for_{kind}" for kind in _KINDS}
 if not TYPE_CHECKING:  # for which all names are above
     __getattr__, __dir__ = lazy(__name__, _MODULES, __all__)

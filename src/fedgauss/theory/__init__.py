@@ -110,6 +110,4 @@ _MODULES = {
     ),
 }
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(
-        __name__, {name: module for module, names in _MODULES.items() for name in names.split()}, __all__
-    )
+    __getattr__, __dir__ = lazy(__name__, _MODULES, __all__)

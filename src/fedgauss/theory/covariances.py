@@ -1,7 +1,5 @@
 """The Gaussian laws that local SGD is compared with: Sigma_n, tilde Sigma_n and Sigma/K (Section 2)."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import linalg
 
@@ -9,9 +7,7 @@ from fedgauss import _checks
 from fedgauss._contraction import pulls_and_product
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.step_sizes import StepSizes, as_step_sizes
-
-Steps = StepSizes | ArrayLike
+from fedgauss.step_sizes import Steps, as_step_sizes
 
 
 def step_matrices(lin: Linearization, steps: Steps, n_steps: int) -> FloatArray:
@@ -98,8 +94,13 @@ def last_covariance(lin: Linearization, steps: Steps, n_steps: int, beta: float 
     array of shape (d, d)
     """
     schedule = as_step_sizes(steps)
-    rate = _rate(n_steps, schedule.beta if beta is None else beta)
+    decay = schedule.beta if beta is None else beta
+    if decay is None:
+        raise ValueError(
+            "last_covariance needs the decay beta of the step sizes, which these do not state. Pass beta=0.75?"
+        )
     eta = client_eta(schedule, n_steps, lin.n_clients)
+    rate = float(len(eta)) ** _checks.real("beta", decay)
     if eta.ndim == 2:
         drift, noise = _client_recursion(lin, eta)
         total = np.zeros_like(drift[0])
@@ -209,7 +210,7 @@ def start_bias(lin: Linearization, steps: Steps, n_steps: int, start_mean: Array
 
 def client_eta(steps: Steps, n_steps: int, n_clients: int) -> FloatArray:
     """eta_t, t = 1..n: (n,), or (n, K) if clients have their own."""
-    eta = np.asarray(as_step_sizes(steps).eta(_checks.whole("n_steps", n_steps)), dtype=np.float64)
+    eta = np.asarray(as_step_sizes(steps).eta(_checks.whole("n_steps", n_steps)), dtype=float)
     if eta.ndim == 2 and eta.shape[1] != n_clients:
         raise ValueError(f"step sizes must have one column for each of the {n_clients} clients; got {eta.shape[1]}.")
     return eta
@@ -223,14 +224,6 @@ def _shared_eta(lin: Linearization, steps: Steps, n_steps: int, caller: str) -> 
             "Use average_covariance, last_covariance or mean_recursion if clients have their own step sizes."
         )
     return eta
-
-
-def _rate(n_steps: int, beta: float | None) -> float:
-    if beta is None:
-        raise ValueError(
-            "last_covariance needs the decay beta of the step sizes, which these do not state. Pass beta=0.75?"
-        )
-    return float(_checks.whole("n_steps", n_steps)) ** _checks.real("beta", beta)
 
 
 def _eigen(lin: Linearization) -> tuple[FloatArray, FloatArray]:

@@ -1,7 +1,5 @@
 """The error of Ybar_n decomposed, run by run, into W, D_1, D_2, D_3 and D_4 of Appendix B.1.1."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +16,7 @@ from fedgauss.engine.simulate import simulate
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.problems.linearize import linearize
-from fedgauss.step_sizes import StepSizes, as_step_sizes
+from fedgauss.step_sizes import Steps, as_step_sizes
 from fedgauss.theory.covariances import average_covariance, start_bias, step_matrices
 
 
@@ -77,7 +75,7 @@ class ErrorTerms(Shown):
 def error_terms(
     problem: Problem,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     *,
     sync_every: int | BoolArray | None = 1,

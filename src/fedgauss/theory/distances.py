@@ -1,9 +1,7 @@
 """How far a simulated law is from a Gaussian one: stand-ins for the distance over convex sets, and quantile gaps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -118,13 +116,13 @@ def half_space_distance(
     Distance
     """
     z = _standardised(sample, center, cov, rate)
-    seed = _checks.whole("seed", seed, at_least=0)
+    seed = _checks.seed(seed)
     units = _directions(z.shape[1], _checks.whole("directions", directions), seed)
-    share = 1.0 - (1.0 - _checks.probability("level", level, fix="Use 0.95?")) / len(units)
+    share = 1.0 - (1.0 - _checks.level(level)) / len(units)
     found = [_kolmogorov("half-space distance", z @ u, special.ndtr, share) for u in units]
     worst = max(found, key=lambda d: d.estimate)
     floor = _half_space_floor(z.shape[1], directions, seed, len(z))
-    return Distance(worst.name, worst.estimate, worst.standard_error, worst.interval, floor, worst.replicates, level)
+    return replace(worst, floor=floor, level=level)
 
 
 def max_relative_quantile_gap(reference: ArrayLike, other: ArrayLike, *, trim: float = 0.0) -> float:
@@ -144,8 +142,7 @@ def max_relative_quantile_gap(reference: ArrayLike, other: ArrayLike, *, trim: f
     -------
     float
     """
-    a, b = (_checks.real_array(name, x, shape=(None,)) for name, x in (("reference", reference), ("other", other)))
-    levels = _gap_levels(a, b, trim)
+    a, b, levels = _gap_levels(reference, other, trim)
     q, r = (np.quantile(x, levels) for x in (a, b))
     if np.any(q <= 0):
         raise ValueError(f"reference must have positive quantiles, to be relative to; one is {q.min():.3g}.")
@@ -172,9 +169,8 @@ def quantile_gap_error(
     -------
     float
     """
-    a, b = (_checks.real_array(name, x, shape=(None,)) for name, x in (("reference", reference), ("other", other)))
-    levels = _gap_levels(a, b, trim)
-    rng = np.random.default_rng(_checks.whole("seed", seed, at_least=0))
+    a, b, levels = _gap_levels(reference, other, trim)
+    rng = np.random.default_rng(_checks.seed(seed))
     size = _checks.whole("resamples", resamples, at_least=2)
     q, r = (_row_quantiles(rng.choice(x, (size, len(x))), levels) for x in (a, b))
     return float(np.std(np.max(np.abs(q - r) / q, axis=1), ddof=1))
@@ -202,8 +198,9 @@ def quantile_pairs(reference: ArrayLike, other: ArrayLike, levels: ArrayLike | N
     return np.column_stack([alpha, np.quantile(a, alpha), np.quantile(b, alpha)])
 
 
-def _gap_levels(a: FloatArray, b: FloatArray, trim: float) -> FloatArray:
-    """The levels (i + 1/2) / m of m values, m the size of the smaller sample."""
+def _gap_levels(reference: ArrayLike, other: ArrayLike, trim: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Both samples, and the levels (i + 1/2) / m of m values, m the size of the smaller one."""
+    a, b = (_checks.real_array(name, x, shape=(None,)) for name, x in (("reference", reference), ("other", other)))
     if not 0.0 <= trim < 0.5:
         raise ValueError(f"trim must lie in [0, 0.5); got {trim:g}.")
     if not a.size or not b.size:
@@ -213,7 +210,7 @@ def _gap_levels(a: FloatArray, b: FloatArray, trim: float) -> FloatArray:
     levels = levels[(levels >= trim) & (levels <= 1.0 - trim)]
     if not levels.size:
         raise ValueError(f"no quantile of {count} values lies in [{trim:g}, {1 - trim:g}]. Use more runs.")
-    return levels
+    return a, b, levels
 
 
 def _row_quantiles(samples: FloatArray, levels: FloatArray) -> FloatArray:
@@ -240,7 +237,7 @@ def _standardised(sample: ArrayLike, center: ArrayLike, cov: ArrayLike, rate: fl
 
 def _kolmogorov(name: str, values: FloatArray, cdf: Callable[[FloatArray], FloatArray], level: float) -> Distance:
     """sup_x |F_R(x) - F(x)|: attained at a value, from the left or the right."""
-    level, r = _checks.probability("level", level, fix="Use 0.95?"), len(values)
+    level, r = _checks.level(level), len(values)
     exact = np.asarray(cdf(np.sort(values)))
     gaps = np.maximum(np.arange(1, r + 1) / r - exact, exact - np.arange(r) / r)
     where = int(np.argmax(gaps))

@@ -16,7 +16,7 @@ from fedgauss import _checks
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.networks import Network, as_network
-from fedgauss.step_sizes import StepSizes, sync_mask
+from fedgauss.step_sizes import Steps, sync_mask
 from fedgauss.theory.covariances import client_eta
 
 
@@ -136,7 +136,7 @@ class ExactPath:
 def exact_moments(
     model: LinearModel,
     network: Network | ArrayLike,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     sync_every: int | ArrayLike | None,
     start_mean: ArrayLike,
@@ -186,7 +186,7 @@ def exact_moments(
 def exact_path(
     model: LinearModel,
     network: Network | ArrayLike,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     sync_every: int | ArrayLike | None,
     start_mean: ArrayLike,
@@ -267,7 +267,7 @@ def _laws(data: _Data, start_mean: ArrayLike, start_cov: ArrayLike | None) -> It
 def mean_recursion(
     model: LinearModel,
     network: Network | ArrayLike,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     sync_every: int | ArrayLike | None,
     start_mean: ArrayLike,
@@ -306,7 +306,7 @@ class _Data:
         self,
         model: LinearModel,
         network: Network | ArrayLike,
-        steps: StepSizes | ArrayLike,
+        steps: Steps,
         n_steps: int,
         sync_every: int | ArrayLike | None,
         sync_phase: int,

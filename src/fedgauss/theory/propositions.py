@@ -4,8 +4,6 @@ Propositions 4, 5 and 8 compare a run with its Lindeberg copy, in which the data
 6 and 7 are moments of the run itself; 2 and 3 are facts about the matrices Q_s.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +15,13 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, BoolArray, FloatArray, JaxArray
-from fedgauss.engine.observers import Observer, Step, at
+from fedgauss.engine.observers import Latest, at
 from fedgauss.engine.simulate import simulate
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.problems.combine import coupled
 from fedgauss.problems.linearize import linearize
-from fedgauss.step_sizes import StepSizes, as_step_sizes
+from fedgauss.step_sizes import Steps, as_step_sizes
 from fedgauss.theory.covariances import step_matrices
 
 
@@ -48,7 +46,7 @@ class Coupling:
 def lindeberg(
     problem: Problem,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     *,
     resampled: int,
@@ -123,7 +121,7 @@ class Slope:
 def measure_propositions(
     problem: Problem,
     network: Network | ArrayLike | None,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     *,
     sync_every: int = 1,
@@ -215,7 +213,7 @@ def _size(values: FloatArray) -> float:
     return float(np.sqrt((values.astype(float) ** 2).mean()))
 
 
-def step_variation(lin: Linearization, steps: StepSizes | ArrayLike, n_steps: int) -> tuple[float, FloatArray]:
+def step_variation(lin: Linearization, steps: Steps, n_steps: int) -> tuple[float, FloatArray]:
     """Omega_n = |Q_1| + sum_{s=2}^n |Q_s - Q_{s-1}| of Proposition 2, and |Q_s - A^-1| of Proposition 3, (n,).
 
     Q_s is B_{s,n} with the factor eta_s that Proposition 2 leaves out and its proof has. The proposition bounds
@@ -257,18 +255,13 @@ def _log_slope(points: Sequence[tuple[float, FloatArray]]) -> tuple[float, float
 
 
 @pytree
-class _Gaps(Observer):
+class _Gaps(Latest):
     """The four lengths of `Coupling` after the latest step of a coupled problem."""
 
     optimum: FloatArray
 
-    def init(self, theta: JaxArray, n_steps: int) -> Any:
-        zero = jnp.zeros_like(theta[0, 0])
-        return {"mean_gap": zero, "spread_gap": zero, "spread": zero, "error": zero}
-
-    def update(self, state: Any, step: Step) -> Any:
-        theta, copy = jnp.split(step.theta, 2)
-        mean, copy_mean = jnp.split(step.mean, 2)
+    def seen(self, theta: JaxArray, mean: JaxArray) -> dict[str, JaxArray]:
+        (theta, copy), (mean, copy_mean) = jnp.split(theta, 2), jnp.split(mean, 2)
 
         def length(x: JaxArray) -> JaxArray:
             return jnp.sqrt((x**2).sum(axis=tuple(range(x.ndim - 1))))
@@ -279,6 +272,3 @@ class _Gaps(Observer):
             "spread": length(theta - mean[:, None]),
             "error": length(mean - self.optimum[:, None]),
         }
-
-    def value(self, state: Any) -> dict[str, JaxArray]:
-        return state

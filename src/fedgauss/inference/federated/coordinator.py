@@ -86,8 +86,8 @@ def fit_sites(
     >>> with SiteProcesses({"a": "fedgauss site a.csv", "b": "ssh b fedgauss site b.csv"}) as sites:
     ...     fit = fit_sites(sites.ask, sites.names, "died", "logistic")
     """
-    level = _checks.probability("level", level, fix="Use 0.95?")
-    tau, seed = _checks.whole("sync_every", sync_every), _checks.whole("seed", seed, at_least=0)
+    level = _checks.level(level)
+    tau, seed = _checks.whole("sync_every", sync_every), _checks.seed(seed)
     if isinstance(family, families.Family):
         raise ValueError(
             f"family must be a name here: sites are other processes. Register {type(family).__name__} at every site "

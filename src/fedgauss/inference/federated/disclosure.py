@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedgauss.inference.passes import StepPlan, warm_rows
-from fedgauss.inference.tables import FrameColumn
+from fedgauss.inference.tables import FrameColumn, coded
 
 FEWEST = 5  # rows behind a level, or behind parameters
 
@@ -64,8 +64,7 @@ def recoded(column: FrameColumn, levels: list[Any] | None) -> FrameColumn:
         return column
     if levels is None or column.levels is None or not set(column.levels) <= set(levels):
         raise Refused(f"the levels of {column.name!r} must be those of all sites, this one's among them.")
-    place = {level: i for i, level in enumerate(levels)}
-    return FrameColumn(column.name, np.array([place[value] for value in column.labels], dtype=float), tuple(levels))
+    return coded(column.name, column.labels, levels)
 
 
 def behind_parameters(classes: int) -> int:

@@ -40,19 +40,13 @@ def check_fields(fields: Fields, message: Message, sizes: Sizes) -> None:
     if surplus:
         raise ValueError(f"{listed(surplus)} must not be there.")
     for name, field in fields.items():
-        if not field.fits(message[name], sizes):
+        value = message[name]
+        if not field.fits(value, sizes):
             shown = ", ".join(f"{letter} = {size}" for letter, size in sizes.items() if letter in field.rule.split())
             rule = field.rule + (f" ({shown})" if shown else "")
-            raise ValueError(f"{name!r} must be {rule}; got {_kind(message[name])}.")
-
-
-def _kind(value: Any) -> str:
-    """The kind of a value, without the value."""
-    return (
-        f"an array of shape {value.shape}"
-        if isinstance(value, np.ndarray)
-        else f"a value of type {type(value).__name__}"
-    )
+            array = isinstance(value, np.ndarray)  # of a value that may be a row's, its kind alone is told
+            kind = f"an array of shape {value.shape}" if array else f"a value of type {type(value).__name__}"
+            raise ValueError(f"{name!r} must be {rule}; got {kind}.")
 
 
 def _array(*shape: str | int, least: float = -np.inf, above: float = -np.inf, most: float = _LARGEST) -> Field:

@@ -74,7 +74,7 @@ def _restored(name: str, value: Any, depth: int) -> Any:
 def _array(name: str, shape: Any, values: Any) -> Any:
     sizes = isinstance(shape, list) and all(type(size) is int and 0 <= size <= LONGEST for size in shape)
     try:
-        array = np.array(values, dtype=np.float64)
+        array = np.array(values, dtype=float)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name!r} must hold numbers.") from error
     if not sizes or array.ndim != 1 or array.size != math.prod(shape) or not np.all(np.isfinite(array)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -93,7 +93,10 @@ class Site:
             with in_words(f"the order {order!r} is not as it should be: "):
                 check_fields(asked, content, self._sizes)
             told = run.told(order, content) if run else REPLIES[order]
-            reply = self._follow(order, content)
+            if run is None:
+                reply: Message = getattr(self, f"_{order}")(content)  # in turn, so one of _PREPARATIONS
+            else:
+                reply = run.report() if order == "report" else run.advance(content)
             with in_words(f"the reply to {order!r} cannot be told: "):
                 check_fields(told, reply, self._sizes)
             if order in _PREPARATIONS:
@@ -135,12 +138,6 @@ class Site:
         due = "" if self.begun else _PREPARATIONS[len(self._heard)]
         if due and order != due:
             raise Refused(f"orders must come in turn, once each; {due} is due, got {order!r}. Restart the site.")
-
-    def _follow(self, order: str, content: Message) -> Message:
-        if self._run is not None:
-            return self._run.report() if order == "report" else self._run.advance(content)
-        prepare: Callable[[Message], Message] = getattr(self, f"_{order}")  # in turn, so one of _PREPARATIONS
-        return prepare(content)
 
     def _describe(self, model: Message) -> Message:
         """The number of rows, and the levels of each column, in the order of the columns."""

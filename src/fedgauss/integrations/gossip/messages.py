@@ -31,7 +31,7 @@ class Message:
 
     def packed(self) -> FloatArray:
         """As one array, (1 + 2 d + d R,)."""
-        return np.concatenate([[self.degree], self.sent, self.began, self.chains.ravel()], dtype=np.float64)
+        return np.concatenate([[self.degree], self.sent, self.began, self.chains.ravel()], dtype=float)
 
 
 def unpacked(values: FloatArray, dim: int, n_chains: int, n_clients: int) -> Message | None:
@@ -88,7 +88,7 @@ _HEADER = len(Settings._fields)
 
 def introduction(settings: Settings, summary: FloatArray) -> FloatArray:
     """The first message of a peer."""
-    return np.concatenate([settings, summary], dtype=np.float64)
+    return np.concatenate([settings, summary], dtype=float)
 
 
 def summary_in(introduced: FloatArray) -> FloatArray:

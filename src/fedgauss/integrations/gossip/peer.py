@@ -1,7 +1,5 @@
 """One peer of a gossip network: its own steps, what it exchanges with its neighbours, and what it makes of it."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +12,7 @@ from jax import lax
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._random import Key, Noise, stage_key
-from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss._types import FloatArray, JaxArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.engine.loop import Start, resolve_start
@@ -23,7 +21,7 @@ from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
 from fedgauss.problems.combine import GaussianSurrogate, gaussian_surrogate
-from fedgauss.step_sizes import StepSizes, as_step_sizes
+from fedgauss.step_sizes import Steps, as_step_sizes
 
 # Sends each neighbour its array and returns theirs, of the same length; a neighbour that is lost is missing. One that
 # was heard before and is left out is told that this peer is lost to it.
@@ -98,7 +96,7 @@ def run_peer(
     client: int,
     problem: Problem,
     network: Network,
-    steps: StepSizes | ArrayLike,
+    steps: Steps,
     n_steps: int,
     exchange: Exchange,
     lin: Linearization,
@@ -147,10 +145,12 @@ def run_peer(
         raise ValueError(
             f"n_steps must be a multiple of sync_every = {tau}; got {n_steps}. Use {n_steps // tau * tau}?"
         )
-    eta = np.asarray(as_step_sizes(steps).eta(n_steps), dtype=np.float64)
+    eta = np.asarray(as_step_sizes(steps).eta(n_steps), dtype=float)
     if eta.ndim != 1:
         raise ValueError("steps must be the same for all peers, or none could watch another; got one for each.")
-    theta_0 = _starts(problem, start, seed)
+    # Theta_0 as `simulate` has it, (K, d). Where it is drawn every peer can draw that of its neighbours.
+    noise = Noise(stage_key(seed, "start"), jnp.uint32(0), problem.n_clients, 1)
+    theta_0 = np.asarray(resolve_start(start, problem, 1).theta(noise, problem.dim), dtype=float)[:, :, 0].T
     column = PeerColumn(problem, client, eta, seed, theta_0[client][:, None])
     n_chains = _checks.whole("chains", chains, at_least=0)
     chain = PeerColumn(own_surrogate(lin, client), client, eta, seed, np.zeros((problem.dim, n_chains)))
@@ -205,12 +205,6 @@ def _warn_of(faults: Mapping[int, str]) -> None:
             warnings.warn(f"Peer {neighbour} is let go: {words}", _checks.FedgaussWarning, stacklevel=3)
 
 
-def _starts(problem: Problem, start: Start, seed: int) -> FloatArray:
-    """Theta_0 as `simulate` has it, (K, d). Where it is drawn every peer can draw that of its neighbours."""
-    noise = Noise(stage_key(seed, "start"), jnp.uint32(0), problem.n_clients, 1)
-    return np.asarray(resolve_start(start, problem, 1).theta(noise, problem.dim), dtype=np.float64)[:, :, 0].T
-
-
 class PeerColumn:
     """One client's column of Theta, (d, R): it makes steps by itself, and is mixed with those of others.
 
@@ -228,7 +222,7 @@ class PeerColumn:
             start = np.asarray(self.theta, np.float32)  # the engine's precision
             bounds = np.int32(self._step), np.int32(step)
             moved = _local_steps(self._problem, self._key, self._client, start, self._eta, *bounds)
-            self.theta = np.asarray(moved, dtype=np.float64)
+            self.theta = np.asarray(moved, dtype=float)
         self._step = step
 
     def mix(self, shares: Mapping[int, float], others: Mapping[int, FloatArray]) -> None:

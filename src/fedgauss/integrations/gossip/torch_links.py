@@ -1,7 +1,5 @@
 """Edges between peers over torch.distributed (gloo), and where peers find each other before they are connected."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time
@@ -107,7 +105,7 @@ class TorchLinks:
         Gloo answers a wait that runs out of time by closing every connection of the peer, to neighbours that are well
         too. So its waits have no end, and who has fallen silent is found by pulses.
         """
-        out = self._torch.from_numpy(np.array(message, dtype=np.float64))
+        out = self._torch.from_numpy(np.array(message, dtype=float))
         coming = self._torch.full_like(out, np.nan)  # so that what did not come is seen
         works = self._group.irecv(coming, neighbour, tag=tag), self._group.isend(out, neighbour, tag=tag)
         for work in works:
@@ -129,7 +127,7 @@ def meet(distributed: Any, rank: int, size: int, rendezvous: str) -> Any:
         _await_all(store, rank, size, rendezvous, until)
     except BaseException as error:
         with suppress(RuntimeError):  # it goes: others must not try to connect to it, and it may come again
-            store.add(_place(rank), -1)
+            store.add(f"peer {rank}", -1)
         if not isinstance(error, RuntimeError):
             raise
         raise ConnectionError(
@@ -139,7 +137,7 @@ def meet(distributed: Any, rank: int, size: int, rendezvous: str) -> Any:
 
 
 def _await_all(store: Any, rank: int, size: int, rendezvous: str, until: float) -> None:
-    if store.add(_place(rank), 1) > 1:
+    if store.add(f"peer {rank}", 1) > 1:
         raise ValueError(
             f"rendezvous must be new, and each rank used once; peer {rank} has already come to {rendezvous}. "
             "Name another place, and start all peers again."
@@ -156,12 +154,8 @@ def _await_all(store: Any, rank: int, size: int, rendezvous: str, until: float) 
         time.sleep(_POLL)
 
 
-def _place(rank: int) -> str:
-    return f"peer {rank}"
-
-
 def _came(store: Any, peer: int) -> bool:
-    return store.check([_place(peer)]) and int(store.get(_place(peer))) > 0
+    return store.check([f"peer {peer}"]) and int(store.get(f"peer {peer}")) > 0
 
 
 def _file_store(distributed: Any, size: int, rendezvous: str, path: str) -> Any:

@@ -7,6 +7,7 @@ from fedgauss.detect.attribution import Attribution
 from fedgauss.integrations.live.run import LiveRun
 
 _SHOWN = 50  # parameters whose intervals are sent
+_OF_AN_ALARM = ("round", "step", "onset", "rollback", "channel", "reason")  # as it was when it rang first
 
 
 def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
@@ -14,6 +15,7 @@ def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
     with run.lock:
         first, rows = run.history.since(since)
         step, number = run.history.last
+        alarm = run.alarm
         return {
             "run": run.id,
             "first": first,
@@ -25,7 +27,7 @@ def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
             "step": step,
             "alpha": run.alpha,
             "note": run.note,
-            "alarm": _alarm(run),
+            "alarm": None if alarm is None else {name: getattr(alarm, name) for name in _OF_AN_ALARM},
             "channels": [(name, _short(top), _short(limit)) for name, top, limit in run.readings],
             "suspects": _suspects(run),
             "participation": run.participation.state(None if run.roster is None else run.roster.n_clients),
@@ -37,15 +39,6 @@ def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
 def _short(ratio: float | None) -> float | None:
     """Four digits are enough to draw, and keep what is sent small; JSON knows no infinity."""
     return None if ratio is None or not math.isfinite(ratio) else float(f"{ratio:.4g}")
-
-
-def _alarm(run: LiveRun) -> dict[str, Any] | None:
-    """When it rang first, and what it said then of the onset."""
-    first = run.alarm
-    if first is None:
-        return None
-    names = ("round", "step", "onset", "rollback", "channel", "reason")
-    return {name: getattr(first, name) for name in names}
 
 
 def _suspects(run: LiveRun) -> dict[str, Any]:

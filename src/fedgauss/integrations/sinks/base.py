@@ -102,7 +102,8 @@ class Sinks:
             if i in self._warned:
                 return
             self._warned.add(i)
-            _warn(f"{_name(self._sinks[i])} failed and the run goes on; {type(error).__name__}: {error}")
+            name = getattr(self._sinks[i], "__name__", type(self._sinks[i]).__name__)
+            _warn(f"the sink {name} failed and the run goes on; {type(error).__name__}: {error}")
 
 
 def _finite(number: float) -> float | None:
@@ -114,7 +115,3 @@ def _warn(message: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always", FedgaussWarning)
         warnings.warn(message, FedgaussWarning, stacklevel=5)
-
-
-def _name(sink: Sink) -> str:
-    return f"the sink {getattr(sink, '__name__', type(sink).__name__)}"

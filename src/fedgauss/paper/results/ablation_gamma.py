@@ -1,11 +1,8 @@
 """The second ablation: gaps between quantiles over gamma."""
 
-from functools import partial
-
-from fedgauss.paper.curves import Curve, readings_of
+from fedgauss.paper.curves import TEXT, Curve, readings_of
 from fedgauss.paper.judging import Panel, Part, printed_table
-from fedgauss.paper.quantile import GapResult, QuantileCell, quantile_cells
-from fedgauss.paper.result import Scale
+from fedgauss.paper.quantile import GapResult, quantile_cells
 
 _GAMMAS = (1, 5, 10)
 _PRINTED = printed_table(
@@ -14,17 +11,14 @@ _PRINTED = printed_table(
 )
 
 
-def _cells(scale: Scale) -> list[QuantileCell]:
-    lines = [Curve(n_clients=15, sync_every=20, eta0=0.7, beta=0.85, gamma=float(gamma)) for gamma in _GAMMAS]
-    return quantile_cells("ablation_gamma", scale, partial(readings_of, lines, None), "gamma")
-
+_LINES = [Curve(n_clients=15, sync_every=20, eta0=0.7, beta=0.85, gamma=float(gamma)) for gamma in _GAMMAS]
 
 RESULT = GapResult(
     name="ablation_gamma",
     title="Quantile gaps against heterogeneity",
     where="Appendix F.7, second table",
     claim="every approximation of U_n worsens with gamma",
-    cells=_cells,
+    cells=lambda scale: quantile_cells("ablation_gamma", scale, readings_of(_LINES, *TEXT), "gamma"),
     part=Part(
         "ablation_gamma",
         (Panel("gamma", "approximation", "rises", _PRINTED),),

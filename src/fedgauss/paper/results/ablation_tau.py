@@ -1,11 +1,8 @@
 """The first ablation: gaps between quantiles over tau."""
 
-from functools import partial
-
-from fedgauss.paper.curves import Curve, readings_of
+from fedgauss.paper.curves import TEXT, Curve, readings_of
 from fedgauss.paper.judging import Panel, Part, printed_table
-from fedgauss.paper.quantile import GapResult, QuantileCell, quantile_cells
-from fedgauss.paper.result import Scale
+from fedgauss.paper.quantile import GapResult, quantile_cells
 
 _PRINTED = printed_table(
     (5, 10, 15),
@@ -13,17 +10,14 @@ _PRINTED = printed_table(
 )
 
 
-def _cells(scale: Scale) -> list[QuantileCell]:
-    lines = [Curve(n_clients=15, sync_every=tau, eta0=0.7, beta=0.85) for tau in (5, 10, 15, 50, 100)]
-    return quantile_cells("ablation_tau", scale, partial(readings_of, lines, None), "tau")
-
+_LINES = [Curve(n_clients=15, sync_every=tau, eta0=0.7, beta=0.85) for tau in (5, 10, 15, 50, 100)]
 
 RESULT = GapResult(
     name="ablation_tau",
     title="Quantile gaps against tau",
     where="Appendix F.7, first table",
     claim="every approximation of U_n worsens with tau, and Aggr-GA is the sharpest",
-    cells=_cells,
+    cells=lambda scale: quantile_cells("ablation_tau", scale, readings_of(_LINES, *TEXT), "tau"),
     part=Part(
         "ablation_tau",
         (Panel("tau", "approximation", "rises", _PRINTED),),

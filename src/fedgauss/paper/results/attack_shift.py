@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,7 @@ from fedgauss.paper.attack import (
     AttackCell,
     AttackResult,
     AttackSetting,
-    RuleNumber,
-    RunsJudged,
+    Judgement,
 )
 from fedgauss.paper.attack_rules import INNOVATION, OTHER_RULES, PAPER_RULES, RIGHT_TUNED, RULE_SETS, STUDENTISED
 from fedgauss.paper.curves import CENTER
@@ -89,7 +87,7 @@ class ShiftCell(AttackCell):
         simulated = float(runs * self.attack.n_steps * self.attack.n_clients)
         return simulated if self.rules == "innovation" else simulated + _PATH_COST * (runs + 2 * self.bootstraps)
 
-    def judged(self) -> tuple[list[RuleNumber], Iterable[RunsJudged]]:
+    def judged(self) -> Judgement:
         """What is known of each rule, and what it says of the runs under each shift."""
         from fedgauss.problems.linearize import linearize
 

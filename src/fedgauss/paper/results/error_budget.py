@@ -1,9 +1,8 @@
 """How much of a distance each term of the error makes, and how much of it depends on the number of clients."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -29,8 +28,8 @@ from fedgauss.paper.budget import (
     runs,
 )
 from fedgauss.paper.curves import LEGACY, Curve
-from fedgauss.paper.judging import ResultVerdict
-from fedgauss.paper.result import Scale, Section
+from fedgauss.paper.result import OtherRows, Scale, Section
+from fedgauss.paper.results.figure2_phase import clients_at
 from fedgauss.paper.trends import FittedSlope, fitted, over_draws, slope
 from fedgauss.report.output import Drawing
 from fedgauss.report.text import Table, listed, number, numbers, span, with_error
@@ -77,13 +76,13 @@ def _figure_2_cells(scale: Scale) -> Iterator[CurveCell]:
     """Figure 2: both panels at n = 500 simulated, and at a few n by exact moments."""
     from_zero = replace(AT_ZERO, noise_vars=FIGURE_2.reading.noise_vars)
     for r, beta in product(_PANELS, (_BETA,) if scale.thinned else (_BETA, 0.9, 0.95)):
-        curve = replace(FIGURE_2, r=r, beta=beta, n_clients=_clients(500, r))
+        curve = replace(FIGURE_2, r=r, beta=beta, n_clients=clients_at(500, r))
         for reading in (from_zero, FIGURE_2.reading):
             if not scale.thinned and (reading is FIGURE_2.reading or beta == _BETA):
                 simulated = replace(curve, reading=reading)
                 yield BudgetCell(_NAME, "Figure 2", simulated, 500, runs(1000, scale), seed=curve.n_clients)
         for n in (100, 500, 1000) if scale.name == "large" else (100, 500):
-            yield MomentsCell(_NAME, "Figure 2", replace(curve, n_clients=_clients(n, r)), (n,))
+            yield MomentsCell(_NAME, "Figure 2", replace(curve, n_clients=clients_at(n, r)), (n,))
 
 
 def _other_cells(scale: Scale) -> Iterator[CurveCell]:
@@ -97,21 +96,14 @@ def _other_cells(scale: Scale) -> Iterator[CurveCell]:
         yield BudgetCell(_NAME, "Logistic", logistic, 300, runs(600, scale))
 
 
-def _clients(n: int, r: float) -> int:
-    """K = n^r, at least 3, as in Figure 2."""
-    return max(3, int(n**r + 1e-9))
-
-
 class ErrorBudget(BeyondResult):
     """What is left of each distance as terms are taken out, and what of it depends on K."""
 
-    def section(self, rows: Rows, others: Mapping[str, Sequence[Any]]) -> Section:
+    def section(self, rows: Rows, others: OtherRows) -> Section:
         """The claim that client drift leads fails unless D_3 acts on clients of the paper's own model."""
         drift = any(budget.acts("D_3") for budget in budgets_of(rows, clients="random effects"))
-        return Section(
-            result=self,
-            verdict=ResultVerdict.BEYOND,
-            words="unclear" if drift else "the start and moving noise",
+        return self.section_of(
+            "unclear" if drift else "the start and moving noise",
             summary=_summary(rows),
             findings=(
                 _on_figure_1(rows),

@@ -1,13 +1,9 @@
 """Figure 1, left: the distance against n."""
 
-from functools import partial
-
 from fedgauss.paper.comparison import ONLY_D4, UNSTATED_START, DistanceResult
-from fedgauss.paper.curves import CODED, STEPS, TAUS, Curve, DistanceCell, Reading, distance_cells, readings_of, squares
+from fedgauss.paper.curves import PROGRAM, STEPS, TAUS, TEXT, Curve, distance_cells, readings_of
 from fedgauss.paper.judging import Panel, Part, printed_table
-from fedgauss.paper.result import Scale
 
-_CODED = Reading(CODED, "zeros", "sd", squares(1, 10))
 _PRINTED = printed_table(
     STEPS,
     {
@@ -18,10 +14,7 @@ _PRINTED = printed_table(
 )
 
 
-def _cells(scale: Scale) -> list[DistanceCell]:
-    lines = [Curve(sync_every=tau) for tau in TAUS]
-    return distance_cells("figure1_left", scale, partial(readings_of, lines, _CODED), ("tau",), steps=STEPS)
-
+_CURVES = readings_of([Curve(sync_every=tau) for tau in TAUS], *TEXT, PROGRAM)
 
 PART = Part(
     "figure1_left",
@@ -43,6 +36,6 @@ RESULT = DistanceResult(
     title="Distance against n",
     where="Section 4.1, Figure 1, left",
     claim="the Berry-Esseen error decays with n for fixed K, whatever tau",
-    cells=_cells,
+    cells=lambda scale: distance_cells("figure1_left", scale, _CURVES, ("tau",), steps=STEPS),
     parts=(PART,),
 )

@@ -1,12 +1,10 @@
 """Figure 1, right: the distance against K."""
 
 from fedgauss.paper.comparison import ONLY_D4, DistanceResult
-from fedgauss.paper.curves import CODED, DistanceCell, Reading, against_clients, squares
+from fedgauss.paper.curves import PROGRAM, against_clients
 from fedgauss.paper.judging import Panel, Part, printed_table
-from fedgauss.paper.result import Scale
 
 _CLIENTS = (10, 20, 40, 60, 80, 100)
-_CODED = Reading(CODED, "zeros", "sd", squares(1, 10))
 _PRINTED = printed_table(
     _CLIENTS,
     {
@@ -17,16 +15,12 @@ _PRINTED = printed_table(
 )
 
 
-def _cells(scale: Scale) -> list[DistanceCell]:
-    return against_clients("figure1_right", scale, 1.0, _CODED, scale.grid(_CLIENTS, (10, 100)))
-
-
 RESULT = DistanceResult(
     name="figure1_right",
     title="Distance against K",
     where="Section 4.1, Figure 1, right",
     claim="the error first falls and then rises with K for fixed n",
-    cells=_cells,
+    cells=lambda scale: against_clients("figure1_right", scale, 1.0, PROGRAM, scale.grid(_CLIENTS, (10, 100))),
     parts=(
         Part(
             "figure1_right",

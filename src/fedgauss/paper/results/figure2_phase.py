@@ -1,10 +1,9 @@
 """Figure 2: the distance to the limit law with K = n^r clients."""
 
 from dataclasses import replace
-from functools import partial
 
 from fedgauss.paper.comparison import DistanceResult
-from fedgauss.paper.curves import CODED, Curve, DistanceCell, Reading, distance_cells, readings_of
+from fedgauss.paper.curves import CODED, TEXT, Curve, DistanceCell, Reading, distance_cells, readings_of
 from fedgauss.paper.judging import Panel, Part, printed_table
 from fedgauss.paper.result import Scale
 
@@ -37,7 +36,7 @@ def _cells(scale: Scale) -> list[DistanceCell]:
             steps.setdefault(clients_at(n, r), []).append(n)
         for n_clients, listed in steps.items():
             lines = [replace(base, n_clients=n_clients, r=r, beta=beta) for beta in (0.85, 0.9, 0.95)]
-            curves = partial(readings_of, lines, _CODED)
+            curves = readings_of(lines, *TEXT, _CODED)
             cells += distance_cells("figure2_phase", scale, curves, ("r", "beta"), steps=tuple(listed))
     return cells
 

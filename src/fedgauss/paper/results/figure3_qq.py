@@ -1,15 +1,13 @@
 """Figure 3: QQ plots of the largest partial sum. No numbers are printed, so the claim itself is judged."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedgauss.paper.comparison import DRAWN, errors_shown, over_draws, series_look
-from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, SHORT, Curve, Reading, readings_of
-from fedgauss.paper.judging import Panel, Point, ResultVerdict, points_of
+from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, SHORT, TEXT, Curve, Reading, readings_of
+from fedgauss.paper.judging import Panel, Points, ResultVerdict, points_of
 from fedgauss.paper.quantile import (
     APPROXIMATIONS,
     QUANTILE,
@@ -22,7 +20,7 @@ from fedgauss.paper.quantile import (
     orders,
     quantile_cells,
 )
-from fedgauss.paper.result import Result, Scale, Section
+from fedgauss.paper.result import OtherRows, Result, Scale, Section
 from fedgauss.report.output import Drawing, few_ticks, grid, key, styled
 from fedgauss.report.page import LIGHT
 from fedgauss.report.text import Table, listed, sentence
@@ -36,14 +34,10 @@ def _cells(scale: Scale) -> list[QuantileCell]:
     cells = []
     for n_clients in scale.grid((10, 25, 50), (10,)):
         text = Curve(n_clients=n_clients, sync_every=20, eta0=0.7, beta=0.85)
-        coded = Curve(_CODED, n_clients, sync_every=10, eta0=0.3, beta=0.8, norm="max", shift=1)
-        cells += quantile_cells("figure3_qq", scale, partial(readings_of, [text], None), "K")
-        cells += quantile_cells("figure3_qq", scale, partial(_drawn, coded), "K", 300)
+        coded = Curve(n_clients=n_clients, sync_every=10, eta0=0.3, beta=0.8, norm="max", shift=1)
+        cells += quantile_cells("figure3_qq", scale, readings_of([text], *TEXT), "K")
+        cells += quantile_cells("figure3_qq", scale, readings_of([coded], _CODED), "K", 300)
     return cells
-
-
-def _drawn(curve: Curve, draw: int) -> list[Curve]:
-    return [replace(curve, draw=draw)]
 
 
 @dataclass(frozen=True)
@@ -63,6 +57,9 @@ class QuantileCurve:
         inside = [_INNER[0] < level < _INNER[1] for level in self.level]
         ratio = np.array(self.quantile)[inside] / np.array(self.reference)[inside]
         return float(np.max(np.abs(ratio - 1.0)))
+
+
+Curves = Sequence[QuantileCurve]
 
 
 def quantile_curves(rows: Sequence[QuantileRow]) -> list[QuantileCurve]:
@@ -104,7 +101,7 @@ class QuantileResult(Result):
 
     why: tuple[str, ...] = ()
 
-    def section(self, rows: Sequence[QuantileRow], others: Mapping[str, Sequence[Any]]) -> Section:
+    def section(self, rows: Sequence[QuantileRow], others: OtherRows) -> Section:
         """How far quantiles are apart, and which approximation is the worst."""
         curves = quantile_curves(rows)
         trimmed = points_of(Panel("K", "approximation"), measured(rows, TRIMMED))
@@ -123,13 +120,13 @@ class QuantileResult(Result):
             summary,
             (*(_within(r, curves) for r in readings), *order_sentences(ranked)),
             (_drawing(self.name, title, curves),),
-            (_gap_table(readings, curves), _trimmed_table(readings, trimmed)),
+            _tables(readings, curves, trimmed),
             self.why,
         )
 
 
 @styled
-def _drawing(name: str, title: str, curves: Sequence[QuantileCurve]) -> Drawing:
+def _drawing(name: str, title: str, curves: Curves) -> Drawing:
     """Quantiles of the approximations against those of U_n, both over the median of U_n; on the diagonal they agree."""
     readings = [r for r in READINGS if any(c.reading == r for c in curves)]
     sizes = sorted({c.n_clients for c in curves})
@@ -163,13 +160,13 @@ def _drawing(name: str, title: str, curves: Sequence[QuantileCurve]) -> Drawing:
     )
 
 
-def _gap(reading: str, name: str, curves: Sequence[QuantileCurve], n_clients: int | None = None) -> str:
+def _gap(reading: str, name: str, curves: Curves, n_clients: int | None = None) -> str:
     """The largest gap at levels 10 to 95 %, over all K or at one, in per cent."""
     own = [c for c in curves if (c.reading, c.approximation) == (reading, name) and n_clients in (None, c.n_clients)]
     return f"{100 * max(curve.gap for curve in own):.0f} %"
 
 
-def _title(reading: str, curves: Sequence[QuantileCurve]) -> str:
+def _title(reading: str, curves: Curves) -> str:
     aggr, client, clt = (_gap(reading, name, curves) for name in APPROXIMATIONS)
     return (
         f"{SHORT[reading].capitalize()}, quantiles are within {aggr} (Aggr-GA), {client} (Client-GA) and {clt} (f-CLT) "
@@ -177,7 +174,7 @@ def _title(reading: str, curves: Sequence[QuantileCurve]) -> str:
     )
 
 
-def _within(reading: str, curves: Sequence[QuantileCurve]) -> str:
+def _within(reading: str, curves: Curves) -> str:
     each = [f"{_gap(reading, name, curves)} ({name})" for name in APPROXIMATIONS]
     return (
         f"{SHORT[reading].capitalize()}, quantiles at levels 10 to 95 % lie within {listed(each)} of those of $U_n$, "
@@ -185,29 +182,17 @@ def _within(reading: str, curves: Sequence[QuantileCurve]) -> str:
     )
 
 
-def _gap_table(readings: Sequence[str], curves: Sequence[QuantileCurve]) -> Table:
+def _tables(readings: Sequence[str], curves: Curves, points: Points) -> tuple[Table, Table]:
+    """The largest gaps, and trimmed Q: a row for each reading and number of clients."""
     sizes = sorted({curve.n_clients for curve in curves})
-    return Table(
-        ("setting", *APPROXIMATIONS),
-        tuple(
-            (f"{SHORT[r]}, $K$ = {size}", *(_gap(r, name, curves, size) for name in APPROXIMATIONS))
-            for r in readings
-            for size in sizes
-        ),
-        "The largest relative difference between quantiles of an approximation and of $U_n$, at levels 10 to 95 %",
-    )
-
-
-def _trimmed_table(readings: Sequence[str], points: Sequence[Point]) -> Table:
-    by_place = {(point.series, point.x): point for point in points}
-    sizes = sorted({point.x for point in points})
-    rows = []
-    for reading in readings:
-        for size in sizes:
-            ours = [by_place[name, size].ours[reading] for name in APPROXIMATIONS]
-            rows.append((f"{SHORT[reading]}, $K$ = {size:g}", *(over_draws(q, 2) for q in ours)))
-    shown = [estimate for point in points for estimate in point.ours.values()]
-    return Table(("setting", *APPROXIMATIONS), tuple(rows), f"$Q$ over levels 5 to 95 % ({errors_shown(shown)})")
+    ours = {(point.series, point.x): point.ours for point in points}
+    errors = errors_shown([estimate for found in ours.values() for estimate in found.values()])
+    settings = [(f"{SHORT[r]}, $K$ = {size}", r, size) for r in readings for size in sizes]
+    gaps = [(name, *(_gap(r, one, curves, k) for one in APPROXIMATIONS)) for name, r, k in settings]
+    trimmed = [(name, *(over_draws(ours[one, k][r], 2) for one in APPROXIMATIONS)) for name, r, k in settings]
+    apart = "The largest relative difference between quantiles of an approximation and of $U_n$, at levels 10 to 95 %"
+    header = ("setting", *APPROXIMATIONS)
+    return Table(header, tuple(gaps), apart), Table(header, tuple(trimmed), f"$Q$ over levels 5 to 95 % ({errors})")
 
 
 RESULT = QuantileResult(

@@ -1,28 +1,27 @@
 """Figure 4: the distance against n and against K, with much heterogeneity."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 
 from fedgauss.paper.comparison import DistanceResult
 from fedgauss.paper.curves import (
     CODED,
+    PROGRAM,
     READINGS,
     SHORT,
     STEPS,
     TAUS,
+    TEXT,
     Curve,
     DistanceCell,
-    DistanceRow,
     Reading,
     against_clients,
     distance_cells,
     readings_of,
-    squares,
 )
-from fedgauss.paper.judging import Outcome, Panel, Part, points_of, printed_table
-from fedgauss.paper.result import Scale
+from fedgauss.paper.judging import Outcomes, Panel, Part, points_of, printed_table
+from fedgauss.paper.result import OtherRows, Scale
 from fedgauss.paper.results.figure1_left import PART as FIGURE_1_LEFT
 from fedgauss.report.text import listed, number, signed
 
@@ -30,7 +29,7 @@ _GAMMA = 5.0
 _CODED_LEFT = Reading(
     CODED, "zeros", "sd", legacy=True, fixed_vars=tuple(float(s * s) for s in (6, 5, 4, 1, 7, 3, 2, 10, 5, 6))
 )
-_CODED_RIGHT = Reading(CODED, "zeros", "sd", squares(1, 10), legacy=True)
+_CODED_RIGHT = replace(PROGRAM, legacy=True)
 _CLIENTS = tuple(range(25, 201, 25))
 _LEFT = printed_table(
     STEPS,
@@ -52,11 +51,11 @@ _RIGHT = printed_table(
 
 def _cells(scale: Scale) -> list[DistanceCell]:
     lines = [Curve(sync_every=tau, gamma=_GAMMA) for tau in TAUS]
-    left = distance_cells("figure4_left", scale, partial(readings_of, lines, _CODED_LEFT), ("tau",), steps=STEPS)
+    left = distance_cells("figure4_left", scale, readings_of(lines, *TEXT, _CODED_LEFT), ("tau",), steps=STEPS)
     return left + against_clients("figure4_right", scale, _GAMMA, _CODED_RIGHT, scale.grid(_CLIENTS, (100,)))
 
 
-def _against_gamma_1(outcomes: Sequence[Outcome], others: Mapping[str, Sequence[DistanceRow]]) -> list[str]:
+def _against_gamma_1(outcomes: Outcomes, others: OtherRows) -> list[str]:
     """The claim of smaller errors than in Figure 1: the mean difference over the points that they share."""
     figure_1 = points_of(FIGURE_1_LEFT.panels[0], others.get("figure1_left", []))
     five, one = ({(p.series, p.x): p for p in points} for points in (outcomes[0].points[0], figure_1))

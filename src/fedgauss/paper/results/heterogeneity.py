@@ -1,11 +1,8 @@
 """The table of distances over gamma, how much clients differ."""
 
-from functools import partial
-
 from fedgauss.paper.comparison import DistanceResult
-from fedgauss.paper.curves import LEGACY, Curve, DistanceCell, distance_cells, readings_of
+from fedgauss.paper.curves import LEGACY, TEXT, Curve, distance_cells, readings_of
 from fedgauss.paper.judging import Panel, Part, printed_table
-from fedgauss.paper.result import Scale
 
 _GAMMAS = (1, 2, 3, 4, 5)
 _PRINTED = printed_table(
@@ -19,18 +16,14 @@ _PRINTED = printed_table(
 _RUNS = 500
 
 
-def _cells(scale: Scale) -> list[DistanceCell]:
-    lines = [Curve(sync_every=2, gamma=float(gamma)) for gamma in _GAMMAS]
-    curves = partial(readings_of, lines, LEGACY)
-    return distance_cells("heterogeneity", scale, curves, ("gamma",), steps=(100, 200, 300), replicates=_RUNS)
-
+_CURVES = readings_of([Curve(sync_every=2, gamma=float(gamma)) for gamma in _GAMMAS], *TEXT, LEGACY)
 
 RESULT = DistanceResult(
     name="heterogeneity",
     title="Distance against heterogeneity",
     where="Appendix F.3",
     claim="the error grows with gamma",
-    cells=_cells,
+    cells=lambda scale: distance_cells("heterogeneity", scale, _CURVES, ("gamma",), "n", (100, 200, 300), _RUNS),
     parts=(
         Part(
             "heterogeneity",

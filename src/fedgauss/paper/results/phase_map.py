@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.paper.beyond_figures import CLIENTS, DASHED, clients_axis, draw_points, log_axis
 from fedgauss.paper.budget import FIGURE_2, BeyondResult, BeyondRow, CurveCell, MomentsCell, Point, Rows, matching, runs
-from fedgauss.paper.judging import ResultVerdict
-from fedgauss.paper.result import Scale, Section
+from fedgauss.paper.result import OtherRows, Scale, Section
 from fedgauss.paper.trends import FittedSlope, fitted, known_error, log_weights, slope
 from fedgauss.report.output import Drawing, key, stacked, styled
 from fedgauss.report.page import LIGHT
@@ -124,14 +123,12 @@ def _cells(scale: Scale) -> list[CurveCell]:
 class PhaseMap(BeyondResult):
     """Slopes on log K and on log n: printed bound, corrected bound, exact moments and simulation."""
 
-    def section(self, rows: Rows, others: Mapping[str, Sequence[Any]]) -> Section:
+    def section(self, rows: Rows, others: OtherRows) -> Section:
         """No transition if every slope on log K is slight."""
         on_k = slopes_on_log_k(rows)
         slight = all(one.high < _SLIGHT for one in on_k.values())
-        return Section(
-            result=self,
-            verdict=ResultVerdict.BEYOND,
-            words="no transition" if slight else "unclear",
+        return self.section_of(
+            "no transition" if slight else "unclear",
             summary=f"From the optimum the distance grows as $K$ to a power of {_powers(rows)}, where the printed "
             "bound has 0.5.",
             findings=(_on_k(rows), _on_crossing(rows), _on_shape(rows), *_on_n(rows)),
@@ -251,9 +248,10 @@ def _drawing(rows: Rows) -> Drawing:
             x, y, _ = zip(*exact[beta, n], strict=True)
             axes.plot(x, y, color=LIGHT[role], lw=1.0)
             draw_points(axes, simulated[beta, n], LIGHT[role])
-        k, *bounds = _bounds(last, beta, [k for k, _, _ in simulated[beta, last]]).T
+        fine = np.unique(np.geomspace(min(x), max(x), 20).round().astype(int))
+        bounds = np.array([_bound(last, int(k), beta) for k in fine]).T
         for bound, line in zip(bounds, (DASHED, ":"), strict=True):
-            axes.plot(k, y[0] * bound / bound[0], color=LIGHT["ink"], lw=1.0, ls=line)
+            axes.plot(fine, y[0] * bound / bound[0], color=LIGHT["ink"], lw=1.0, ls=line)
         axes.axvline(last**0.5, color=LIGHT["faint"], lw=1.0, zorder=0)
         clients_axis(axes, x)
         log_axis(axes, (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0))
@@ -269,12 +267,6 @@ def _drawing(rows: Rows) -> Drawing:
         "since bounds come without constants; the upright line is $√n$ there.",
         "Three panels of flat lines against the number of clients, and two broken lines that rise.",
     )
-
-
-def _bounds(n: int, beta: float, clients: Sequence[float]) -> FloatArray:
-    """Rows (K, printed, corrected) on a fine grid over the range of K."""
-    fine = np.unique(np.geomspace(min(clients), max(clients), 20).round().astype(int))
-    return np.array([(k, *_bound(n, int(k), beta)) for k in fine], dtype=float)
 
 
 def _bound(n: int, k: int, beta: float) -> tuple[float, float]:

@@ -1,11 +1,9 @@
 """The table of distances over tau, the number of local steps between mixings."""
 
-from collections.abc import Mapping, Sequence
-
 from fedgauss.paper.comparison import HABITS, HIDDEN, NEAR_OPTIMUM, DistanceResult
-from fedgauss.paper.curves import SHORT, Curve, DistanceCell, DistanceRow, legacy_table
-from fedgauss.paper.judging import Outcome, Panel, Part, printed_table
-from fedgauss.paper.result import Scale
+from fedgauss.paper.curves import SHORT, Curve, DistanceCell, legacy_table
+from fedgauss.paper.judging import Outcomes, Panel, Part, printed_table
+from fedgauss.paper.result import OtherRows, Scale
 from fedgauss.paper.trends import exponent, trends
 from fedgauss.report.text import listed, number, with_error
 
@@ -25,7 +23,7 @@ def _cells(scale: Scale) -> list[DistanceCell]:
     return legacy_table("synchronisation", scale, lines, "tau")
 
 
-def _rate(outcomes: Sequence[Outcome], others: Mapping[str, Sequence[DistanceRow]]) -> list[str]:
+def _rate(outcomes: Outcomes, others: OtherRows) -> list[str]:
     """The claimed sqrt(tau) beside fitted exponents."""
     (outcome,) = outcomes
     (panel,), (points,) = outcome.part.panels, outcome.points

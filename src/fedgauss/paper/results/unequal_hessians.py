@@ -1,9 +1,8 @@
 """Clients that differ in Hessian: whether the bias that client drift leaves in the average grows with K."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from fedgauss.paper.budget import (
     runs,
 )
 from fedgauss.paper.curves import Clients, Curve
-from fedgauss.paper.judging import ResultVerdict
-from fedgauss.paper.result import Scale, Section
+from fedgauss.paper.result import OtherRows, Scale, Section
 from fedgauss.paper.trends import FittedSlope, over_draws, slope
 from fedgauss.report.output import Drawing, key, stacked, styled
 from fedgauss.report.page import LIGHT
@@ -82,16 +80,14 @@ def _cells(scale: Scale) -> list[CurveCell]:
 class UnequalHessians(BeyondResult):
     """The exponent of growth of the exact bias, and the distances that go with it."""
 
-    def section(self, rows: Rows, others: Mapping[str, Sequence[Any]]) -> Section:
+    def section(self, rows: Rows, others: OtherRows) -> Section:
         """Upheld if the bias grows like the square root of K where Hessians follow the offsets, and only there."""
         follow, permuted = exponents(rows)
         upheld = follow.low > 0.0 and abs(follow.value - 0.5) < _NEAR and permuted.high < 0.5
-        return Section(
-            result=self,
-            verdict=ResultVerdict.BEYOND,
-            words="upheld" if upheld else "unclear",
-            summary=f"The bias grows as K to the power {with_error(follow.value, follow.error, 2)} when Hessians "
-            f"follow the offsets, {with_error(permuted.value, permuted.error, 2)} when they do not.",
+        return self.section_of(
+            "upheld" if upheld else "unclear",
+            summary=f"The bias grows as K to the power {follow.shown(2)} when Hessians "
+            f"follow the offsets, {permuted.shown(2)} when they do not.",
             findings=(*_on_growth(rows), *_on_distances(rows)),
             drawings=(_drawing(rows),),
             tables=_tables(rows),
@@ -123,7 +119,7 @@ def _on_growth(rows: Rows) -> Iterator[str]:
         at = listed([f"{k:g}" for k in table[0, :, 0]])
         yield (
             f"{clients}: the exact standardised mean of the average is {values} at $K$ = {at}, on average over "
-            f"{len(table)} draws of the clients. Its exponent in $K$ is {with_error(exponent.value, exponent.error)}, "
+            f"{len(table)} draws of the clients. Its exponent in $K$ is {exponent.shown()}, "
             f"with a 99 % interval of {exponent.interval(2)}."
         )
 
@@ -175,7 +171,8 @@ def _tables(rows: Rows) -> tuple[Table, ...]:
     means = Table(
         ("", *HESSIANS),
         tuple(
-            (f"$K$={k:g}", *(_over_draws(table[:, i, 1]) for table in tables)) for i, k in enumerate(tables[0][0, :, 0])
+            (f"$K$={k:g}", *(over_draws(table[:, i, 1]).shown(2) for table in tables))
+            for i, k in enumerate(tables[0][0, :, 0])
         ),
         "Exact standardised mean of the average from the optimum, with its error over draws of the clients",
     )
@@ -198,10 +195,6 @@ def _tables(rows: Rows) -> tuple[Table, ...]:
         "brackets) and without $D_3$",
     )
     return means, distances
-
-
-def _over_draws(values: FloatArray) -> str:
-    return with_error(float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5, 2)
 
 
 RESULT = UnequalHessians(
