@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedgauss import approx, detect, networks, problems, step_sizes, theory
     from fedgauss._checks import FedgaussWarning
     from fedgauss._linearization import Linearization, gradient_moments, linearization
+    from fedgauss.detect.clients.monitor import ClientMonitor
     from fedgauss.detect.innovations import server_only
     from fedgauss.detect.monitor import Monitor
     from fedgauss.engine import observers, projections
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ClientMonitor",
     "DivergedError",
     "FedgaussWarning",
     "Linearization",
@@ -68,6 +70,7 @@ _MODULES = {
     "": "approx detect networks problems step_sizes theory",
     "_checks": "FedgaussWarning",
     "_linearization": "Linearization gradient_moments linearization",
+    "detect.clients.monitor": "ClientMonitor",
     "detect.innovations": "server_only",
     "detect.monitor": "Monitor",
     "engine.": "observers projections",

@@ -1,7 +1,8 @@
 """Tell when clients turned malicious, at a false-alarm rate that holds: statistics, thresholds and the monitor.
 
-`Monitor` is the default; what it looks for are channels (`MeanChannel`, `SpreadChannel`, or your own `Channel`), and
-`watch_runs` is the monitor over many finished runs. There are also the paper's rule and its repair (`Bootstrap`,
+`ClientMonitor` watches the clients of any model while it learns. `Monitor` is sharp for convex models near their
+optimum, from the mean alone; what it looks for are channels (`MeanChannel`, `SpreadChannel`, or your own `Channel`),
+and `watch_runs` is the monitor over many finished runs. There are also the paper's rule and its repair (`Bootstrap`,
 `paper_boundary`, `studentised_boundary`, `CusumRule`), the exact R_t (`Cusum`, `cusum_paths`), a mixture e-process
 (`EProcess`), and `attribute` for the clients behind an alarm.
 """
@@ -9,6 +10,7 @@
 from fedgauss.detect.attribution import Attribution, attribute
 from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen
 from fedgauss.detect.client_rounds import client_innovations
+from fedgauss.detect.clients import ClientMonitor, ClientVerdict
 from fedgauss.detect.cusum import Cusum, cusum_paths
 from fedgauss.detect.eprocess import EProcess, e_process_paths
 from fedgauss.detect.innovations import server_only
@@ -34,6 +36,8 @@ __all__ = [
     "Bootstrap",
     "Boundary",
     "Channel",
+    "ClientMonitor",
+    "ClientVerdict",
     "Conditions",
     "Cusum",
     "CusumRule",

@@ -27,11 +27,11 @@ _LIN = ("optimum", "client_hessians", "client_noise_cov", "weights", "kurtosis",
 Contents = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]  # words and arrays
 
 
-def write(path: str | os.PathLike[str], words: dict[str, Any], arrays: Arrays) -> None:
+def write(path: str | os.PathLike[str], words: dict[str, Any], arrays: Arrays, form: str = _FORMAT) -> None:
     """Write words (as JSON) and arrays to one .npz file, completely or not at all."""
     target = Path(path)
     unfinished = target.with_name(target.name + ".unfinished")
-    header = np.frombuffer(json.dumps({"format": _FORMAT, **words}, default=_plain).encode(), dtype=np.uint8)
+    header = np.frombuffer(json.dumps({"format": form, **words}, default=_plain).encode(), dtype=np.uint8)
     with unfinished.open("wb") as file:
         np.savez(file, header=header, **arrays)  # type: ignore[arg-type]
     unfinished.replace(target)
@@ -44,8 +44,10 @@ def _plain(number: Any) -> Any:
     raise TypeError(f"{type(number).__name__} cannot be written down")
 
 
-def read(path: str | os.PathLike[str]) -> Contents:
-    """What `write` wrote."""
+def read(
+    path: str | os.PathLike[str], forms: tuple[str, ...] = (_FORMAT, _FORMAT_0_1_0), by: str = "Monitor.save"
+) -> Contents:
+    """What `write` wrote, in one of these formats."""
     with open(path, "rb") as opened:
         try:
             with np.load(opened, allow_pickle=False) as file:
@@ -54,9 +56,9 @@ def read(path: str | os.PathLike[str]) -> Contents:
             if not isinstance(words, dict):
                 raise ValueError("the header must be a list of words by name")
         except Exception as error:  # a damaged file may break anything in the libraries that read it
-            raise ValueError(f"{os.fspath(path)} must be a file that Monitor.save wrote; it is not one.") from error
-    if words.get("format") not in (_FORMAT, _FORMAT_0_1_0):
-        raise ValueError(f"{os.fspath(path)} must have the format {_FORMAT!r}; it has {words.get('format')!r}.")
+            raise ValueError(f"{os.fspath(path)} must be a file that {by} wrote; it is not one.") from error
+    if words.get("format") not in forms:
+        raise ValueError(f"{os.fspath(path)} must have the format {forms[0]!r}; it has {words.get('format')!r}.")
     return words, arrays
 
 

@@ -1,0 +1,310 @@
+"""`ClientMonitor`: watch every client of a run while its model learns, and be told who turned bad."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from fedgauss import _checks
+from fedgauss._types import FloatArray
+from fedgauss.detect import storage
+from fedgauss.detect.clients.features import Moves
+from fedgauss.detect.clients.level import spent
+from fedgauss.detect.clients.moves import ClientMoves, flat_moves
+from fedgauss.detect.clients.naming import named
+from fedgauss.detect.clients.sketch import Single, Sketch
+from fedgauss.detect.clients.verdict import ClientVerdict, Name
+from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
+
+_FORMAT = "fedgauss client monitor 1"
+_KEPT = 0.9  # of a client's average direction, from round to round
+_WIDTH = 8192  # of the sketch
+
+
+class ClientMonitor:
+    """Raises an alarm when clients turn bad, names them, and says since when, whatever the model and its optimiser.
+
+    Each client is compared with the others in the round and with its own past: the direction, length and shape of what
+    it changed. Both references move with training, so the model may still be learning. Nothing is needed of the loss,
+    the optimiser or the rate.
+
+    Parameters
+    ----------
+    alpha : float
+        The chance of any false alarm: over the first `horizon` rounds, or for ever without a horizon.
+    horizon : int, optional
+        The number of rounds over which alpha holds.
+    rate : float
+        Of the names in an alarm, the share that may be wrong: the chance of a wrong name is at most this.
+    seed : int, optional
+        Of the sketch that stands for models with more than 16,384 parameters. Secret and random by default; keep one
+        that you give from clients.
+
+    Attributes
+    ----------
+    round : int
+        The number of updates so far.
+    clients : tuple
+        The names of all clients seen, in the order in which they joined.
+    left_out : tuple
+        Those that `exclude` left out.
+    alarm : ClientVerdict or None
+        The first verdict of the current alarm, which lasts until `exclude` or `reset`.
+
+    Notes
+    -----
+    A client is judged from its twelfth round on, the first three of the run aside; one that joins later has a warm-up
+    of its own. Until then the verdict says that nobody is watched. A change that most clients share is no alarm; a
+    sudden one of all lengths, as when the rate falls by ten, makes the watch begin anew.
+
+    That alpha holds is proved for features that are independent over rounds with Gaussian tails or somewhat heavier
+    ones, by Bonferroni's inequality over clients, rounds and windows; that the features of real runs are such is
+    measured (docs/clients.md). A client that was bad from its first round on has a bad past, and is not seen.
+
+    Memory is 33 kB a client, and inner products of the last 64 rounds; time a round does not grow.
+
+    Examples
+    --------
+    ::
+
+        monitor = ClientMonitor(horizon=200)
+        verdict = monitor.update({name: upload - sent for name, upload in uploads.items()})
+        if verdict.alarm:
+            model = kept[verdict.rollback]
+            monitor.exclude()               # go on without verdict.suspects
+    """
+
+    def __init__(
+        self, alpha: float = 0.05, horizon: int | None = None, rate: float = 0.1, seed: int | None = None
+    ) -> None:
+        self.alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
+        self.horizon = None if horizon is None else _checks.whole("horizon", horizon, fix="It counts rounds.")
+        self.rate = _checks.probability("rate", rate, fix="Use 0.1, one wrong name in ten?")
+        seed = secrets.randbits(63) if seed is None else _checks.whole("seed", seed, at_least=0)
+        self._sketch = Sketch(_WIDTH, seed)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, those left out aside, and start with a fresh alpha."""
+        self.round = 0
+        self.alarm: ClientVerdict | None = None
+        self._numbers: dict[Name, int] = {}
+        self._dim = 0
+        self._watch = ClientWatch(1, 0)
+        self._directions = np.empty((0, 0), dtype=np.float32)
+
+    @property
+    def clients(self) -> tuple[Name, ...]:
+        """All clients seen, in the order in which they joined."""
+        return tuple(self._numbers)
+
+    @property
+    def left_out(self) -> tuple[Name, ...]:
+        """Clients that are no longer watched."""
+        return tuple(name for name, k in self._numbers.items() if self._watch.left_out[0, k])
+
+    def __repr__(self) -> str:
+        state = "no alarm" if self.alarm is None else "ALARM"
+        return f"<ClientMonitor of {len(self._numbers)} clients, round {self.round}: {state}>"
+
+    def update(self, moves: ClientMoves, participants: Iterable[int] | None = None) -> ClientVerdict:
+        """Judge a round.
+
+        Parameters
+        ----------
+        moves : (K, d) array_like or mapping
+            What each client changed: its upload minus what it was sent. Rows in a fixed order, of NaN for clients that
+            took no part; or by name, an array or a list of arrays (layers), without those who took no part.
+        participants : iterable of int, optional
+            The rows that took part, to be sure that no NaN is taken for an absence.
+
+        Returns
+        -------
+        ClientVerdict
+
+        Raises
+        ------
+        ValueError
+            If a move is not finite, or of another size than before; nothing is changed then.
+        """
+        given = flat_moves(moves, participants)
+        out = set(self.left_out)
+        vectors = {name: move for name, move in given.items() if name not in out}
+        self._check_sizes(vectors)
+        self.round += 1
+        if len(vectors) < FEWEST:
+            return self._verdict(np.empty(0), f"{FEWEST} clients must be there to be compared; {len(vectors)} were.")
+        self._join(vectors)
+        who = np.array([self._numbers[name] for name in vectors])
+        sketches = np.stack([self._sketch(move) for move in vectors.values()])
+        evenness = np.array([_evenness(move) for move in vectors.values()])
+        p, jumped = self._watch.update(self._products(who, sketches, evenness))
+        self._turn(who, sketches)
+        verdict = self._verdict(p[0], self._remark(p[0], bool(jumped[0])))
+        if jumped[0] and not verdict.alarm:
+            self._watch.forget(jumped)
+        return verdict
+
+    def _check_sizes(self, vectors: dict[Name, FloatArray]) -> None:
+        sizes = {name: len(move) for name, move in vectors.items()}
+        dim = self._dim or next(iter(sizes.values()), 0)
+        for name, size in sizes.items():
+            if size != dim:
+                raise ValueError(
+                    f"all moves must have {dim} parameters, like the first; that of client {name!r} has {size}. "
+                    "Is a layer missing?"
+                )
+        self._dim = dim
+
+    def _join(self, vectors: dict[Name, FloatArray]) -> None:
+        """Numbers for clients that are new."""
+        new = [name for name in vectors if name not in self._numbers]
+        for name in new:
+            self._numbers[name] = len(self._numbers)
+        if new:
+            self._watch.grow(len(self._numbers))
+            fresh = np.zeros((len(self._numbers), self._sketch.length(self._dim)), dtype=np.float32)
+            fresh[: len(self._directions)] = self._directions.reshape(-1, fresh.shape[1])
+            self._directions = fresh
+
+    def _products(self, who: Any, sketches: Single, evenness: FloatArray) -> Moves:
+        past = self._directions[who]
+        lengths = np.linalg.norm(past, axis=1).astype(np.float64)
+        along = np.einsum("kj,kj->k", sketches, past).astype(np.float64)
+        own = np.divide(along, lengths, out=np.full_like(along, np.nan), where=lengths > 0)
+        products = (sketches @ sketches.T).astype(np.float64)
+        return Moves(who[None], products[None], own[None], evenness[None])
+
+    def _turn(self, who: Any, sketches: Single) -> None:
+        """Clients' average directions after the round."""
+        lengths = np.maximum(np.linalg.norm(sketches, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        self._directions[who] = _KEPT * self._directions[who] + np.float32(1.0 - _KEPT) * (sketches / lengths)
+
+    def _remark(self, p: FloatArray, jumped: bool) -> str:
+        if jumped:
+            return "All clients' moves changed in length at once: they are watched anew from here on."
+        if not np.isfinite(p).any():
+            return f"A client's past must have 8 rounds, after the first {LEFT_OUT_FIRST} of the run."
+        return ""
+
+    def _verdict(self, p: FloatArray, note: str) -> ClientVerdict:
+        watched = int(np.isfinite(p).sum())
+        allowed = spent(self.alpha, self.horizon, self.round) / max(watched, 1)
+        smallest = float(np.nanmin(p)) if watched else 1.0
+        with np.errstate(divide="ignore"):
+            statistic, threshold = (float(-np.log10(max(x, 1e-300))) for x in (smallest, allowed))
+        if self.horizon is not None and self.round > self.horizon:
+            note = f"The horizon of {self.horizon} rounds is over: nothing is judged any more. {note}".rstrip()
+        base = ClientVerdict(
+            False, statistic, threshold, "clients", self.round, self.round, None, None, self.alpha,
+            note=note, watched=watched,
+        )  # fmt: skip
+        if self.alarm is not None:
+            since = f"The alarm of round {self.alarm.round} was not acted on: call exclude() or reset()."
+            first = self.alarm
+            return replace(
+                base, alarm=True, onset=first.onset, onset_interval=first.onset_interval, rollback=first.rollback,
+                suspects=first.suspects, note=f"{since} {note}".rstrip(),
+            )  # fmt: skip
+        if not watched or smallest > allowed or (found := named(self._watch, 0, self.rate)) is None:
+            return base
+        names = tuple(self.clients[k] for k in found.clients)
+        self.alarm = replace(
+            base, alarm=True, onset=found.onset, onset_interval=(found.earliest, max(found.latest, found.earliest)),
+            rollback=found.earliest - 1, suspects=names,
+        )  # fmt: skip
+        return self.alarm
+
+    def suspects(self, rate: float | None = None) -> tuple[Name, ...]:
+        """Clients of the last round that stand out, the most surprising first.
+
+        Parameters
+        ----------
+        rate : float, optional
+            The share of them that may be honest; that of the monitor by default.
+        """
+        share = self.rate if rate is None else _checks.probability("rate", rate)
+        if not self._watch.recent:
+            raise ValueError("suspects needs a round; there is none yet. Call update first.")
+        found = named(self._watch, 0, share)
+        return () if found is None else tuple(self.clients[k] for k in found.clients)
+
+    def exclude(self, names: Iterable[Name] | None = None, back_to: int | None = None) -> tuple[Name, ...]:
+        """Go on without some clients, from the model of an earlier round; rounds are counted on.
+
+        Parameters
+        ----------
+        names : iterable, optional
+            By default the suspects of the alarm.
+        back_to : int, optional
+            The round whose model the run goes on from: by default the rollback of the alarm. What was seen after it is
+            forgotten.
+
+        Returns
+        -------
+        tuple
+            The names.
+        """
+        if names is None and self.alarm is None:
+            raise ValueError("exclude needs names where there is no alarm to take them from.")
+        chosen = self.alarm.suspects if names is None and self.alarm is not None else tuple(names or ())
+        if unknown := [name for name in chosen if name not in self._numbers]:
+            raise ValueError(f"names must be of clients that were seen; {unknown[0]!r} was not.")
+        rollback = self.alarm.rollback if self.alarm is not None else self.round
+        at = rollback if back_to is None else _checks.whole("back_to", back_to, at_least=0, at_most=self.round)
+        self._watch.leave_out(0, [self._numbers[name] for name in chosen], self.round if at is None else at)
+        self.alarm = None
+        return chosen
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the monitor to one file; `load` goes on from it to the bit. It holds the sketch's secret seed."""
+        words = {
+            "alpha": self.alpha,
+            "horizon": self.horizon,
+            "rate": self.rate,
+            "seed": self._sketch.seed,
+            "round": self.round,
+            "dim": self._dim,
+            "clients": list(self._numbers),
+            "alarm": None if self.alarm is None else asdict(self.alarm),
+        }
+        storage.write(path, words, {"directions": self._directions, **self._watch.state()}, _FORMAT)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ClientMonitor:
+        """The monitor that `save` wrote."""
+        words, arrays = storage.read(path, (_FORMAT,), "ClientMonitor.save")
+        try:
+            monitor = cls(words["alpha"], words["horizon"], words["rate"], words["seed"])
+            monitor.round = _checks.whole("round", words["round"], at_least=0)
+            monitor._dim = _checks.whole("dim", words["dim"], at_least=0)
+            monitor._numbers = {name: k for k, name in enumerate(words["clients"])}
+            count = len(words["clients"])
+            if len(monitor._numbers) != count:
+                raise ValueError("a client is named twice")
+            width = monitor._sketch.length(monitor._dim) if count else 0
+            directions = arrays.pop("directions")
+            if directions.shape != (count, width) or directions.dtype != np.float32:
+                raise ValueError(f"directions must be float32 of shape {(count, width)}")
+            if not np.isfinite(directions).all():
+                raise ValueError("directions must be finite")
+            monitor._directions = directions
+            monitor._watch = ClientWatch.from_state(arrays, count)
+            if words["alarm"] is not None:
+                fields = dict(words["alarm"], suspects=tuple(words["alarm"]["suspects"]), readings=())
+                fields["onset_interval"] = tuple(fields["onset_interval"])
+                monitor.alarm = ClientVerdict(**fields)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise ValueError(f"{os.fspath(path)} is not a whole client monitor: {error}.") from error
+        return monitor
+
+
+def _evenness(move: FloatArray) -> float:
+    """|u|_1 / |u|_2; 1 for no move at all."""
+    size = float(np.linalg.norm(move))
+    return float(np.abs(move).sum()) / size if size > 0 else 1.0

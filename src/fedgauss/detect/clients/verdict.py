@@ -1,0 +1,71 @@
+"""What the client monitor says after a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedgauss.detect.verdict import Verdict
+
+Name = str | int
+
+
+@dataclass(frozen=True)
+class ClientVerdict(Verdict):
+    """One round, judged client by client. Printed, it says so in words.
+
+    Attributes
+    ----------
+    alarm : bool
+        Whether clients stand out, now or since an alarm that was not acted on.
+    suspects : tuple of str or int
+        The clients behind the alarm, the most surprising first.
+    round, step : int
+        The round, counted from 1; both are the same here.
+    onset : int or None
+        The most likely first bad round; None without an alarm.
+    onset_interval : (int, int) or None
+        The rounds in which it may have begun.
+    rollback : int or None
+        The last round before that interval, 0 for the start.
+    statistic, threshold : float
+        -log10 of the smallest p-value among the clients, and the value above which it is an alarm.
+    watched : int
+        Clients that could be judged in this round; the others have too short a past.
+    alpha : float
+        The chance of any false alarm while the monitor watches.
+    note : str
+        Further remarks, such as that no client can be judged yet.
+    """
+
+    suspects: tuple[Name, ...] = ()
+    onset_interval: tuple[int, int] | None = None
+    watched: int = 0
+
+    def __str__(self) -> str:
+        if self.invalid:
+            words = f"ALARM after round {self.round}: invalid update, not used; the last good round is {self.rollback}."
+        elif self.alarm and self.onset_interval is not None:
+            first, last = self.onset_interval
+            began = f"in round {self.onset}" if first == last else f"near round {self.onset} ({first} to {last})"
+            words = (
+                f"ALARM at round {self.round}: {named(self.suspects)} no longer like the others, or as before "
+                f"(surprise {self.statistic:.1f}, threshold {self.threshold:.1f}; {self.alpha:g} is the chance of any "
+                f"false alarm). It began {began}: roll back to round {self.rollback} and go on without "
+                f"{'them' if len(self.suspects) > 1 else 'it'}."
+            )
+        elif not self.watched:
+            words = f"round {self.round}: not watching yet."
+        else:
+            words = (
+                f"round {self.round}: no alarm among {self.watched} clients "
+                f"(surprise {self.statistic:.1f}, threshold {self.threshold:.1f})."
+            )
+        return f"{words} {self.note}".rstrip()
+
+
+def named(clients: tuple[Name, ...]) -> str:
+    """Clients as the subject of a sentence."""
+    each = [str(client) for client in clients]
+    if len(each) == 1:
+        return f"client {each[0]} moves"
+    return f"clients {', '.join(each[:-1])} and {each[-1]} move"

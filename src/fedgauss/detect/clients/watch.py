@@ -1,0 +1,164 @@
+"""Clients of one run or of thousands, watched round by round: their past, and how surprising each new round is."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedgauss._types import BoolArray, FloatArray
+from fedgauss.detect.clients.features import N_FEATURES, Moves, features
+from fedgauss.detect.clients.surprise import LEAST_PAST, MEMORY, WINDOWS, surprise
+
+LEFT_OUT_FIRST = 3  # rounds in which a model moves too fast to be a past
+_LENGTH = MEMORY + WINDOWS[-1]  # rounds of every client's own that are kept
+RECENT = 64  # rounds of which the inner products are kept, to judge the others without those that were named
+_JUMP = 0.5  # of the log size that all clients share, plus five deviations of its usual steps
+FEWEST = 4  # clients in a round that can be compared
+_SAVED = ("values", "numbers", "scores", "pool", "left_out", "sizes")
+
+
+class Judged(NamedTuple):
+    """One round of R runs."""
+
+    p: FloatArray  # of every client present; NaN where it cannot be judged  (R, P)
+    jumped: BoolArray  # whether the size that all clients share jumped  (R,)
+
+
+class Past(NamedTuple):
+    """One run's."""
+
+    present: npt.NDArray[np.int64]  # clients of the last round that count
+    values: FloatArray  # (K, H, 5)
+    numbers: npt.NDArray[np.int64]  # of the rounds, 0 for none  (K, H)
+
+
+class ClientWatch:
+    """The past of K clients in R runs.
+
+    Each client has a clock of its own, which stands still while it is absent. A sudden jump of the size that all
+    clients share, as when the rate falls by ten, makes all pasts worthless: unless it is an alarm, `forget` them.
+    """
+
+    def __init__(self, n_runs: int, n_clients: int) -> None:
+        self.values = np.full((n_runs, n_clients, _LENGTH, N_FEATURES), np.nan)
+        self.numbers = np.zeros((n_runs, n_clients, _LENGTH), dtype=np.int64)  # rounds; 0 for none
+        self.scores = np.full((n_runs, n_clients, MEMORY), np.nan)
+        self.pool = np.empty((n_runs, 0))  # scores that the last round was compared with
+        self.left_out = np.zeros((n_runs, n_clients), dtype=np.bool_)
+        self.sizes = np.full((n_runs, MEMORY + 1), np.nan)  # that all clients share, the newest last
+        self.recent: deque[tuple[int, Moves]] = deque(maxlen=RECENT)
+        self.round = 0
+
+    def update(self, moves: Moves) -> Judged:
+        """Take in a round."""
+        self.round += 1
+        runs = np.arange(len(moves.who))[:, None]
+        kept = ~self.left_out[runs, moves.who]
+        rows, size = features(moves, kept)
+        self.recent.append((self.round, moves))
+        usable = np.isfinite(rows).all(axis=-1) & (self.round > LEFT_OUT_FIRST)
+        values, numbers = self.values[runs, moves.who], self.numbers[runs, moves.who]
+        values = np.where(usable[..., None, None], np.concatenate([values[:, :, 1:], rows[:, :, None]], axis=2), values)
+        added = np.concatenate([numbers[:, :, 1:], np.full_like(numbers[:, :, :1], self.round)], axis=2)
+        self.values[runs, moves.who] = values
+        self.numbers[runs, moves.who] = np.where(usable[..., None], added, numbers)
+        scores = self.scores[runs, moves.who]
+        self.pool = scores.reshape(len(scores), -1)
+        p, score = surprise(values, self.pool)
+        judged = usable & np.isfinite(p)
+        moved = np.concatenate([scores[:, :, 1:], score[:, :, None]], axis=2)
+        self.scores[runs, moves.who] = np.where(judged[..., None], moved, scores)
+        return Judged(np.where(judged, p, np.nan), self._jumped(size))
+
+    def _jumped(self, size: FloatArray) -> BoolArray:
+        steps = np.diff(self.sizes, axis=1)
+        known = np.isfinite(steps)
+        count = np.maximum(known.sum(axis=1), 1)
+        spread = np.sqrt(np.where(known, steps, 0.0) ** 2 @ np.ones(steps.shape[1]) / count)
+        away = np.abs(size - self.sizes[:, -3:].mean(axis=1)) > _JUMP + 5.0 * spread
+        self.sizes = np.concatenate([self.sizes[:, 1:], size[:, None]], axis=1)
+        return away & (known.sum(axis=1) >= LEAST_PAST)
+
+    def forget(self, runs: BoolArray) -> None:
+        """All rounds of these runs but the last: there, all clients changed together."""
+        self.values[runs, :, :-1], self.numbers[runs, :, :-1], self.scores[runs] = np.nan, 0, np.nan
+        self.sizes[runs, :-1] = np.nan
+
+    def grow(self, n_clients: int) -> None:
+        """Room for clients that join."""
+        for name, empty in (("values", np.nan), ("numbers", 0), ("scores", np.nan), ("left_out", False)):
+            old = getattr(self, name)
+            new = np.full((len(old), n_clients, *old.shape[2:]), empty, dtype=old.dtype)
+            new[:, : old.shape[1]] = old
+            setattr(self, name, new)
+
+    def without(self, run: int, named: Iterable[int]) -> Past:
+        """The past of every client of a run, as if those named had never been there."""
+        out = self.left_out[run].copy()
+        out[list(named)] = True
+        values, numbers = self.values[run].copy(), self.numbers[run]
+        for number, moves in self.recent:
+            alone = moves.of_run(run)
+            who = alone.who[0]
+            rows = features(alone, ~out[who][None]).rows[0]
+            client, place = np.nonzero(numbers[who] == number)
+            values[who[client], place] = rows[client]
+        last = self.recent[-1][1].who[run]
+        return Past(last[~out[last]], values, numbers)
+
+    def leave_out(self, run: int, named: Iterable[int], back_to: int) -> None:
+        """From now on without these clients, from where the run was after round `back_to`."""
+        self.values[run] = self.without(run, named).values
+        self.left_out[run, list(named)] = True
+        self.scores[run, list(named)] = np.nan
+        undone = (self.numbers[run] > back_to).sum(axis=1)
+        for client in np.flatnonzero(undone):  # the past stays at the right end
+            self.values[run, client] = np.roll(self.values[run, client], undone[client], axis=0)
+            self.numbers[run, client] = np.roll(self.numbers[run, client], undone[client])
+            self.values[run, client, : undone[client]], self.numbers[run, client, : undone[client]] = np.nan, 0
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything, as arrays by name; of one run."""
+        held = {name: getattr(self, name) for name in _SAVED}
+        held["round"] = np.array(self.round)
+        held["recent.round"] = np.array([number for number, _ in self.recent], dtype=np.int64)
+        held["recent.present"] = np.array([moves.who.shape[1] for _, moves in self.recent], dtype=np.int64)
+        for field in Moves._fields:
+            flat = [getattr(moves, field).ravel() for _, moves in self.recent]
+            held[f"recent.{field}"] = np.concatenate(flat) if flat else np.empty(0)
+        return held
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, npt.NDArray[Any]], n_clients: int) -> ClientWatch:
+        """The watch of one run that `state` took apart; a ValueError where something does not fit."""
+        watch = cls(1, n_clients)
+        for name in _SAVED:
+            kept, given = getattr(watch, name), arrays[name]
+            fits = given.shape == kept.shape or (name == "pool" and given.ndim == 2 and len(given) == 1)
+            if not fits or given.dtype != kept.dtype or (given.dtype.kind == "f" and np.isinf(given).any()):
+                raise ValueError(f"{name} must be {kept.dtype} of shape {kept.shape}, and finite or NaN")
+            setattr(watch, name, given.copy())
+        watch.round = int(arrays["round"])
+        present = [int(p) for p in arrays["recent.present"]]
+        if len(present) > RECENT or min(present, default=0) < 0 or len(arrays["recent.round"]) != len(present):
+            raise ValueError("the recent rounds must be as many as are kept")
+        parts = {}
+        for field in Moves._fields:
+            sizes = [p * p if field == "products" else p for p in present]
+            flat = arrays[f"recent.{field}"]
+            if len(flat) != sum(sizes) or np.isinf(flat).any():
+                raise ValueError(f"{field} of recent rounds must have {sum(sizes)} numbers")
+            parts[field] = np.split(flat, np.cumsum(sizes)[:-1]) if sizes else []
+        for i, (number, p) in enumerate(zip(arrays["recent.round"], present, strict=True)):
+            who = parts["who"][i].astype(np.int64)
+            if p and (who.min() < 0 or who.max() >= n_clients):
+                raise ValueError(f"clients of recent rounds must lie in 0, ..., {n_clients - 1}")
+            rows = (
+                parts[field][i].reshape(1, *([p, p] if field == "products" else [p])) for field in Moves._fields[1:]
+            )
+            watch.recent.append((int(number), Moves(who[None], *rows)))
+        return watch
