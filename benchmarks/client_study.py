@@ -65,16 +65,16 @@ def watched(rounds: list[Moves], n_clients: int, onset: int) -> list[Outcome]:
                 who[run] = named(watch, int(run), RATE)
         jumps += jumped
         watch.forget(jumped & ~new)
+    found = [(w.clients, w.onset, w.earliest) if w else ((), 0, 0) for w in who]
     return [
-        Outcome(
-            int(alarm[i]),
-            bool(forever[i]),
-            float(nearest[i]),
-            int(jumps[i]),
-            *((w.clients, w.onset, w.earliest) if w else ((), 0, 0)),
-        )
-        for i, w in enumerate(who)
+        Outcome(int(a), bool(f), float(n), int(j), *w)
+        for a, f, n, j, w in zip(alarm, forever, nearest, jumps, found, strict=True)
     ]
+
+
+def _moves(seen: Any, kind: Any) -> Moves:
+    """What the server saw, as the watch takes it."""
+    return Moves(seen.who.astype(np.int64), *(array.astype(kind) for array in seen[1:]))
 
 
 def _parts(rounds: list[Moves], n_parts: int) -> list[list[Moves]]:
@@ -265,7 +265,7 @@ def summary(outcomes: list[Outcome], attack: Any) -> dict[str, Any]:
 
 
 def loop(study: Study, n_runs: int, only: str | None) -> list[dict[str, Any]]:
-    """Alarm, rollback, exclusion: the accuracy at the end, beside FedAvg and a run that left the bad out at the onset."""
+    """Alarm, rollback, exclusion: the accuracy at the end, beside FedAvg and runs without the bad from the onset."""
     from federated_runs import Attack as A
     from federated_runs import Federation as F
 

@@ -130,8 +130,8 @@ def scores(model: str, vector: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def _conv(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """With stride two, as a product with patches: kernels differ from client to client, which convolutions are slow at."""
-    n, side, _, channels = x.shape
+    """With stride two, as a product with patches: kernels differ from client to client, where convolutions crawl."""
+    _, side, _, channels = x.shape
     padded = jnp.pad(x, ((0, 0), (1, 2), (1, 2), (0, 0)))
     patches = [padded[:, i : i + side : 2, j : j + side : 2] for i in range(5) for j in range(5)]
     stacked = jnp.concatenate(patches, axis=-1)

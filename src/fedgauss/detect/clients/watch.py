@@ -60,7 +60,7 @@ class ClientWatch:
         kept = ~self.left_out[runs, moves.who]
         rows, size = features(moves, kept)
         self.recent.append((self.round, moves))
-        usable = np.isfinite(rows).all(axis=-1) & (self.round > LEFT_OUT_FIRST)
+        usable = np.asarray(np.isfinite(rows).all(axis=-1) & (self.round > LEFT_OUT_FIRST))
         values, numbers = self.values[runs, moves.who], self.numbers[runs, moves.who]
         values = np.where(usable[..., None, None], np.concatenate([values[:, :, 1:], rows[:, :, None]], axis=2), values)
         added = np.concatenate([numbers[:, :, 1:], np.full_like(numbers[:, :, :1], self.round)], axis=2)
@@ -157,8 +157,7 @@ class ClientWatch:
             who = parts["who"][i].astype(np.int64)
             if p and (who.min() < 0 or who.max() >= n_clients):
                 raise ValueError(f"clients of recent rounds must lie in 0, ..., {n_clients - 1}")
-            rows = (
-                parts[field][i].reshape(1, *([p, p] if field == "products" else [p])) for field in Moves._fields[1:]
-            )
-            watch.recent.append((int(number), Moves(who[None], *rows)))
+            products = parts["products"][i].reshape(1, p, p)
+            moves = Moves(who[None], products, parts["along_own"][i][None], parts["evenness"][i][None])
+            watch.recent.append((int(number), moves))
         return watch
