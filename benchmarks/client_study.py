@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedgauss.detect.clients.features import Moves
-from fedgauss.detect.clients.level import spent
+from fedgauss.detect.clients.level import spent, together
 from fedgauss.detect.clients.naming import Named, named
 from fedgauss.detect.clients.watch import ClientWatch
 
@@ -54,8 +54,7 @@ def watched(rounds: list[Moves], n_clients: int, onset: int) -> list[Outcome]:
     who: list[Named | None] = [None] * n_runs
     for number, moves in enumerate(rounds, 1):
         p, jumped = watch.update(moves)
-        count = np.isfinite(p).sum(axis=1)
-        smallest = np.where(np.isfinite(p), p, 1.0).min(axis=1) * np.maximum(count, 1)
+        smallest = together(p)
         new = (smallest <= spent(ALPHA, horizon, number)) & (alarm == 0) & (number >= onset)
         nearest = np.minimum(nearest, smallest / spent(ALPHA, horizon, number))
         forever |= (smallest <= spent(ALPHA, None, number)) & (number >= onset)
@@ -223,7 +222,7 @@ def power(study: Study, n_runs: int, only: str | None) -> list[dict[str, Any]]:
     waiting = []
     for i, (where, federation) in enumerate(federations.items()):
         for j, (name, attack) in enumerate(attacks().items()):
-            if (only and only not in (name, where, f"{where}: {name}")) or (federation.model == "cnn" and j > 13):
+            if (only and only not in (name, where, f"{where}: {name}")) or (federation.model == "cnn" and j > 11):
                 continue
             attack = replace_bad(attack, federation)
             rounds, accuracy = study.rounds(federation, attack, n_runs, 62, 100 + 20 * i + j)
@@ -308,8 +307,7 @@ def protected(study: Study, federation: Any, attack: Any, n_runs: int, seed: int
         seen = runs.step(watch.left_out.copy())
         models.append(np.asarray(runs.model))
         p, jumped = watch.update(Moves(seen.who.astype(np.int64), *(a.astype(np.float64) for a in seen[1:])))
-        count = np.isfinite(p).sum(axis=1)
-        smallest = np.where(np.isfinite(p), p, 1.0).min(axis=1) * np.maximum(count, 1)
+        smallest = together(p)
         new = smallest <= spent(ALPHA, federation.rounds, number)
         changed = models[-1].copy()
         for run in np.flatnonzero(new):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from fedgauss import _checks
 from fedgauss._types import FloatArray
 from fedgauss.detect import storage
 from fedgauss.detect.clients.features import Moves
-from fedgauss.detect.clients.level import spent
+from fedgauss.detect.clients.level import spent, together
 from fedgauss.detect.clients.moves import ClientMoves, flat_moves
 from fedgauss.detect.clients.naming import named
 from fedgauss.detect.clients.sketch import Single, Sketch
@@ -194,10 +195,9 @@ class ClientMonitor:
 
     def _verdict(self, p: FloatArray, note: str) -> ClientVerdict:
         watched = int(np.isfinite(p).sum())
-        allowed = spent(self.alpha, self.horizon, self.round) / max(watched, 1)
-        smallest = float(np.nanmin(p)) if watched else 1.0
-        with np.errstate(divide="ignore"):
-            statistic, threshold = (float(-np.log10(max(x, 1e-300))) for x in (smallest, allowed))
+        allowed = spent(self.alpha, self.horizon, self.round)
+        smallest = float(together(p[None])[0]) if watched else 1.0
+        statistic, threshold = (-math.log10(max(x, 1e-300)) + 0.0 for x in (smallest, allowed))
         if self.horizon is not None and self.round > self.horizon:
             note = f"The horizon of {self.horizon} rounds is over: nothing is judged any more. {note}".rstrip()
         base = ClientVerdict(

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgauss.detect.clients.surprise import LEAST_PAST, contrast, surprise
+from fedgauss.detect.clients.surprise import LEAST_PAST, before, surprise, t2_of_mean
 from fedgauss.detect.clients.watch import ClientWatch
 
 _LONGEST = 20  # rounds that an onset may lie back
 _DROP = 16.0  # of T^2, down to which a round may still be the onset
+_CLIP = 10.0  # deviations, beyond which a round counts as this far
 
 
 class Named(NamedTuple):
@@ -59,7 +60,7 @@ def _alone(watch: ClientWatch, run: int, clients: list[int], client: int) -> tup
     histories = past.values[past.present][None]
     numbers = past.numbers[client]
     longest = max(1, min(_LONGEST, int((numbers > 0).sum()) - LEAST_PAST))
-    t2 = np.array([contrast(histories, w).t2[0, place] for w in range(1, longest + 1)])
+    t2 = np.array([t2_of_mean(histories, before(histories, w), w, _CLIP)[0, place] for w in range(1, longest + 1)])
     t2 = np.nan_to_num(t2, nan=0.0)
     possible = np.flatnonzero(t2 >= t2.max() - _DROP) + 1  # rounds back
     back = (int(t2.argmax()) + 1, int(possible[-1]), int(possible[0]))

@@ -10,68 +10,77 @@ from scipy.special import fdtrc, fdtri
 from fedgauss._types import FloatArray
 from fedgauss.detect.clients.features import N_FEATURES
 
-WINDOWS = (1, 2, 3, 5, 8)  # rounds that are compared with those before them
+WINDOWS = (2, 3, 5, 8)  # rounds whose mean is compared with those before them
 MEMORY = 30  # rounds before a window that it is compared with
 LEAST_PAST = 8  # of them, to be judged at all
+LENGTH = MEMORY + WINDOWS[-1]  # rounds of a client that are looked at
+_WAYS = len(WINDOWS) + 2  # of standing out: in a mean, in the last round alone, and in each of the last two
 _BORROWED = 8  # rounds' worth of the other clients' covariance in each client's own
 # Of the degrees of freedom that independent Gaussian rounds would give. Measured: with it the tails below are at least
-# as heavy as those of honest runs in every setting of benchmarks/client_levels.py.
-_WORTH = 0.65
+# as heavy as those of honest runs in every setting of benchmarks/client_study.py.
+_WORTH = 0.7
 _SHARED = 0.3  # quantile over clients: up to two fifths may be bad
-_CLIP = 4.0  # deviations, beyond which a round of a longer window counts as this far
-_UNCLIPPED = 1e9
+_CLIP = 4.0  # deviations, beyond which a round counts as this far in a mean
 _TAIL = 0.1  # the share of single rounds from which the law of extreme ones is learnt
-_PRIOR_ROUNDS, _PRIOR_SLOPE = 5.0, 0.5  # extreme rounds that are assumed before any was seen, and their mean log
+_PRIOR_ROUNDS, _PRIOR_SLOPE = 5.0, 0.45  # extreme rounds that are assumed before any was seen, and their mean log
+_TWICE = 1.5  # power of p for two rounds running: 2 if they were independent
 
 
-class Contrast(NamedTuple):
-    """The last w rounds of every client less those before them, (R, P) each."""
+class Before(NamedTuple):
+    """Up to 30 rounds of every client before its last w: what these are compared with."""
 
-    t2: FloatArray  # Hotelling's T^2; NaN with too short a past
-    dof: FloatArray
+    mean: FloatArray  # (R, P, F)
+    covariance: FloatArray  # V = (S_k + 8 C) / (n + 7), with S_k the scatter of n rounds and C that of all, pooled
+    n: FloatArray  # rounds; NaN where they are too few  (R, P)
+    correlation: FloatArray  # of a round with the next one, in each feature  (R, 1, F)
+
+    @property
+    def dof(self) -> FloatArray:
+        """What V is worth."""
+        return _WORTH * (self.n + _BORROWED - 1.0)
 
 
-def contrast(history: FloatArray, window: int, clip: float = _CLIP) -> Contrast:
-    """T^2 of the mean over the last `window` rounds against the mean of up to 30 before them.
-
-    With n rounds before the window, their scatter S_k, and the pooled covariance C of all clients present,
-
-        T^2 = D' V^-1 D,    V = (S_k + 8 C) / (n + 7),    D = (last mean - mean before) / sqrt(c_w / w + c_n / n),
-
-    where c_m >= 1 is what the rounds' lag-one correlation does to the variance of a mean of m rounds.
-
-    Parameters
-    ----------
-    history : (R, P, H, F) array
-        The newest round last; NaN where there was none.
-    window : int
-        w.
-    clip : float
-        How many of the client's own deviations one round may count for, in each feature.
-    """
-    before = history[:, :, : history.shape[2] - window][:, :, -MEMORY:]
-    seen = np.isfinite(before[..., 0])
-    n = seen.sum(axis=-1)
-    usable = n >= LEAST_PAST
-    n_safe = np.maximum(n, 2)[..., None]
-    values = np.where(seen[..., None], before, 0.0)
-    mean = values.sum(axis=2) / n_safe
-    residual = np.where(seen[..., None], values - mean[:, :, None], 0.0)
+def before(history: FloatArray, window: int) -> Before:
+    """From rounds (R, P, H, F), the newest last and NaN where there was none."""
+    rounds = history[:, :, : history.shape[2] - window][:, :, -MEMORY:]
+    seen = np.isfinite(rounds[..., :1])
+    n = seen.sum(axis=2).astype(np.float64)  # (R, P, 1)
+    mean = np.where(seen, rounds, 0.0).sum(axis=2) / np.maximum(n, 1.0)
+    residual = np.where(seen, rounds - mean[:, :, None], 0.0)
     scatter = np.swapaxes(residual, -1, -2) @ residual
-    total = (n[..., None, None] - 1) * usable[..., None, None]
-    pooled = (scatter * usable[..., None, None]).sum(axis=1, keepdims=True)
-    pooled = pooled / np.maximum(total.sum(axis=1, keepdims=True), 1)
-    worth = n + (_BORROWED - 1.0)
-    covariance = (scatter + _BORROWED * pooled) / worth[..., None, None]
+    enough = (n >= LEAST_PAST)[..., None]
+    pooled = np.where(enough, scatter, 0.0).sum(axis=1, keepdims=True)
+    pooled = pooled / np.maximum(np.where(enough, n[..., None] - 1.0, 0.0).sum(axis=1, keepdims=True), 1.0)
+    ridge = 1e-12 * (1.0 + np.trace(pooled, axis1=-1, axis2=-2))[..., None, None] * np.eye(N_FEATURES)
+    covariance = (scatter + _BORROWED * pooled) / (n[..., None] + _BORROWED - 1.0) + ridge
     lagged = (residual[:, :, 1:] * residual[:, :, :-1]).sum(axis=(1, 2))
     correlation = np.clip(lagged / np.maximum((residual**2).sum(axis=(1, 2)), 1e-300), 0.0, 0.9)[:, None]
-    variance = _of_mean(correlation, np.float64(window)) + _of_mean(correlation, n_safe)
-    own = clip * np.sqrt(np.diagonal(covariance, axis1=-1, axis2=-2))[:, :, None]
-    d = np.clip(history[:, :, -window:] - mean[:, :, None], -own, own).mean(axis=2) / np.sqrt(variance)
-    floor = 1e-12 * (1.0 + np.trace(covariance, axis1=-1, axis2=-2))[..., None, None] * np.eye(N_FEATURES)
-    solved = np.linalg.solve(covariance + floor, np.nan_to_num(d)[..., None])[..., 0]
-    judged = usable & np.isfinite(d).all(axis=-1)
-    return Contrast(np.where(judged, (d * solved).sum(axis=-1), np.nan), _WORTH * worth)
+    return Before(mean, covariance, np.where(n >= LEAST_PAST, n, np.nan)[..., 0], correlation)
+
+
+def t2_of_mean(history: FloatArray, past: Before, window: int, clip: float = _CLIP) -> FloatArray:
+    """T^2 of the mean over the last w rounds, (R, P).
+
+    T^2 = D' V^-1 D with D = (last mean - mean before) / (c_w / w + c_n / n)^1/2, where c_m >= 1 is what the lag-one
+    correlation does to the variance of a mean of m rounds. In each feature a round counts for at most `clip` of the
+    client's own deviations, so that one leap does not make a change.
+    """
+    most = clip * np.sqrt(np.diagonal(past.covariance, axis1=-1, axis2=-2))[:, :, None]
+    moved = np.clip(history[:, :, -window:] - past.mean[:, :, None], -most, most).mean(axis=2)
+    n = np.nan_to_num(past.n, nan=1.0)[..., None]
+    d = moved / np.sqrt(_of_mean(past.correlation, np.float64(window)) + _of_mean(past.correlation, n))
+    return _t2(d, past)
+
+
+def t2_of_round(history: FloatArray, past: Before, back: int) -> FloatArray:
+    """T^2 of one round, the last with back = 1, (R, P)."""
+    n = np.nan_to_num(past.n, nan=1.0)[..., None]
+    return _t2((history[:, :, -back] - past.mean) / np.sqrt(1.0 + _of_mean(past.correlation, n)), past)
+
+
+def _t2(d: FloatArray, past: Before) -> FloatArray:
+    solved = np.linalg.solve(past.covariance, np.nan_to_num(d)[..., None])[..., 0]
+    return np.where(np.isfinite(past.n) & np.isfinite(d).all(axis=-1), (d * solved).sum(axis=-1), np.nan)
 
 
 def _of_mean(correlation: FloatArray, m: FloatArray | np.float64) -> FloatArray:
@@ -84,51 +93,69 @@ class Surprise(NamedTuple):
     """Of every client present, (R, P) each; NaN for clients with too short a past."""
 
     p: FloatArray
-    score: FloatArray  # of the last round alone, in units of the point that one in ten should pass
+    score: FloatArray  # of the last round alone: F over the point that one in ten should pass
 
 
 def surprise(history: FloatArray, scores: FloatArray) -> Surprise:
-    """How likely an honest client shows as much in any window.
+    """How likely an honest client stands out as much in any of six ways.
 
-    T^2 of a window is divided by its lower quantile over clients, where that is larger than it should be: a change that
-    most clients share is not a client's own. The rest is referred to the F law, and Bonferroni's inequality takes the
-    smallest of the five windows. A single round is also referred to the tail of all clients' single rounds before it,
-
-        P(score > u) = a u^(-1/xi),  u > 1,    a = share of scores above 1,  xi = mean of their logs,
-
-    and the larger p counts: where honest clients leap now and then, one leap is no alarm.
+    Four are means over its last 2, 3, 5 and 8 rounds, which add up small changes; T^2 is referred to the F law. One is
+    the last round alone, referred also to the tail of all clients' single rounds before it, and the larger p counts:
+    where honest clients leap now and then, one leap is no alarm. One is that both of the last two rounds stand out,
+    with p^1.5 of the less surprising. Each T^2 is first divided by its lower quantile over clients, where that is
+    larger than it should be: a change that most clients share is not a client's own. Bonferroni's inequality puts the
+    six together.
 
     Parameters
     ----------
     history : (R, P, H, F) array
         The newest round last; NaN where there was none.
-    scores : (R, M) array
-        Of rounds before the last one, of all clients; NaN where there are none.
+    scores : (R, P, S) array
+        Of rounds before the last one; NaN where there are none.
     """
-    smallest = np.full(history.shape[:2], np.inf)
-    score = smallest
+    past = before(history, 1)
+    f = _less_shared(t2_of_round(history, past, 1), past)
+    score = f / fdtri(N_FEATURES, _left(past), 1.0 - _TAIL)
+    smallest = _p_of_round(f, past, scores)
     for window in WINDOWS:
-        t2, dof = contrast(history, window, _UNCLIPPED if window == 1 else _CLIP)
-        left = dof - N_FEATURES + 1.0
-        f = t2 * left / (dof * N_FEATURES)
-        f = f / np.maximum(_lower(f / fdtri(N_FEATURES, left, _SHARED)), 1.0)[:, None]
-        p = fdtrc(N_FEATURES, left, f)
-        if window == 1:
-            score = f / fdtri(N_FEATURES, left, 1.0 - _TAIL)
-            p = np.maximum(p, _tail(score, scores))
-        smallest = np.fmin(smallest, p)
-    return Surprise(np.where(np.isfinite(smallest), np.minimum(len(WINDOWS) * smallest, 1.0), np.nan), score)
+        past = before(history, window)
+        mean = _less_shared(t2_of_mean(history, past, window), past)
+        smallest = np.fmin(smallest, fdtrc(N_FEATURES, _left(past), mean))
+        if window == 2:
+            rounds = (_less_shared(t2_of_round(history, past, back), past) for back in (1, 2))
+            both = [_p_of_round(f, past, scores[:, :, :-1]) for f in rounds]
+            smallest = np.fmin(smallest, np.maximum(*both) ** _TWICE)
+    return Surprise(np.minimum(_WAYS * smallest, 1.0), score)
+
+
+def _left(past: Before) -> FloatArray:
+    return past.dof - N_FEATURES + 1.0
+
+
+def _less_shared(t2: FloatArray, past: Before) -> FloatArray:
+    """T^2 as F, less what most clients share."""
+    f = t2 * _left(past) / (past.dof * N_FEATURES)
+    return f / np.maximum(_lower(f / fdtri(N_FEATURES, _left(past), _SHARED)), 1.0)[:, None]
+
+
+def _p_of_round(f: FloatArray, past: Before, scores: FloatArray) -> FloatArray:
+    """By the F law, or by the tail of earlier rounds if that is heavier."""
+    left = _left(past)
+    return np.maximum(fdtrc(N_FEATURES, left, f), _tail(f / fdtri(N_FEATURES, left, 1.0 - _TAIL), scores))
 
 
 def _tail(score: FloatArray, scores: FloatArray) -> FloatArray:
-    """The chance of a score, by those before it; nothing is claimed of scores below 1."""
+    """The chance of a score u by those before it: a u^(-1/xi), with a the share of scores above 1.
+
+    xi is Hill's estimate, the mean log of the scores above 1. The F law's own far tail is lighter: what is lost for
+    one round, which may be a leap, the windows of two and more make good.
+    """
     extreme = scores > 1.0  # NaN is not
-    count = extreme.sum(axis=1)
-    share = (count + _PRIOR_ROUNDS) / (np.isfinite(scores).sum(axis=1) + _PRIOR_ROUNDS / _TAIL)
-    logs = np.log(np.where(extreme, scores, 1.0)).sum(axis=1)
+    count = extreme.sum(axis=(1, 2))
+    share = (count + _PRIOR_ROUNDS) / (np.isfinite(scores).sum(axis=(1, 2)) + _PRIOR_ROUNDS / _TAIL)
+    logs = np.log(np.where(extreme, scores, 1.0)).sum(axis=(1, 2))
     slope = (logs + _PRIOR_ROUNDS * _PRIOR_SLOPE) / (count + _PRIOR_ROUNDS)
-    with np.errstate(divide="ignore"):
-        return np.minimum(share[:, None] * np.maximum(score, 1e-300) ** (-1.0 / slope[:, None]), 1.0)
+    return np.minimum(share[:, None] * np.maximum(score, 1.0) ** (-1.0 / slope[:, None]), 1.0)
 
 
 def _lower(values: FloatArray) -> FloatArray:

@@ -28,7 +28,7 @@ class ClientVerdict(Verdict):
     rollback : int or None
         The last round before that interval, 0 for the start.
     statistic, threshold : float
-        -log10 of the smallest p-value among the clients, and the value above which it is an alarm.
+        -log10 of the chance of such a round among honest clients, and the value above which it is an alarm.
     watched : int
         Clients that could be judged in this round; the others have too short a past.
     alpha : float

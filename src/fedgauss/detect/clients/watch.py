@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.clients.features import N_FEATURES, Moves, features
-from fedgauss.detect.clients.surprise import LEAST_PAST, MEMORY, WINDOWS, surprise
+from fedgauss.detect.clients.surprise import LEAST_PAST, LENGTH, MEMORY, surprise
 
 LEFT_OUT_FIRST = 3  # rounds in which a model moves too fast to be a past
-_LENGTH = MEMORY + WINDOWS[-1]  # rounds of every client's own that are kept
 RECENT = 64  # rounds of which the inner products are kept, to judge the others without those that were named
 _JUMP = 0.5  # of the log size that all clients share, plus five deviations of its usual steps
 FEWEST = 4  # clients in a round that can be compared
@@ -44,10 +43,10 @@ class ClientWatch:
     """
 
     def __init__(self, n_runs: int, n_clients: int) -> None:
-        self.values = np.full((n_runs, n_clients, _LENGTH, N_FEATURES), np.nan)
-        self.numbers = np.zeros((n_runs, n_clients, _LENGTH), dtype=np.int64)  # rounds; 0 for none
+        self.values = np.full((n_runs, n_clients, LENGTH, N_FEATURES), np.nan)
+        self.numbers = np.zeros((n_runs, n_clients, LENGTH), dtype=np.int64)  # rounds; 0 for none
         self.scores = np.full((n_runs, n_clients, MEMORY), np.nan)
-        self.pool = np.empty((n_runs, 0))  # scores that the last round was compared with
+        self.pool = np.empty((n_runs, 0, MEMORY))  # scores that the last round was compared with
         self.left_out = np.zeros((n_runs, n_clients), dtype=np.bool_)
         self.sizes = np.full((n_runs, MEMORY + 1), np.nan)  # that all clients share, the newest last
         self.recent: deque[tuple[int, Moves]] = deque(maxlen=RECENT)
@@ -67,8 +66,8 @@ class ClientWatch:
         self.values[runs, moves.who] = values
         self.numbers[runs, moves.who] = np.where(usable[..., None], added, numbers)
         scores = self.scores[runs, moves.who]
-        self.pool = scores.reshape(len(scores), -1)
-        p, score = surprise(values, self.pool)
+        self.pool = scores
+        p, score = surprise(values, scores)
         judged = usable & np.isfinite(p)
         moved = np.concatenate([scores[:, :, 1:], score[:, :, None]], axis=2)
         self.scores[runs, moves.who] = np.where(judged[..., None], moved, scores)
@@ -138,7 +137,9 @@ class ClientWatch:
         watch = cls(1, n_clients)
         for name in _SAVED:
             kept, given = getattr(watch, name), arrays[name]
-            fits = given.shape == kept.shape or (name == "pool" and given.ndim == 2 and len(given) == 1)
+            fits = given.shape == kept.shape or (
+                name == "pool" and given.ndim == 3 and (len(given), given.shape[2]) == (1, MEMORY)
+            )
             if not fits or given.dtype != kept.dtype or (given.dtype.kind == "f" and np.isinf(given).any()):
                 raise ValueError(f"{name} must be {kept.dtype} of shape {kept.shape}, and finite or NaN")
             setattr(watch, name, given.copy())

@@ -1,0 +1,242 @@
+"""What a client monitor computes, against slow twins and the laws that it is said to have."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedgauss.detect.clients.features import Moves, features
+from fedgauss.detect.clients.level import spent
+from fedgauss.detect.clients.naming import named
+from fedgauss.detect.clients.sketch import Sketch
+from fedgauss.detect.clients.surprise import contrast, surprise
+from fedgauss.detect.clients.watch import ClientWatch
+
+N_CLIENTS, DIM = 8, 30
+
+
+def moves_of(u, directions=None):
+    """One run's moves (K, d) as inner products, all clients present."""
+    sizes = np.linalg.norm(u, axis=1)
+    along = (
+        np.full(len(u), np.nan) if directions is None else (u * directions).sum(1) / np.linalg.norm(directions, axis=1)
+    )
+    return Moves(np.arange(len(u))[None], (u @ u.T)[None], along[None], (np.abs(u).sum(1) / sizes)[None])
+
+
+def synthetic(rng, n_rounds, n_runs=1, bad=(), onset=None, n_clients=N_CLIENTS, act=np.negative):
+    """Rounds of clients that pull in a common and an own direction, with noise; those in `bad` act from `onset` on."""
+    own, common = rng.normal(size=(n_runs, n_clients, DIM)), rng.normal(size=(n_runs, 1, DIM))
+    mean = np.zeros((n_runs, n_clients, DIM))
+    for number in range(1, n_rounds + 1):
+        u = 0.9**number * common + own + rng.normal(size=own.shape)
+        if onset is not None and number >= onset:
+            u[:, list(bad)] = act(u[:, list(bad)])
+        length = np.linalg.norm(mean, axis=2)
+        with np.errstate(invalid="ignore"):
+            along = (u * mean).sum(2) / length
+        sizes = np.linalg.norm(u, axis=2)
+        who = np.broadcast_to(np.arange(n_clients), (n_runs, n_clients))
+        yield Moves(who, u @ np.swapaxes(u, 1, 2), along, np.abs(u).sum(2) / sizes)
+        mean = 0.9 * mean + 0.1 * u / sizes[..., None]
+
+
+def test_features_are_those_of_a_slow_twin():
+    rng = np.random.default_rng(0)
+    u, past = rng.normal(size=(2, N_CLIENTS, DIM))
+    kept = np.arange(N_CLIENTS) != 3
+
+    def cosine(a, b):
+        return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+
+    def row(k):
+        others = [cosine(u[k], u[j]) for j in range(N_CLIENTS) if j != k and kept[j]]
+        size = np.linalg.norm(u[k])
+        return np.array(
+            [
+                np.arctanh(np.median(others)),
+                np.arctanh(np.max(others)),
+                np.log(size),
+                np.arctanh(cosine(u[k], past[k])),
+                np.log(np.abs(u[k]).sum() / size),
+            ]
+        )
+
+    rows = np.array([row(k) for k in range(N_CLIENTS)])
+    seen = features(moves_of(u, past), kept[None])
+    assert np.allclose(seen.rows[0, kept], rows[kept] - np.median(rows[kept], axis=0))
+    assert np.isnan(seen.rows[0, 3]).all()
+    assert np.isclose(seen.size[0], np.median(rows[kept, 2]))
+
+
+def test_a_client_that_sends_nothing_has_features():
+    u = np.random.default_rng(1).normal(size=(N_CLIENTS, DIM))
+    u[2] = 0.0
+    rows = features(moves_of(np.where(u == 0, 1e-30, u), u + 1), np.ones((1, N_CLIENTS), bool)).rows
+    assert np.isfinite(rows).all()
+    assert rows[0, 2, 2] < -10
+
+
+def test_t2_is_hotellings_for_independent_rounds():
+    """Against scipy's F law, exact where no covariance is borrowed and rounds do not correlate; 5 % is 1e-4 away."""
+    rng = np.random.default_rng(2)
+    one = rng.normal(size=(1, 1, 31, 5))
+    t2 = contrast(one, 1, 1e9).t2[0, 0]
+    before, last = one[0, 0, :30], one[0, 0, 30]
+    d = last - before.mean(0)
+    scatter = (before - before.mean(0)).T @ (before - before.mean(0))
+    pooled = scatter / 29  # that of the only client
+    residual = before - before.mean(0)
+    rho = np.clip((residual[1:] * residual[:-1]).sum(0) / (residual**2).sum(0), 0, 0.9)
+    inflation = 1 + ((1 + rho) / (1 - rho) - 2 * rho * (1 - rho**30) / (30 * (1 - rho) ** 2)) / 30
+    d = d / np.sqrt(inflation)
+    assert np.isclose(t2, d @ np.linalg.solve((scatter + 8 * pooled) / 37, d))
+
+
+@pytest.mark.parametrize("window", [1, 2, 8])
+def test_p_values_of_gaussian_rounds_are_not_too_small(window):
+    """4,000 clients with independent Gaussian features: at most x of p-values below x.
+
+    A binomial bound at 1e-5 for each x. Without the factor on degrees of freedom it still holds: the factor is for
+    real runs. It would catch a wrong F law, or a variance that forgets the mean before the window.
+    """
+    rng = np.random.default_rng(window)
+    history = rng.normal(size=(500, 8, 38, 5))
+    p = surprise(history, np.full((500, 1), np.nan)).p.ravel()
+    for x in (0.3, 0.1, 0.01):
+        assert (p <= x).sum() <= stats.binom.isf(1e-5, len(p), x)
+
+
+def test_a_change_that_all_clients_share_is_not_surprising():
+    rng = np.random.default_rng(3)
+    history = rng.normal(size=(200, 8, 38, 5))
+    history[:, :, -3:] += 6.0
+    p = surprise(history, np.full((200, 1), np.nan)).p
+    assert np.nanmin(p) > 1e-4
+    history[:, 0, -3:] += 60.0  # and one client more than the others
+    assert np.median(surprise(history, np.full((200, 1), np.nan)).p[:, 0]) < 1e-4
+
+
+def test_one_leap_is_no_alarm_where_clients_leap():
+    """Features with t(2) tails: the tail that was seen before holds single rounds back."""
+    rng = np.random.default_rng(4)
+    watch = ClientWatch(100, 8)
+    smallest = np.ones(100)
+    history = rng.standard_t(2, size=(100, 8, 140, 5))
+    for t in range(38, 140):
+        scores = watch.scores.reshape(100, -1)
+        p, score = surprise(history[:, :, t - 38 : t], scores)
+        watch.scores = np.concatenate([watch.scores[:, :, 1:], score[:, :, None]], axis=2)
+        smallest = np.minimum(smallest, np.nanmin(p, axis=1))
+    false = (smallest * 8 * 102 <= 0.05).sum()
+    assert false <= stats.binom.isf(1e-4, 100, 0.05)
+
+
+def test_what_rounds_spend_is_alpha_in_all():
+    assert np.isclose(sum(spent(0.05, 80, t) for t in range(1, 200)), 0.05)
+    total = sum(spent(0.05, None, t) for t in range(1, 200_000))
+    rest = 0.05 * np.log(10) / np.log(200_009)  # the integral beyond
+    assert 0.045 < total + rest <= 0.05
+
+
+def test_a_sketch_keeps_inner_products():
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(2, 100_000)) + 1.0
+    small = Sketch(4096, 7)
+    cosine = x @ y / np.linalg.norm(x) / np.linalg.norm(y)
+    sx, sy = small(x).astype(float), small(y).astype(float)
+    assert len(sx) == 4096
+    assert abs(sx @ sy / np.linalg.norm(sx) / np.linalg.norm(sy) - cosine) < 5 / 64  # five deviations
+    assert np.array_equal(Sketch(4096, 7)(x), small(x))
+    assert not np.array_equal(Sketch(4096, 8)(x), small(x))
+    assert np.array_equal(small(x[:8192]), x[:8192].astype(np.float32))
+
+
+def test_honest_runs_are_left_alone_and_bad_clients_named():
+    """300 honest runs of 60 rounds, alpha = .05; 100 with two clients that turn round in round 41.
+
+    Thirty alarms among honest runs have a chance of 1e-4 at the nominal level, and are far above what is seen.
+    """
+    rng = np.random.default_rng(6)
+    watch, alarms = ClientWatch(300, N_CLIENTS), np.zeros(300, bool)
+    for number, moves in enumerate(synthetic(rng, 60, 300), 1):
+        p = watch.update(moves).p
+        alarms |= np.nan_to_num(p, nan=1.0).min(1) * N_CLIENTS <= spent(0.05, 60, number)
+    assert alarms.sum() <= 30
+
+    watch, seen = ClientWatch(100, N_CLIENTS), np.zeros(100, int)
+    right = wrong = early = 0
+    for number, moves in enumerate(synthetic(rng, 48, 100, bad=(1, 5), onset=41), 1):
+        p = watch.update(moves).p
+        new = (np.nan_to_num(p, nan=1.0).min(1) * N_CLIENTS <= spent(0.05, 60, number)) & (seen == 0)
+        for run in np.flatnonzero(new & (number >= 41)):
+            seen[run] = number
+            found = named(watch, int(run), 0.1)
+            right += len({1, 5} & set(found.clients))
+            wrong += len(set(found.clients) - {1, 5})
+            early += found.earliest <= 41
+    assert (seen > 0).mean() >= 0.97
+    assert np.median(seen) <= 42
+    assert right >= 0.9 * 2 * (seen > 0).sum()
+    assert wrong <= 0.1 * (right + wrong)
+    assert early >= 0.93 * (seen > 0).sum()
+
+
+def test_who_was_copied_is_not_named():
+    rng = np.random.default_rng(7)
+    watch = ClientWatch(1, N_CLIENTS)
+    own, mean = rng.normal(size=(N_CLIENTS, DIM)), np.zeros((N_CLIENTS, DIM))
+    for number in range(1, 43):
+        u = own + 0.7 * rng.normal(size=own.shape)
+        if number > 40:
+            u[[0, 1]] = u[7]
+        with np.errstate(invalid="ignore"):
+            watch.update(moves_of(u, mean))
+        mean = 0.9 * mean + 0.1 * u / np.linalg.norm(u, axis=1, keepdims=True)
+    assert set(named(watch, 0, 0.1).clients) == {0, 1}
+
+
+def test_leaving_a_client_out_is_as_if_it_had_never_been_there():
+    rng = np.random.default_rng(8)
+    rounds = list(synthetic(rng, 40))
+    others = np.arange(N_CLIENTS) != 2
+    with_it, without = ClientWatch(1, N_CLIENTS), ClientWatch(1, N_CLIENTS - 1)
+    for who, products, along, evenness in rounds[:30]:
+        with_it.update(Moves(who, products, along, evenness))
+        without.update(_less(who, products, along, evenness, others))
+    with_it.leave_out(0, [2], back_to=30)
+    for who, products, along, evenness in rounds[30:]:
+        there = with_it.update(Moves(who, products, along, evenness)).p[0]
+        never = without.update(_less(who, products, along, evenness, others)).p[0]
+        assert np.isnan(there[2])
+    assert np.allclose(with_it.values[0, others], without.values[0])
+    assert np.allclose(with_it.numbers[0, others], without.numbers[0])
+    assert np.allclose(np.log(there[others]), np.log(never), atol=0.5)  # scores of the past were taken with it
+
+
+def _less(who, products, along, evenness, others):
+    return Moves(
+        np.arange(others.sum())[None], products[:, others][:, :, others], along[:, others], evenness[:, others]
+    )
+
+
+def test_a_rollback_undoes_rounds():
+    watch = ClientWatch(1, N_CLIENTS)
+    for moves in synthetic(np.random.default_rng(9), 30):
+        watch.update(moves)
+    watch.leave_out(0, [0], back_to=25)
+    assert watch.numbers[0, 1:].max() == 25
+    assert (watch.numbers[0, 1:, -1] == 25).all()
+    assert np.isfinite(watch.values[0, 1:, -1]).all()
+
+
+def test_a_jump_that_all_share_is_noticed():
+    watch = ClientWatch(1, N_CLIENTS)
+    for number, moves in enumerate(synthetic(np.random.default_rng(10), 30), 1):
+        scale = 0.1 if number > 20 else 1.0
+        jumped = watch.update(
+            Moves(moves.who, scale**2 * moves.products, scale * moves.along_own, moves.evenness)
+        ).jumped
+        assert bool(jumped[0]) == (number == 21)
+        watch.forget(jumped)
+        if number == 21:
+            assert (watch.numbers[0] > 0).sum() == N_CLIENTS
