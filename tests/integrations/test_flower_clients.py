@@ -184,6 +184,17 @@ def test_a_run_stops_where_too_many_would_be_left_out(at_most):
     assert not strategy.excluded
 
 
+def test_an_alarm_right_after_another_counts_with_it():
+    """It would fail if the second were taken for a part of the first, which nobody looks at twice."""
+    strategy = protected(at_most=1)
+    alarm_in(strategy, 9, (3,), rollback=5)
+    alarm_in(strategy, 10, (4,), rollback=9)
+    with pytest.raises(Alarmed) as caught:
+        start(strategy, n_rounds=12)
+    assert caught.value.server_round == 10
+    assert strategy.excluded == {9: (3,)}
+
+
 def test_an_alarm_stops_a_run_before_the_strategy_sees_the_round():
     shown = []
 

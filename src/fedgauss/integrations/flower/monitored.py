@@ -310,8 +310,8 @@ class Monitored(Strategy):
         if known and (back_to is not None or self.monitor.alarm is None):  # an alarm is not over for a fault
             self.monitor.exclude(sorted(known), back_to=self.monitor.round if back_to is None else back_to)
         nodes = self.nodes
-        who = ", ".join(f"{client} (node {nodes[client]})" for client in fresh)
-        log.warning("fedgauss, round %d: left out from now on: client %s.", server_round, who)
+        who = ", ".join(f"client {client} (node {nodes[client]})" for client in fresh)
+        log.warning("fedgauss, round %d: left out from now on: %s.", server_round, who)
 
     def _too_many(self, clients: Iterable[Name]) -> bool:
         """Whether too many would be left out with these."""
