@@ -91,12 +91,12 @@ class Monitored(Strategy):
     -----
     A round is refused when a reply has other arrays than were sent, numbers that are not finite or, once there is a
     monitor, not plausible by its rule (1e8 standard deviations of a gradient; before that 100 times the median upload's
-    way). A node that says it has the partition of another is refused, too. The strategy is then not called and the
-    monitor not changed: the verdict is "invalid update", and the next round begins where the refused
-    one did. So a client that sends nonsense can stop a run that stops on alarms, and hold up one that goes on, until
-    its node is left out. What is plausible and wrong does get in, into the strategy's own momentum too: that is what
-    the monitor is for. Refused rounds count no steps of the monitor's: clients whose rate falls with Flower's rounds
-    are then ahead of it by a round.
+    way), and when a node says that it has the partition of another. The strategy is then not called and the monitor not
+    changed: the verdict is "invalid update", and the next round begins where the refused one did. So a client that
+    sends nonsense can stop a run that stops on alarms, and hold up one that goes on, until its node is left out. What
+    is plausible and wrong does get in, into the strategy's own momentum too: that is what the monitor is for. Refused
+    rounds count no steps of the monitor's: clients whose rate falls with Flower's rounds are then ahead of it by a
+    round.
 
     With "exclude", a round with an alarm ends with the arrays of the last kept round before the onset interval, and the
     strategy is not shown it. What the strategy held in arrays then (momentum) is brought back with them, as far as it
