@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 import fedgauss as fg
 from fedgauss.integrations.flower import Alarmed, Monitored, Reported, ServerOnly
 from fedgauss.integrations.flower.feed import _as_in_the_paper
-from fedgauss.integrations.flower.monitored import KeptArrays
+from fedgauss.integrations.flower.kept import KeptArrays
 from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, Upload, _other_types
 
 CONFIG = example_config(n_rounds=24, attack_after=14, shift=1.0, watch="reports")
@@ -280,6 +280,21 @@ def test_a_client_that_takes_a_place_that_is_not_its_own_is_noticed(claim, words
         start(Monitored(fedavg(), monitor()), HONEST, tamper, n_rounds=2)
 
 
+def test_a_node_cannot_speak_for_a_client_that_is_absent():
+    """Client 5 is away when node 1007, new in round 2, says that it is client 5: it would frame it."""
+
+    def tamper(reply, partition, server_round):
+        if (partition, server_round) in {(7, 1), (5, 2)}:
+            return None
+        return claiming(reply, 5) if (partition, server_round) == (7, 2) else reply
+
+    strategy = Monitored(fedavg(), monitor(), on_alarm="go on")
+    start(strategy, HONEST, tamper, n_rounds=3)
+    assert strategy.refused == {2: ("Two nodes say that they are client 5: 1005 and 1007.",)}
+    assert strategy.participation[3] == tuple(range(N))  # it said who it is, and has its own number
+    assert strategy.nodes == {k: 1000 + k for k in range(N)}
+
+
 @pytest.mark.parametrize("claim", [3, 99, -1, 2.5, np.nan, "a", [1, 2], [1e300]])
 def test_what_a_known_client_says_of_itself_does_not_matter(claim):
     def tamper(reply, partition, server_round):
@@ -297,6 +312,10 @@ def test_clients_are_numbered_by_what_they_said_first():
     assert [roster.number(90, 7), roster.number(95), roster.number(50), roster.number(99)] == [2, 3, 0, 5]
     assert 95 in roster
     assert 96 not in roster
+    with pytest.raises(ValueError, match="Two nodes say that they are client 4: 80 and 96"):
+        roster.number(96, 4)
+    assert 96 not in roster
+    assert roster.nodes == {0: 50, 1: 70, 2: 90, 3: 95, 4: 80, 5: 99}
 
 
 def test_mods_are_not_needed():
@@ -432,10 +451,10 @@ def test_types_may_differ_from_those_sent_but_not_between_clients():
     def sent(*types):
         return _other_types(tuple(Upload(k, {"w": np.zeros(3, kind)}, 1.0, {}) for k, kind in enumerate(types)))
 
-    assert sent(np.int64, np.int64, np.int64) == ()
-    assert sent(np.float32, np.float64, np.float32) == (
-        "Client 1 sent an array 'w' of type float64; most sent float32.",
-    )
+    assert sent(np.int64, np.int64, np.int64) == {}
+    assert sent(np.float32, np.float64, np.float32) == {
+        1: "Client 1 sent an array 'w' of type float64; most sent float32."
+    }
 
 
 def test_weights_that_are_not_the_monitors_are_noted():

@@ -152,8 +152,9 @@ def test_one_implausible_upload_is_refused_and_a_new_start_from_elsewhere_is_no_
     watcher = ServerOnly(12, sync_every=20, alpha=0.01, horizon=2000)
     assert not rounds(rows, watcher)[-1].alarm
     uploads = tuple(Upload(k, {"w": np.array([value, 0.0])}, 1.0, {}) for k, value in ((1, 0.1), (4, 1e30)))
-    (words,) = watcher.faults(TrainingRound(41, {"w": np.zeros(2)}, uploads))
-    assert words.startswith("Client 4: The value of y is not plausible")
+    found = watcher.faults(TrainingRound(41, {"w": np.zeros(2)}, uploads))
+    assert list(found) == [4]
+    assert found[4].startswith("Client 4: The value of y is not plausible")
     assert not watcher.faults(TrainingRound(41, {"w": np.zeros(2)}, uploads[:1]))
     later = rounds(rows + 50.0, watcher)
     assert not any(verdict.alarm for verdict in later)

@@ -10,14 +10,14 @@ pytest.importorskip("flwr")
 
 from flower_grid import InProcessGrid, example_config, example_lin
 from flower_watch.client_app import app, moments, train
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import adaptiveclipping_mod
 from flwr.serverapp.strategy import DifferentialPrivacyClientSideAdaptiveClipping, FedAvg
 
 import fedgauss as fg
 from fedgauss.integrations.flower import Chained, Monitored, Reported, report_moments
-from fedgauss.integrations.flower.warm_up import _report, noise_of_chains
+from fedgauss.integrations.flower.warm_up import _median_matrix, _report, noise_of_chains
 
 CONFIG = example_config(n_rounds=8, attack_after=8)
 N, TAU = CONFIG["n-clients"], CONFIG["local-steps"]
@@ -115,6 +115,82 @@ def test_a_client_that_is_missing_is_waited_for():
     assert len(strategy.participation[5]) == 9
 
 
+def reports_without(tamper, rounds=10, after=4):
+    """A run in which a client's reports are tampered with."""
+    watcher = Reported(STEPS, TAU, N, after=after, alpha=0.01, horizon=500)
+    return watcher, run(watcher, CONFIG | {"n-rounds": rounds, "attack-after": rounds}, tamper)[0]
+
+
+@pytest.mark.parametrize("garbage", [True, False])
+def test_a_client_that_never_reports_does_not_keep_the_monitor_from_beginning(garbage):
+    """Without patience and a stand-in there would be no monitor after any number of rounds."""
+
+    def tamper(reply, partition, server_round):
+        if partition == 4 and server_round > 4:
+            reply.content["fedgauss"] = ConfigRecord({"hessian": [1.0, 2.0]} if garbage else {})
+        return reply
+
+    watcher, strategy = reports_without(tamper)
+    assert sorted(strategy.verdicts) == [8, 9, 10]  # asked in rounds 5, 6 and 7
+    note = "No report of client 4 could be used: the median of the others' stands in its place."
+    assert all(note in verdict.note for verdict in strategy.verdicts.values())
+    assert "weights clients otherwise" not in strategy.verdicts[10].note  # its examples are known
+    others = np.delete(np.arange(N), 4)
+    np.testing.assert_allclose(
+        watcher.lin.client_hessians[4], np.median(watcher.lin.client_hessians[others], axis=0), atol=1e-12
+    )
+    assert not strategy.verdicts[10].alarm
+
+
+def test_a_monitor_does_not_begin_on_the_reports_of_too_few():
+    """Medians of few reports would stand for many clients: three of ten are missing, and three in four must report."""
+    watcher, _ = reports_without(
+        lambda reply, k, r: (reply.content.pop("fedgauss", None), reply)[1] if k < 3 and r > 4 else reply
+    )
+    assert watcher.monitor is None
+
+
+@pytest.mark.parametrize("factor", [100.0, 0.01])
+def test_a_covariance_that_would_blind_the_monitor_is_refused(factor, caplog):
+    """One of ten reports a hundred times its noise: V would be eleven times too large, and attacks drown in it."""
+
+    def tamper(reply, partition, server_round):
+        if partition == 4 and server_round > 4:
+            answer = reply.content.get("fedgauss", {})
+            if "covariance" in answer:
+                answer["covariance"] = [factor * value for value in answer["covariance"]]
+        return reply
+
+    watcher, strategy = reports_without(tamper)
+    assert "the report of client 4 is refused. The trace of its covariance" in caplog.text
+    assert "No report of client 4 could be used" in strategy.verdicts[10].note
+    exact = example_lin(CONFIG)
+    np.testing.assert_allclose(np.diag(watcher.lin.noise_cov), np.diag(exact.noise_cov), rtol=0.3)
+
+
+def test_the_median_of_covariances_is_one():
+    """Medians of entries of these three have an eigenvalue of -1, which a linearisation would refuse for ever."""
+    given = np.stack([np.outer(x, x) for x in ([1.0, -1.0, -1.0], [-1.0, -1.0, 1.0], [1.0, 1.0, 1.0])])
+    assert np.linalg.eigvalsh(np.median(given, axis=0))[0] == pytest.approx(-1.0)
+    found = _median_matrix(given)
+    assert np.linalg.eigvalsh(found)[0] > -1e-12
+    np.testing.assert_allclose(found, found.T, atol=1e-12)
+
+
+def test_an_upload_that_is_far_off_is_refused_in_a_warm_up():
+    """Before there is a monitor nothing else keeps a finite upload of 1e6 from the model."""
+
+    def tamper(reply, partition, server_round):
+        if (partition, server_round) == (4, 3):
+            reply.content["arrays"] = ArrayRecord({"weight": Array(np.full((1, 3), 1e6))})
+        return reply
+
+    watcher, strategy = reports_without(tamper, rounds=4)
+    assert watcher.monitor is None
+    assert list(strategy.refused) == [3]
+    assert re.match(r"Client 4 moved \S+ times as far as the median client", strategy.refused[3][0])
+
+
 def test_chains_start_a_monitor_and_no_covariance_leaves_a_client():
     watcher = Chained(STEPS, TAU, N, after=4, alpha=0.01, horizon=500, n_chains=400)
     strategy, seen = run(watcher, CHAINS)
@@ -156,7 +232,7 @@ def test_plausible_reports_that_give_no_monitor_are_dropped_and_asked_for_again(
     changes = {name: value} | ({"kurtosis": 1.0} if name == "n_warmup" else {})
 
     def tamper(reply, partition, server_round):
-        if (partition, server_round) == (4, 6):
+        if server_round == 6:  # all clients: one alone would be refused
             for key, changed in changes.items():
                 reply.content["fedgauss"][key] = listed(changed)
         return reply

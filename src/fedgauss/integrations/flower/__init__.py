@@ -9,7 +9,11 @@
         print(alarm)                            # when it began, and the round to go back to
         arrays = alarm.rollback.arrays
 
-What watches is a `fedgauss.Monitor`, or one of three that make their own after a warm-up:
+What watches is `Clients`, for any model and strategy, which can also go on without clients that turned bad:
+
+    strategy = Monitored(FedAvg(...), Clients(alpha=0.05), on_alarm="exclude")
+
+or a `fedgauss.Monitor`, or one of three that make their own after a warm-up:
 
     Reported    clients report Hessian and gradient covariance, by the mod `report_moments`
     Chained     clients run Gaussian chains, by the mod `run_chains`: no covariance leaves a client
@@ -23,14 +27,17 @@ from fedgauss.integrations.extras import needed
 
 needed("flwr.serverapp", extra="flower")
 
+from fedgauss.integrations.flower.clients import Clients  # noqa: E402
+from fedgauss.integrations.flower.kept import GoodRound  # noqa: E402
 from fedgauss.integrations.flower.mods import report_moments, report_partition, run_chains  # noqa: E402
-from fedgauss.integrations.flower.monitored import Alarmed, GoodRound, Monitored  # noqa: E402
+from fedgauss.integrations.flower.monitored import Alarmed, Monitored  # noqa: E402
 from fedgauss.integrations.flower.server_only import ServerOnly, coordinates, random_projection  # noqa: E402
 from fedgauss.integrations.flower.warm_up import Chained, Reported  # noqa: E402
 
 __all__ = [
     "Alarmed",
     "Chained",
+    "Clients",
     "GoodRound",
     "Monitored",
     "Reported",

@@ -1,4 +1,4 @@
-"""A monitor of all parameters: what it is fed after a round, and what has to be said of it."""
+"""What `Monitored` asks of whatever watches, and the simplest that does: a monitor of all parameters."""
 
 from dataclasses import replace
 from typing import Protocol
@@ -7,6 +7,7 @@ import numpy as np
 
 from fedgauss._linearization import Linearization
 from fedgauss._types import FloatArray
+from fedgauss.detect.clients import ClientMonitor
 from fedgauss.detect.innovations import Innovations
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault
@@ -15,27 +16,32 @@ from fedgauss.integrations.flower.records import PARTITION, Request, Views, log,
 from fedgauss.integrations.flower.rounds import TrainingRound
 
 _ROUNDING = 1e-4  # of the clients' way in the round: arrays may be float32
+_FAR = 100.0  # times the median upload's distance from what was sent
+_FEWEST = 4  # uploads of which a median says what is usual
 _SHARES = 0.01  # by which a client's share of the examples may differ from its weight, as a part of it
 
 
 class Watcher(Protocol):
     """What `Monitored` asks in every round; `monitor` is None until there is one."""
 
-    sync_every: int
-    alpha: float
-
     @property
-    def monitor(self) -> Monitor | None:
+    def monitor(self) -> Monitor | ClientMonitor | None:
         """The monitor behind it."""
 
     def request(self, server_round: int) -> Request:
         """What clients are asked for in this round, beside training; `PARTITION` of those who have not said yet."""
 
-    def faults(self, seen: TrainingRound) -> tuple[str, ...]:
-        """What is wrong with uploads, before the strategy sees them; changes nothing."""
+    def faults(self, seen: TrainingRound) -> dict[int, str]:
+        """What is wrong with uploads, by client, before the strategy sees them; changes nothing."""
+
+    def judge_uploads(self, seen: TrainingRound) -> Verdict | None:
+        """The verdict on uploads alone, before the strategy sees them; None from those who `judge` a round."""
 
     def judge(self, seen: TrainingRound, after: Views) -> Verdict | None:
         """The verdict on a round and the strategy's arrays after it; None while warming up."""
+
+    def refuse(self, server_round: int, last: int, note: str) -> Verdict:
+        """The verdict on a round that could not be used, as the note says; `last` is the last good one."""
 
 
 class MonitorFeed:
@@ -56,13 +62,12 @@ class MonitorFeed:
 
     def __init__(self, monitor: Monitor) -> None:
         self.monitor = monitor
-        self.sync_every, self.alpha = monitor.sync_every, monitor.alpha
 
     def request(self, server_round: int) -> Request:
         """Which client is which."""
         return {PARTITION: 1.0}
 
-    def faults(self, seen: TrainingRound) -> tuple[str, ...]:
+    def faults(self, seen: TrainingRound) -> dict[int, str]:
         """Clients that do not exist, and uploads that the monitor would not take."""
         lin = self.monitor.lin
         if len(seen.origin) != lin.dim:
@@ -71,10 +76,17 @@ class MonitorFeed:
                 "Use ServerOnly(warm_up, coordinates(...)) for some of them?"
             )
         if strangers := [k for k in seen.clients if k >= lin.n_clients > 1]:
-            return tuple(f"There is no client {k}: the monitor is for 0, ..., {lin.n_clients - 1}." for k in strangers)
+            return {k: f"There is no client {k}: the monitor is for 0, ..., {lin.n_clients - 1}." for k in strangers}
         return implausible(
             self.monitor.innovations, seen, seen.each if _alone(lin, seen) else _scaled(lin, seen), seen.origin
         )
+
+    def judge_uploads(self, seen: TrainingRound) -> None:
+        """None: the monitor judges what the strategy makes of them."""
+
+    def refuse(self, server_round: int, last: int, note: str) -> Verdict:
+        """The monitor's own, which is not changed by it."""
+        return refusal_of(self.monitor, note)
 
     def judge(self, seen: TrainingRound, after: Views) -> Verdict:
         """The verdict on a round."""
@@ -103,11 +115,29 @@ class MonitorFeed:
         return words
 
 
-def implausible(parts: Innovations, seen: TrainingRound, rows: FloatArray, last: FloatArray) -> tuple[str, ...]:
+def implausible(parts: Innovations, seen: TrainingRound, rows: FloatArray, last: FloatArray) -> dict[int, str]:
     """What the monitor's own rule says of the client whose row is furthest from `last`."""
     worst = int(np.argmax(parts.distances(rows, last)))
     words = fault(parts, last, rows[worst], None, None, None)
-    return (f"Client {seen.clients[worst]}: {words}",) if words else ()
+    return {seen.clients[worst]: f"Client {seen.clients[worst]}: {words}"} if words else {}
+
+
+def far_off(seen: TrainingRound) -> dict[int, str]:
+    """Uploads that nobody who knows nothing of the noise would take, either: far further than the median upload."""
+    way = np.linalg.norm(seen.each - seen.origin, axis=1)
+    usual = float(np.median(way))
+    if len(way) < _FEWEST or not usual > 0.0:
+        return {}
+    return {
+        client: f"Client {client} moved {far / usual:.3g} times as far as the median client; {_FAR:g} is the most."
+        for client, far in zip(seen.clients, way, strict=True)
+        if far > _FAR * usual
+    }
+
+
+def refusal_of(monitor: Monitor, note: str) -> Verdict:
+    """What a monitor says of an update that is none."""
+    return replace(monitor.update(np.full(monitor.lin.dim, np.nan)), note=note)
 
 
 def with_note(verdict: Verdict, note: str) -> Verdict:

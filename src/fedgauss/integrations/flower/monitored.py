@@ -1,32 +1,27 @@
 """`Monitored`: any Flower strategy, watched; and what its alarm hands over."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.exception import InconsistentMessageReplies
 from flwr.serverapp.strategy import Result, Strategy
 
+from fedgauss import _checks
+from fedgauss.detect.clients import ClientMonitor, ClientVerdict
+from fedgauss.detect.clients.verdict import Name
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
+from fedgauss.integrations.flower.clients import Clients
 from fedgauss.integrations.flower.feed import MonitorFeed, Watcher
+from fedgauss.integrations.flower.kept import GoodRound, KeptArrays, Memory, nested
 from fedgauss.integrations.flower.records import PARTITION, REASON, Views, ask, log, numbers, plain, viewed_like
-from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, opened
+from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, of_another_layout, opened
 from fedgauss.integrations.sinks.base import Sink, Sinks
 
 _HOOKS = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
-_DENSE = 32  # rounds behind the last that are all kept; twice as far back every second is, and so on
-
-
-class GoodRound(NamedTuple):
-    """Arrays of a round without an alarm. Rounds are counted as the monitor does, without refused ones."""
-
-    round: int
-    arrays: ArrayRecord
 
 
 class Alarmed(Exception):
@@ -50,36 +45,7 @@ class Alarmed(Exception):
         self.rollback, self.last = rollback, last
 
 
-class KeptArrays:
-    """Arrays of O(log t) earlier rounds, the denser the nearer.
-
-    A round r is kept at round t when 2^i divides it, with i the smallest such that t - r < 32 * 2^i. So the nearest
-    kept round before any other lies within 1/16 of its distance from the last.
-    """
-
-    def __init__(self) -> None:
-        self._arrays: dict[int, dict[str, Array]] = {}
-
-    def add(self, number: int, arrays: Mapping[str, Array]) -> None:
-        """Keep the arrays of a round, and drop those that are no longer needed."""
-        self._arrays[number] = dict(arrays.items())
-        spacing = {r: 1 << ((number - r) // _DENSE).bit_length() for r in self._arrays}
-        self._arrays = {r: held for r, held in self._arrays.items() if r % spacing[r] == 0}
-
-    def last(self) -> GoodRound:
-        """The newest."""
-        return self.before(max(self._arrays))
-
-    def before(self, number: int) -> GoodRound:
-        """The newest that are not from after this round; the oldest when there is none."""
-        earlier = [r for r in self._arrays if r <= number] or [min(self._arrays)]
-        return GoodRound(max(earlier), ArrayRecord(dict(self._arrays[max(earlier)])))
-
-    def __len__(self) -> int:
-        return len(self._arrays)
-
-
-OnAlarm = Literal["stop", "go on"] | Callable[[Alarmed], None]
+OnAlarm = Literal["stop", "go on", "exclude"] | Callable[[Alarmed], None]
 
 
 class Monitored(Strategy):
@@ -90,15 +56,19 @@ class Monitored(Strategy):
     strategy : flwr.serverapp.strategy.Strategy
         Any whose clients reply with one ArrayRecord of the arrays that were sent; it sees the messages, the replies and
         the calls that it would see alone.
-    monitor : Monitor, Reported, Chained or ServerOnly
-        A `Monitor` of all parameters, or one of those that make a monitor after a warm-up.
-    on_alarm : {"stop", "go on"} or callable
+    monitor : Clients, Monitor, Reported, Chained or ServerOnly
+        `Clients`, a `Monitor` of all parameters, or one of those that make a monitor after a warm-up.
+    on_alarm : {"stop", "go on", "exclude"} or callable
         "stop" raises `Alarmed` out of `start`, to be caught in the ServerApp's main; "go on" writes it to the log; a
         function is called with the `Alarmed`, once when an alarm begins and for every invalid update. It may raise it,
-        or call `monitor.reset`.
+        or call `monitor.reset`. "exclude", with `Clients` only, goes back to before the onset and then on without the
+        suspects.
     sink : callable, optional
         Called with every verdict, sink(round, verdict), before an alarm is acted on (`fedgauss.integrations.sinks`);
         one that fails is warned of once, and the run goes on.
+    at_most : int, optional
+        With "exclude", how many clients may be left out in all; by default fewer than half of those seen. An alarm that
+        would leave out more is raised, as with "stop".
 
     Attributes
     ----------
@@ -108,18 +78,31 @@ class Monitored(Strategy):
         By round, the numbers of the clients whose replies came.
     refused : dict
         By round, what was wrong with replies that could not be used.
+    excluded : dict
+        By round, the numbers of the clients that were left out in it, and from then on.
+    left_out : tuple of int
+        All clients that are left out, in earlier `start`s too.
+    nodes : dict
+        The node of each client's number.
     kept : KeptArrays
         Arrays of earlier rounds, of which `Alarmed` has two: 32 to 112 copies of the model in a thousand rounds.
 
     Notes
     -----
     A round is refused when a reply has other arrays than were sent, numbers that are not finite or, once there is a
-    monitor, not plausible by its rule (1e8 standard deviations of a gradient; 1e100 before that). The strategy is then
-    not called and the monitor not changed: the verdict is "invalid update", and the next round begins where the refused
-    one did. So a client that sends nonsense can stop a run that stops on alarms, and hold up one that goes on, until
-    its node is left out. What is plausible and wrong does get in, into the strategy's own momentum too: that is what
-    the monitor is for. Refused rounds count no steps of the monitor's: clients whose rate falls with Flower's rounds
-    are then ahead of it by a round.
+    monitor, not plausible by its rule (1e8 standard deviations of a gradient; before that 100 times the median upload's
+    way), and when a node says that it has the partition of another. The strategy is then not called and the monitor not
+    changed: the verdict is "invalid update", and the next round begins where the refused one did. So a client that
+    sends nonsense can stop a run that stops on alarms, and hold up one that goes on, until its node is left out. What
+    is plausible and wrong does get in, into the strategy's own momentum too: that is what the monitor is for. Refused
+    rounds count no steps of the monitor's: clients whose rate falls with Flower's rounds are then ahead of it by a
+    round.
+
+    With "exclude", a round with an alarm ends with the arrays of the last kept round before the onset interval, and the
+    strategy is not shown it. What the strategy held in arrays then (momentum) is brought back with them, as far as it
+    does not change these in place. From then on no messages go to the suspects' nodes, and what still comes from them
+    is dropped. A client whose reply cannot be used is left out likewise, without going back. A round that cannot be
+    used, though no client is to blame, raises `Alarmed`.
 
     `start` may be called again, as after an alarm with the arrays to go back to. When they are not those that the
     monitor saw last it begins anew there, and goes on counting rounds and steps; where the rate falls from step to step
@@ -136,35 +119,61 @@ class Monitored(Strategy):
         monitor: Monitor | Watcher,
         on_alarm: OnAlarm = "stop",
         sink: Sink | None = None,
+        at_most: int | None = None,
     ) -> None:
-        if not callable(on_alarm) and on_alarm not in ("stop", "go on"):
-            raise ValueError(f"on_alarm must be 'stop', 'go on' or a function of the alarm; got {on_alarm!r}.")
+        if not callable(on_alarm) and on_alarm not in ("stop", "go on", "exclude"):
+            raise ValueError(
+                f"on_alarm must be 'stop', 'go on' or a function of the alarm, or 'exclude'; got {on_alarm!r}."
+            )
         if not isinstance(strategy, Strategy):
             raise ValueError(f"strategy must be a flwr.serverapp.strategy.Strategy; got {type(strategy).__name__}.")
         if isinstance(strategy, Monitored):
             raise ValueError("strategy must not be Monitored itself. Use one Monitored for each strategy.")
+        if on_alarm == "exclude" and not isinstance(monitor, Clients):
+            raise ValueError(
+                f"on_alarm='exclude' needs Clients, which names clients before the strategy sees their uploads; got "
+                f"{type(monitor).__name__}. Use Monitored(strategy, Clients(), on_alarm='exclude')?"
+            )
+        if at_most is not None and on_alarm != "exclude":
+            raise ValueError("at_most must be left out unless on_alarm is 'exclude': nobody is left out otherwise.")
         self.strategy = strategy
         self.watcher: Watcher = MonitorFeed(monitor) if isinstance(monitor, Monitor) else monitor
         self.on_alarm, self.sink = on_alarm, sink
+        self.at_most = None if at_most is None else _checks.whole("at_most", at_most, fix="It counts clients.")
         self._tell = Sinks([] if sink is None else [sink])
         self._hooks: dict[str, Callable[..., Any]] = {}  # the strategy's hooks, while ours stand in their place
+        self._claims = PARTITION in self.watcher.request(1)  # whether clients say which number they have
+        self._roster = NodeNumbers()
+        self._left_out: set[int] = set()
         self._begin()
 
     def _begin(self) -> None:
-        """Forget the last run."""
+        """Forget the last run, but not who was left out."""
         self.verdicts: dict[int, Verdict] = {}
         self.participation: dict[int, tuple[int, ...]] = {}
         self.refused: dict[int, tuple[str, ...]] = {}
+        self.excluded: dict[int, tuple[int, ...]] = {}
         self.kept = KeptArrays()
-        self._roster = NodeNumbers()
+        if self._claims:  # numbers that nobody said are the only link between nodes and a monitor's past
+            self._roster = NodeNumbers()
         self._sent: Views = {}
         self._alarmed = False
         self._excused: set[int] = set()  # clients whose reason for not answering was logged
 
     @property
-    def monitor(self) -> Monitor | None:
+    def monitor(self) -> Monitor | ClientMonitor | None:
         """The monitor; None while one is being made."""
         return self.watcher.monitor
+
+    @property
+    def nodes(self) -> dict[int, int]:
+        """The node of each client's number."""
+        return self._roster.nodes
+
+    @property
+    def left_out(self) -> tuple[int, ...]:
+        """The numbers of all clients that are left out."""
+        return tuple(sorted(self._left_out))
 
     def start(self, *args: Any, **kwargs: Any) -> Result:
         """The strategy's own `start`, with every call of a hook going through here."""
@@ -194,9 +203,9 @@ class Monitored(Strategy):
         """
         arrays = _in_order(arrays, self._sent)
         if not len(self.kept):
-            self.kept.add(server_round - 1 if self.monitor is None else self.monitor.round, arrays)
+            self._keep(server_round - 1 if self.monitor is None else self.monitor.round, arrays)
         self._sent = {name: numbers(array) for name, array in arrays.items()}
-        messages = list(self._hook("configure_train")(server_round, arrays, config, grid))
+        messages = self._to_others(self._hook("configure_train")(server_round, arrays, config, grid))
         request = dict(self.watcher.request(server_round))
         without_partition = {name: value for name, value in request.items() if name != PARTITION}
         for message in messages:
@@ -207,42 +216,125 @@ class Monitored(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The strategy's arrays and metrics; none when the round was refused."""
-        replies = list(replies)
-        uploads, faults = opened(replies, self._sent, self._roster, self._weighted_by())
-        self.participation[server_round] = tuple(upload.client for upload in uploads)
+        """The strategy's arrays and metrics; none when the round was refused, old arrays when it was undone."""
+        replies = self._of_others(replies)
+        uploads, faults, strangers = opened(replies, self._sent, self._roster, self._weighted_by(), self._claims)
         seen = TrainingRound(server_round, self._sent, uploads)
+        self.participation[server_round] = tuple(seen.clients)
         self._excuse(seen)
-        if uploads and not faults:
-            faults = self.watcher.faults(seen)
-        if faults:
-            return self._refuse(server_round, faults)
+        protected = self.on_alarm == "exclude"
+        if uploads and (protected or not (faults or strangers)):
+            faults |= self.watcher.faults(seen)
+        if strangers or (faults and not (protected and self._leave_out_faulty(server_round, faults))):
+            return self._refuse(server_round, (*faults.values(), *strangers))
+        return self._judge_and_aggregate(self._without(seen), self._of_others(replies))
+
+    def _judge_and_aggregate(
+        self, seen: TrainingRound, replies: list[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """A round whose replies can be used."""
+        early = self.watcher.judge_uploads(seen) if seen.uploads else None
+        if early is not None:
+            self._say(seen.number, early)
+            if early.alarm and self.on_alarm == "exclude":
+                return self._go_back(seen.number, early), None
         try:
-            arrays, metrics = self._hook("aggregate_train")(server_round, replies)
+            arrays, metrics = self._aggregated(seen.number, replies)
         except InconsistentMessageReplies as error:
-            return self._refuse(server_round, (f"The strategy cannot use the replies: {plain(str(error))}",))
-        if arrays is None or not uploads:
+            return self._refuse(seen.number, (f"The strategy cannot use the replies: {plain(str(error))}",))
+        if arrays is None or not seen.uploads:
             return arrays, metrics  # nobody answered, or too few for the strategy
         arrays = _in_order(arrays, self._sent)
         try:
             after = viewed_like(arrays, self._sent)
         except ValueError as error:
-            return self._refuse(server_round, (f"The strategy made {error}.",))
-        verdict = self.watcher.judge(seen, after)
-        if verdict is not None:
-            self._say(server_round, verdict)
+            return self._refuse(seen.number, (f"The strategy made {error}.",))
+        verdict = early
+        if early is None and (verdict := self.watcher.judge(seen, after)) is not None:
+            self._say(seen.number, verdict)
             if verdict.invalid:
                 return None, None
         if verdict is None or not verdict.alarm:
-            self.kept.add(server_round if verdict is None else verdict.round, arrays)
+            self._keep(seen.number if verdict is None else verdict.round, arrays)
         return arrays, metrics
+
+    def _aggregated(self, server_round: int, replies: list[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """What the strategy makes of replies; with "exclude" without those that it cannot use beside the others."""
+        aggregate = self._hook("aggregate_train")
+        try:
+            result: tuple[ArrayRecord | None, MetricRecord | None] = aggregate(server_round, replies)
+        except InconsistentMessageReplies:
+            odd = of_another_layout(replies) if self.on_alarm == "exclude" else []
+            faults = {k: f"Client {k} sent other records or metrics than most." for k in map(self._roster.number, odd)}
+            if not faults or not self._leave_out_faulty(server_round, faults):
+                raise
+            result = aggregate(server_round, self._of_others(replies))
+        return result
+
+    def _keep(self, number: int, arrays: ArrayRecord) -> None:
+        self.kept.add(number, arrays, Memory(self.strategy) if self.on_alarm == "exclude" else None)
 
     def _weighted_by(self) -> str:
         """The metric that the innermost strategy weights clients by; empty where there is none."""
-        inner = self.strategy
-        while isinstance(wrapped := getattr(inner, "strategy", None), Strategy):
-            inner = wrapped
+        *_, inner = nested(self.strategy)
         return getattr(inner, "weighted_by_key", None) or ""
+
+    def _go_back(self, server_round: int, verdict: Verdict) -> ArrayRecord:
+        """The arrays from before an alarm's onset, with which the run goes on without the suspects."""
+        assert isinstance(verdict, ClientVerdict)
+        assert verdict.rollback is not None
+        good = self.kept.back_to(verdict.rollback)
+        self._leave_out(server_round, verdict.suspects, back_to=min(good.round, verdict.rollback))
+        self._alarmed = False
+        self._keep(verdict.round, good.arrays)  # where the run is now, as the monitor counts
+        log.warning("fedgauss, round %d: the run goes on from round %d.", server_round, good.round)
+        return good.arrays
+
+    def _leave_out_faulty(self, server_round: int, faults: Mapping[int, str]) -> bool:
+        """Go on without clients whose replies cannot be used; False when they are too many."""
+        if self._too_many(faults):
+            return False
+        for words in faults.values():
+            log.warning("fedgauss, round %d: %s", server_round, words)
+        self.participation[server_round] = tuple(k for k in self.participation[server_round] if k not in faults)
+        self._leave_out(server_round, faults)
+        return True
+
+    def _leave_out(self, server_round: int, clients: Iterable[Name], back_to: int | None = None) -> None:
+        """From now on without these clients; the monitor forgets what came after the round `back_to`, if any."""
+        assert isinstance(self.monitor, ClientMonitor)
+        fresh = tuple(sorted(int(client) for client in clients))
+        self._left_out.update(fresh)
+        self.excluded[server_round] = tuple(sorted({*self.excluded.get(server_round, ()), *fresh}))
+        known = set(fresh) & set(self.monitor.clients)
+        if known and (back_to is not None or self.monitor.alarm is None):  # an alarm is not over for a fault
+            self.monitor.exclude(sorted(known), back_to=self.monitor.round if back_to is None else back_to)
+        nodes = self.nodes
+        who = ", ".join(f"client {client} (node {nodes[client]})" for client in fresh)
+        log.warning("fedgauss, round %d: left out from now on: %s.", server_round, who)
+
+    def _too_many(self, clients: Iterable[Name]) -> bool:
+        """Whether too many would be left out with these."""
+        most = (len(self._roster) - 1) // 2 if self.at_most is None else self.at_most
+        return len(self._left_out.union(clients)) > most
+
+    def _to_others(self, messages: Iterable[Message]) -> list[Message]:
+        """Messages, but for those to clients that are left out."""
+        out = self._nodes_left_out()
+        return [message for message in messages if message.metadata.dst_node_id not in out]
+
+    def _of_others(self, replies: Iterable[Message]) -> list[Message]:
+        """Replies, but for those of clients that are left out."""
+        out = self._nodes_left_out()
+        return [reply for reply in replies if reply.metadata.src_node_id not in out]
+
+    def _nodes_left_out(self) -> set[int]:
+        nodes = self.nodes
+        return {nodes[client] for client in self._left_out}
+
+    def _without(self, seen: TrainingRound) -> TrainingRound:
+        """A round without the clients that are left out."""
+        return replace(seen, uploads=tuple(upload for upload in seen.uploads if upload.client not in self._left_out))
 
     def _excuse(self, seen: TrainingRound) -> None:
         """Log why a client did not answer, once."""
@@ -256,12 +348,7 @@ class Monitored(Strategy):
         """An invalid update: Flower goes on with the arrays that it sent."""
         self.refused[server_round] = faults
         note = plain(" ".join(faults), 1000)
-        if self.monitor is not None:
-            verdict = replace(self.monitor.update(np.full(self.monitor.lin.dim, np.nan)), note=note)
-        else:
-            step, last = server_round * self.watcher.sync_every, self.kept.last().round
-            alpha = self.watcher.alpha
-            verdict = Verdict(True, math.inf, 0.0, "invalid update", server_round, step, None, last, alpha, note=note)
+        verdict = self.watcher.refuse(server_round, self.kept.last().round, note)
         self._say(server_round, verdict)
         return None, None
 
@@ -278,19 +365,22 @@ class Monitored(Strategy):
         log.warning("fedgauss, round %d: %s", server_round, verdict)
         if callable(self.on_alarm):
             self.on_alarm(alarm)
-        elif self.on_alarm == "stop":
+        elif self.on_alarm == "stop" or (self.on_alarm == "exclude" and self._beyond_help(verdict)):
             raise alarm
+
+    def _beyond_help(self, verdict: Verdict) -> bool:
+        """Whether leaving out the suspects is no way on: there are none, or too many."""
+        return not isinstance(verdict, ClientVerdict) or verdict.invalid or self._too_many(verdict.suspects)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The strategy's."""
-        messages: Iterable[Message] = self._hook("configure_evaluate")(server_round, arrays, config, grid)
-        return messages
+        """The strategy's, but for clients that are left out."""
+        return self._to_others(self._hook("configure_evaluate")(server_round, arrays, config, grid))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The strategy's."""
-        metrics: MetricRecord | None = self._hook("aggregate_evaluate")(server_round, replies)
+        """The strategy's, but for clients that are left out."""
+        metrics: MetricRecord | None = self._hook("aggregate_evaluate")(server_round, self._of_others(replies))
         return metrics
 
     def summary(self) -> None:

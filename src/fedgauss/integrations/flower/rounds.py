@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord
@@ -59,7 +60,10 @@ class TrainingRound:
 
 
 class NodeNumbers:
-    """The number of each node: the partition that it said it has when first seen, else the first that is free."""
+    """The number of each node: the partition that it said it has when first seen, else the first that is free.
+
+    A number stays with its node, present or not: else a node could speak in the name of a client that is absent.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
@@ -67,44 +71,76 @@ class NodeNumbers:
     def __contains__(self, node: int) -> bool:
         return node in self._numbers
 
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def nodes(self) -> dict[int, int]:
+        """Nodes by their numbers."""
+        return {number: node for node, number in sorted(self._numbers.items(), key=lambda pair: pair[1])}
+
     def number(self, node: int, partition: int | None = None) -> int:
-        """Of a node that says this of itself; a node that is known keeps its number whatever it says."""
+        """Of a node that says this of itself; a node that is known keeps its number whatever it says.
+
+        Raises
+        ------
+        ValueError
+            If another node has that partition.
+        """
         if node not in self._numbers:
-            used = set(self._numbers.values())
-            free = next(k for k in range(len(used) + 1) if k not in used)
+            taken = self.nodes
+            if partition in taken:
+                raise ValueError(f"Two nodes say that they are client {partition}: {taken[partition]} and {node}.")
+            free = next(k for k in range(len(taken) + 1) if k not in taken)
             self._numbers[node] = free if partition is None else partition
         return self._numbers[node]
 
 
+class Opened(NamedTuple):
+    """The replies of a round."""
+
+    uploads: tuple[Upload, ...]  # those that can be used
+    faults: dict[int, str]  # what is wrong with the others, by client
+    strangers: tuple[str, ...]  # what is wrong with nodes that have no number, since they say that they are another
+
+
 def opened(
-    replies: Sequence[Message], before: Views, roster: NodeNumbers, weighted_by: str
-) -> tuple[tuple[Upload, ...], tuple[str, ...]]:
+    replies: Sequence[Message], before: Views, roster: NodeNumbers, weighted_by: str, claims: bool = True
+) -> Opened:
     """Uploads and faults of a round; our own record is taken out of every reply, as if it had never been there.
 
-    A reply that is an error is nobody's fault: that client took no part.
+    A reply that is an error is nobody's fault: that client took no part. Without `claims`, what nodes say of their
+    partition does not count: they were not asked.
     """
     uploads: dict[int, Upload] = {}
-    nodes: dict[int, int] = {}
-    faults = []
+    faults: dict[int, str] = {}
+    strangers: dict[int, str] = {}  # by node
     good = sorted((m for m in replies if not m.has_error()), key=lambda reply: reply.metadata.src_node_id)
     answers = [answered(reply) for reply in good]
     for reply, answer in zip(good, answers, strict=True):  # those who say who they are come first
-        if (partition := _partition(answer)) is not None:
-            roster.number(reply.metadata.src_node_id, partition)
+        node = reply.metadata.src_node_id
+        if claims and (partition := _partition(answer)) is not None:
+            try:
+                roster.number(node, partition)
+            except ValueError as error:
+                strangers[node] = str(error)
     for reply, answer in zip(good, answers, strict=True):
         node = reply.metadata.src_node_id
+        if node in strangers:
+            continue
         client = roster.number(node)
+        if client in uploads:
+            faults[client] = f"Client {client} sent more than one reply."
+            continue
         try:
             arrays, examples = _contents(reply, before, weighted_by)
         except ValueError as error:
-            faults.append(f"Client {client} sent {error}.")
-            continue
-        if client in uploads:
-            faults.append(f"Two nodes say that they are client {client}: {nodes[client]} and {node}.")
+            faults[client] = f"Client {client} sent {error}."
         else:
-            uploads[client], nodes[client] = Upload(client, arrays, examples, answer), node
-    in_order = tuple(uploads[k] for k in sorted(uploads))
-    return in_order, tuple(faults) or _other_types(in_order)
+            uploads[client] = Upload(client, arrays, examples, answer)
+    faults |= _other_types([upload for client, upload in uploads.items() if client not in faults])
+    usable = tuple(uploads[k] for k in sorted(uploads) if k not in faults)
+    return Opened(usable, faults, tuple(strangers.values()))
 
 
 def _contents(reply: Message, before: Views, weighted_by: str) -> tuple[Views, float]:
@@ -132,18 +168,36 @@ def _partition(answer: Answer) -> int | None:
     return int(value) if 0.0 <= value < 1e9 and value == int(value) else None
 
 
-def _other_types(uploads: tuple[Upload, ...]) -> tuple[str, ...]:
+def _other_types(uploads: Sequence[Upload]) -> dict[int, str]:
     """Clients whose arrays are of other types than most clients': the mean would be of one or the other.
 
     Not of other types than were sent, since FedAvg makes floats of the integers that clients send again and again.
     """
     each = [{name: view.dtype for name, view in upload.arrays.items()} for upload in uploads]
     if all(types == each[0] for types in each):
-        return ()
+        return {}
     usual = {name: Counter(types[name] for types in each).most_common(1)[0][0] for name in each[0]}
-    return tuple(
-        f"Client {upload.client} sent an array {name!r} of type {types[name]}; most sent {usual[name]}."
+    return {
+        upload.client: f"Client {upload.client} sent an array {name!r} of type {types[name]}; most sent {usual[name]}."
         for upload, types in zip(uploads, each, strict=True)
         for name in usual
         if types[name] != usual[name]
-    )
+    }
+
+
+def of_another_layout(replies: Sequence[Message]) -> list[int]:
+    """Nodes whose replies have other records or metrics than most, which strategies do not average."""
+    layouts = {
+        reply.metadata.src_node_id: tuple(
+            (name, tuple(sorted((key, np.shape(value)) for key, value in record.items())))
+            if isinstance(record, MetricRecord)
+            else (name, type(record).__name__)
+            for name, record in sorted(reply.content.items())
+        )
+        for reply in replies
+        if not reply.has_error()
+    }
+    if not layouts:
+        return []
+    ((usual, _),) = Counter(layouts.values()).most_common(1)
+    return [node for node, layout in layouts.items() if layout != usual]

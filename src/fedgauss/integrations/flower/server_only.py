@@ -16,7 +16,7 @@ from fedgauss.detect.innovations import dof_needed, server_only, step_sizes_betw
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.detect.watch import DEFAULT_CHANNELS
-from fedgauss.integrations.flower.feed import implausible, with_note
+from fedgauss.integrations.flower.feed import far_off, implausible, refusal_of, with_note
 from fedgauss.integrations.flower.records import Request, Views, log, vector
 from fedgauss.integrations.flower.rounds import TrainingRound
 from fedgauss.integrations.flower.warm_up import WarmUpSettings
@@ -101,12 +101,21 @@ class ServerOnly(WarmUpSettings):
         """Nothing: that is the point."""
         return {}
 
-    def faults(self, seen: TrainingRound) -> tuple[str, ...]:
-        """Uploads that the monitor would not take for a mean."""
+    def faults(self, seen: TrainingRound) -> dict[int, str]:
+        """Uploads that the monitor would not take for a mean; in the warm-up those that are far off."""
         if self.monitor is None:
-            return ()
+            return far_off(seen)
         rows = [self._update(seen, row) for row in seen.each]
         return implausible(self.monitor.innovations, seen, np.stack(rows), self._updates[-1])
+
+    def judge_uploads(self, seen: TrainingRound) -> None:
+        """None: what is watched is what the strategy makes of them."""
+
+    def refuse(self, server_round: int, last: int, note: str) -> Verdict:
+        """The monitor's own, once there is one."""
+        if self.monitor is not None:
+            return refusal_of(self.monitor, note)
+        return self._refused_in_warm_up(server_round, last, note)
 
     def judge(self, seen: TrainingRound, after: Views) -> Verdict | None:
         """None until the monitor has begun, then its verdict."""

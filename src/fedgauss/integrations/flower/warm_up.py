@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,17 +13,21 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._linearization import Linearization, linearization
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.detect.channel import Channel, checked_channels
+from fedgauss.detect.channel import INVALID, Channel, checked_channels
 from fedgauss.detect.innovations import innovations, step_sizes_between
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.detect.watch import DEFAULT_CHANNELS
-from fedgauss.integrations.flower.feed import MonitorFeed, with_note
+from fedgauss.integrations.flower.feed import MonitorFeed, far_off, with_note
 from fedgauss.integrations.flower.records import PARTITION, Answer, Request, Views, log, read, vector
 from fedgauss.integrations.flower.rounds import TrainingRound
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
 _MOST_STEPS = 10**9  # behind a client's moments
+_PATIENCE = 3  # rounds in which clients are asked for a report, before the monitor begins without some
+_ENOUGH = 0.75  # of the clients must have reported then
+_TIMES = 10.0  # the median report's: more noise would blind the monitor, and far fewer steps keep it from beginning
+_FEWEST = 3  # reports of which a median says what is usual
 
 
 class WarmUpSettings:
@@ -49,6 +54,10 @@ class WarmUpSettings:
         monitor = Monitor(lin, steps, self.sync_every, self.alpha, self.horizon, seed=self.seed, channels=self.channels)
         monitor.reset(step=number * self.sync_every, y=y, round=number)
         return monitor
+
+    def _refused_in_warm_up(self, server_round: int, last: int, note: str) -> Verdict:
+        step = server_round * self.sync_every
+        return Verdict(True, math.inf, 0.0, INVALID, server_round, step, None, last, self.alpha, note=note)
 
 
 @dataclass(eq=False, repr=False)
@@ -83,9 +92,18 @@ class ClientWarmUp(WarmUpSettings, ABC):
         waiting = self._feed is None and server_round > self.after
         return {PARTITION: 1.0} | (self.wanted(server_round) if waiting else {})
 
-    def faults(self, seen: TrainingRound) -> tuple[str, ...]:
-        """Those that the monitor finds."""
-        return () if self._feed is None else self._feed.faults(seen)
+    def faults(self, seen: TrainingRound) -> dict[int, str]:
+        """Those that the monitor finds; in the warm-up uploads that are far off."""
+        return far_off(seen) if self._feed is None else self._feed.faults(seen)
+
+    def judge_uploads(self, seen: TrainingRound) -> None:
+        """None: the monitor judges what the strategy makes of them."""
+
+    def refuse(self, server_round: int, last: int, note: str) -> Verdict:
+        """The monitor's own, once there is one."""
+        if self._feed is not None:
+            return self._feed.refuse(server_round, last, note)
+        return self._refused_in_warm_up(server_round, last, note)
 
     def judge(self, seen: TrainingRound, after: Views) -> Verdict | None:
         """None until the monitor has begun, then its verdict."""
@@ -147,7 +165,8 @@ class Reported(ClientWarmUp):
     sync_every : int
         tau, the local steps of a round. Local epochs are steps too: tau = epochs * batches an epoch.
     n_clients : int
-        K: partitions 0, ..., K - 1. Clients that are missing are asked again in the next round.
+        K: partitions 0, ..., K - 1. Clients that are missing are asked again in the next two rounds; then the monitor
+        begins without their reports, if three in four clients have reported.
     after : int
         Rounds of training before that: the run should have arrived near its optimum.
     alpha, horizon, seed, channels
@@ -156,18 +175,41 @@ class Reported(ClientWarmUp):
     Notes
     -----
     Weights are the clients' examples, as in FedAvg. A report with wrong shapes, or numbers that are not a covariance,
-    is refused, and that client asked again. So are all clients when no monitor can be made of their reports; the log
-    says why. A report that is plausible and false is accepted: see `report_moments` for what it can do.
+    is refused, and that client asked again. So is one whose covariance has a trace of more than ten times the median
+    report's or less than a tenth of it, or that stands on less than a tenth of the median's steps. For a client that
+    has sent no report after three rounds the median of the others' stands, entry by entry, and every verdict says so.
+    All clients are asked again when no monitor can be made of their reports; the log says why. A report that is
+    plausible and false is accepted: see `report_moments` for what it can do.
     """
 
     reports: dict[int, ClientReport] = field(default_factory=dict, init=False)  # of a warm-up that is not complete yet
+    _asked: int = field(default=0, init=False)  # rounds in which clients could have reported
 
     def wanted(self, server_round: int) -> dict[str, ArrayLike]:
         """Moments."""
         return {"moments": 1.0}
 
     def warm(self, seen: TrainingRound, after: Views) -> None:
-        """Collect reports, and begin with the last one."""
+        """Collect reports, and begin with the last one, or without those that do not come."""
+        self._asked += 1
+        self._collect(seen)
+        missing = sorted(set(range(self.n_clients)) - set(self.reports))
+        if missing and (self._asked < _PATIENCE or len(self.reports) < _ENOUGH * self.n_clients):
+            log.warning("fedgauss: no monitor yet, since clients %s have not reported.", missing)
+            return
+        reports, self.reports, self._asked = self.reports, {}, 0  # asked for again if no monitor comes of them
+        if missing:
+            usual = _median_report(list(reports.values()))
+            weights = {upload.client: upload.examples for upload in seen.uploads}
+            reports |= {k: usual._replace(examples=weights.get(k, usual.examples)) for k in missing}
+        self.begin(_linearized([reports[k] for k in range(self.n_clients)], seen.origin), seen, after)
+        if missing:
+            who = f"client {missing[0]}" if len(missing) == 1 else f"clients {', '.join(map(str, missing))}"
+            self.note = f"No report of {who} could be used: the median of the others' stands in its place."
+            log.warning("fedgauss, round %d: %s", seen.number, self.note)
+
+    def _collect(self, seen: TrainingRound) -> None:
+        """Take in the reports of a round, and leave out those that are not like the others."""
         eta = self.round_steps(seen.number)
         for upload in seen.uploads:
             if upload.client >= self.n_clients or "hessian" not in upload.answer:
@@ -175,22 +217,67 @@ class Reported(ClientWarmUp):
             try:
                 self.reports[upload.client] = _report(upload.answer, len(seen.origin), eta, upload.examples)
             except ValueError as error:
-                log.warning("fedgauss: the report of client %d is refused. %s", upload.client, error)
-        if missing := sorted(set(range(self.n_clients)) - set(self.reports)):
-            log.warning("fedgauss: no monitor yet, since clients %s have not reported.", missing)
-            return
-        reports = [self.reports.pop(k) for k in range(self.n_clients)]  # asked for again if no monitor comes of them
-        hessians, covariances, kurtosis, gradients, counts, examples = zip(*reports, strict=True)
-        lin = linearization(
-            np.stack(hessians),
-            np.stack(covariances),
-            weights=np.array(examples) / sum(examples),
-            n_warmup=min(counts),
-            optimum=seen.origin,
-            kurtosis=np.array(kurtosis),
-            gradients=np.stack(gradients),
-        )
-        self.begin(lin, seen, after)
+                self._refuse_report(upload.client, str(error))
+        for client, words in _unlike_the_others(self.reports).items():
+            del self.reports[client]
+            self._refuse_report(client, words)
+
+    def _refuse_report(self, client: int, words: str) -> None:
+        log.warning("fedgauss: the report of client %d is refused. %s", client, words)
+
+
+def _unlike_the_others(reports: Mapping[int, ClientReport]) -> dict[int, str]:
+    """Reports that one client could blind the monitor with, or keep it from beginning; what is wrong, by client."""
+    if len(reports) < _FEWEST:
+        return {}
+    noise = {k: float(np.trace(report.covariance)) for k, report in reports.items()}
+    usual, steps = float(np.median(list(noise.values()))), float(np.median([r.n_warmup for r in reports.values()]))
+    found = {
+        k: f"The trace of its covariance, {trace:.3g}, is not within {_TIMES:g} times the median report's, {usual:.3g}."
+        for k, trace in noise.items()
+        if not usual / _TIMES <= trace <= usual * _TIMES
+    }
+    return found | {
+        k: f"n_warmup must be at least a tenth of the median report's, {steps:g}; got {report.n_warmup}."
+        for k, report in reports.items()
+        if report.n_warmup < steps / _TIMES
+    }
+
+
+def _median_report(reports: Sequence[ClientReport]) -> ClientReport:
+    """Entry by entry."""
+    hessians, covariances, kurtosis, gradients, counts, examples = zip(*reports, strict=True)
+    return ClientReport(
+        _median_matrix(np.stack(hessians)),
+        _median_matrix(np.stack(covariances)),
+        float(np.median(kurtosis)),
+        np.median(np.stack(gradients), axis=0),
+        int(np.median(counts)),
+        float(np.median(examples)),
+    )
+
+
+def _median_matrix(matrices: FloatArray) -> FloatArray:
+    """The median of each entry, with eigenvalues no further out than those of the matrices (K, d, d), and none below 0.
+
+    Medians of entries need not be a covariance, though each of the matrices is one.
+    """
+    values, vectors = np.linalg.eigh(np.median(matrices, axis=0))
+    most = float(np.linalg.eigvalsh(matrices)[:, -1].max())
+    return np.asarray((vectors * np.clip(values, 0.0, most)) @ vectors.T)
+
+
+def _linearized(reports: Sequence[ClientReport], optimum: FloatArray) -> Linearization:
+    hessians, covariances, kurtosis, gradients, counts, examples = zip(*reports, strict=True)
+    return linearization(
+        np.stack(hessians),
+        np.stack(covariances),
+        weights=np.array(examples) / sum(examples),
+        n_warmup=min(counts),
+        optimum=optimum,
+        kurtosis=np.array(kurtosis),
+        gradients=np.stack(gradients),
+    )
 
 
 def _report(answer: Answer, dim: int, eta: FloatArray, examples: float) -> ClientReport:
