@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import clients
 import common
 import compilations
 import cusum
@@ -30,7 +31,8 @@ from rich.table import Table
 import fedgauss
 
 BENCHMARKS = {
-    module.__name__: module for module in (start, normals, loop, compilations, growth, cusum, monitor, intervals)
+    module.__name__: module
+    for module in (start, normals, loop, compilations, growth, cusum, monitor, clients, intervals)
 }
 
 
