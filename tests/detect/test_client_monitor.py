@@ -54,11 +54,30 @@ def test_until_acted_on_an_alarm_lasts_and_names_no_later_rollback():
     assert monitor.round == 0
 
 
+def test_who_is_left_out_stays_out_and_cannot_stop_the_watch(tmp_path):
+    monitor, moves = fg.ClientMonitor(), list(rounds(20))
+    for u in moves[:5]:
+        monitor.update(u)
+    monitor.exclude([2])
+    monitor.update({k: u if k != 2 else ["nonsense"] for k, u in enumerate(moves[5])})
+    moves[6][2, 0] = np.nan
+    monitor.update(moves[6])
+    monitor.reset()
+    assert monitor.left_out == (2,)
+    monitor.save(tmp_path / "reset")
+    again = fg.ClientMonitor.load(tmp_path / "reset")
+    for u in moves[7:]:
+        verdict = monitor.update(u)
+        assert verdict == again.update(u)
+    assert verdict.watched == K - 1
+    assert again.left_out == (2,)
+
+
 def test_before_anybody_can_be_judged_the_verdict_says_so():
     monitor = fg.ClientMonitor()
     verdicts = [monitor.update(u) for u in rounds(14)]
     assert not any(v.watched for v in verdicts[:11])
-    assert "not watching yet" in str(verdicts[5])
+    assert "nobody is watched" in str(verdicts[5])
     assert verdicts[-1].watched == K
     assert "no alarm among 10 clients" in str(verdicts[-1])
 

@@ -203,7 +203,7 @@ def test_an_alarm_stops_a_run_before_the_strategy_sees_the_round():
             shown.append(server_round)
             return super().aggregate_train(server_round, replies)
 
-    with pytest.raises(Alarmed, match="clients 7 and 2 move no longer like the others") as caught:
+    with pytest.raises(Alarmed, match="clients 7 and 2 no longer move like the others") as caught:
         start(Monitored(Shown(min_available_nodes=N), Clients(horizon=ROUNDS, seed=1)), ATTACK)
     assert shown[-1] == 20
     assert caught.value.last.round == 20

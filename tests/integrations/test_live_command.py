@@ -58,7 +58,9 @@ def test_a_log_that_cannot_be_opened_is_tried_again(saved, tmp_path, monkeypatch
     assert fg.Monitor.load(tmp_path / "later.npz").round == 3
 
 
-@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="only it hears signals")
+@pytest.mark.skipif(
+    threading.current_thread() is not threading.main_thread(), reason="Ctrl-C reaches the main thread only"
+)
 def test_a_closed_terminal_ends_the_watch_politely_but_not_under_nohup():
     before = signal.getsignal(signal.SIGHUP)
     try:

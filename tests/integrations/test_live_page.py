@@ -15,7 +15,9 @@ from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun
 from fedgauss.integrations.live.server import Guard, LiveServer
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="Chromium is not installed: only a browser can say how a page looks"
+)
 
 HOSTILE = '<script>document.title = "run"; window.ran = true</script>'
 IMAGE = '<img src=x onerror="window.ran = true">'

@@ -18,7 +18,9 @@ from fedgauss.sweep.run import Summary
 from reproduction_rows import rows_of
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="Chromium is not installed: only a browser can say how a page looks"
+)
 
 FLAGS = (
     "--headless",

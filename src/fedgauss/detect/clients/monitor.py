@@ -59,8 +59,8 @@ class ClientMonitor:
 
     Notes
     -----
-    A client is judged from its twelfth round on, the first three of the run aside; one that joins later has a warm-up
-    of its own. Until then the verdict says that nobody is watched. A change that most clients share is no alarm; a
+    Clients are judged from round 12 on; one that joins later, from its tenth round on. While nobody can be judged the
+    verdict says so. A change that most clients share is no alarm; a
     sudden one of all lengths, as when the rate falls by ten, makes the watch begin anew.
 
     That alpha holds is proved for features that are independent over rounds with Gaussian tails or somewhat heavier
@@ -88,16 +88,20 @@ class ClientMonitor:
         self.rate = _checks.probability("rate", rate, fix="Use 0.1, one wrong name in ten?")
         seed = secrets.randbits(63) if seed is None else _checks.whole("seed", seed, at_least=0)
         self._sketch = Sketch(_WIDTH, seed)
-        self.reset()
+        self._begin(())
 
-    def reset(self) -> None:
-        """Forget everything, those left out aside, and start with a fresh alpha."""
+    def _begin(self, out: tuple[Name, ...]) -> None:
         self.round = 0
         self.alarm: ClientVerdict | None = None
-        self._numbers: dict[Name, int] = {}
+        self._numbers: dict[Name, int] = {name: k for k, name in enumerate(out)}
         self._dim = 0
-        self._watch = ClientWatch(1, 0)
+        self._watch = ClientWatch(1, len(out))
+        self._watch.left_out[:] = True
         self._directions = np.empty((0, 0), dtype=np.float32)
+
+    def reset(self) -> None:
+        """Forget all rounds and start with a fresh alpha. Clients that were left out stay out."""
+        self._begin(self.left_out)
 
     @property
     def clients(self) -> tuple[Name, ...]:
@@ -133,9 +137,7 @@ class ClientMonitor:
         ValueError
             If a move is not finite, or of another size than before; nothing is changed then.
         """
-        given = flat_moves(moves, participants)
-        out = set(self.left_out)
-        vectors = {name: move for name, move in given.items() if name not in out}
+        vectors = flat_moves(moves, participants, self.left_out)
         self._check_sizes(vectors)
         self.round += 1
         if len(vectors) < FEWEST:
@@ -170,7 +172,8 @@ class ClientMonitor:
         if new:
             self._watch.grow(len(self._numbers))
             fresh = np.zeros((len(self._numbers), self._sketch.length(self._dim)), dtype=np.float32)
-            fresh[: len(self._directions)] = self._directions.reshape(-1, fresh.shape[1])
+            if self._directions.size:
+                fresh[: len(self._directions)] = self._directions
             self._directions = fresh
 
     def _products(self, who: Any, sketches: Single, evenness: FloatArray) -> Moves:
@@ -287,10 +290,10 @@ class ClientMonitor:
             count = len(words["clients"])
             if len(monitor._numbers) != count:
                 raise ValueError("a client is named twice")
-            width = monitor._sketch.length(monitor._dim) if count else 0
             directions = arrays.pop("directions")
-            if directions.shape != (count, width) or directions.dtype != np.float32:
-                raise ValueError(f"directions must be float32 of shape {(count, width)}")
+            shape = (count, monitor._sketch.length(monitor._dim)) if monitor._dim and count else (0, 0)
+            if directions.shape != shape or directions.dtype != np.float32:
+                raise ValueError(f"directions must be float32 of shape {shape}")
             if not np.isfinite(directions).all():
                 raise ValueError("directions must be finite")
             monitor._directions = directions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,20 @@ from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.clients.verdict import Name
 
-_LARGEST = 1e15  # squares of sums of such numbers are still far from overflow in float32 products
+LARGEST = 1e15  # squares of sums of such numbers are still far from overflow in float32 products
 ClientMoves = ArrayLike | Mapping[Name, ArrayLike | Sequence[ArrayLike]]
 
 
-def flat_moves(moves: Any, participants: Iterable[int] | None) -> dict[Name, FloatArray]:
-    """Every present client's move as one vector; a ValueError says what is wrong with whose."""
+def flat_moves(moves: Any, participants: Iterable[int] | None, left_out: Collection[Name]) -> dict[Name, FloatArray]:
+    """Every present client's move as one vector; a ValueError says what is wrong with whose.
+
+    What clients that are left out send is not looked at: no nonsense of theirs can stop the watch.
+    """
     if isinstance(moves, Mapping):
         if participants is not None:
             raise ValueError("participants must be left out where moves are given by name: leave absent clients out.")
-        return {_name(name): _flat(f"the move of client {name!r}", move) for name, move in moves.items()}
+        named = {_name(name): move for name, move in moves.items()}
+        return {name: _flat(f"the move of client {name!r}", u) for name, u in named.items() if name not in left_out}
     try:
         table = np.asarray(moves)
     except ValueError as error:
@@ -40,7 +44,7 @@ def flat_moves(moves: Any, participants: Iterable[int] | None) -> dict[Name, Flo
             extra = sorted(set(rows) - set(present))
             raise ValueError(f"rows of clients that took no part must be NaN; client {extra[0]} has numbers.")
         rows = {k: table[k] for k in present}
-    return {k: _flat(f"the move of client {k}", row) for k, row in rows.items()}
+    return {k: _flat(f"the move of client {k}", row) for k, row in rows.items() if k not in left_out}
 
 
 def _name(name: Any) -> Name:
@@ -59,8 +63,8 @@ def _flat(what: str, move: Any) -> FloatArray:
         parts.append(array.ravel())
     vector = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0)
     largest = np.abs(vector).max(initial=0.0)
-    if not largest <= _LARGEST:  # NaN is not
-        raise ValueError(f"{what} must be finite and at most {_LARGEST:g}; got {largest:g}. Leave that client out?")
+    if not largest <= LARGEST:  # NaN is not
+        raise ValueError(f"{what} must be finite and at most {LARGEST:g}; got {largest:g}. Leave that client out?")
     if not vector.size:
         raise ValueError(f"{what} must have at least one parameter; it is empty.")
     return np.asarray(vector)

@@ -48,13 +48,13 @@ class ClientVerdict(Verdict):
             first, last = self.onset_interval
             began = f"in round {self.onset}" if first == last else f"near round {self.onset} ({first} to {last})"
             words = (
-                f"ALARM at round {self.round}: {named(self.suspects)} no longer like the others, or as before "
+                f"ALARM at round {self.round}: {named(self.suspects)} like the others, or as before "
                 f"(surprise {self.statistic:.1f}, threshold {self.threshold:.1f}; {self.alpha:g} is the chance of any "
                 f"false alarm). It began {began}: roll back to round {self.rollback} and go on without "
                 f"{'them' if len(self.suspects) > 1 else 'it'}."
             )
         elif not self.watched:
-            words = f"round {self.round}: not watching yet."
+            words = f"round {self.round}: nobody is watched."
         else:
             words = (
                 f"round {self.round}: no alarm among {self.watched} clients "
@@ -67,5 +67,5 @@ def named(clients: tuple[Name, ...]) -> str:
     """Clients as the subject of a sentence."""
     each = [str(client) for client in clients]
     if len(each) == 1:
-        return f"client {each[0]} moves"
-    return f"clients {', '.join(each[:-1])} and {each[-1]} move"
+        return f"client {each[0]} no longer moves"
+    return f"clients {', '.join(each[:-1])} and {each[-1]} no longer move"

@@ -9,12 +9,14 @@ import numpy as np
 
 from fedgauss.detect.channel import INVALID
 from fedgauss.detect.clients import ClientMonitor, ClientVerdict
+from fedgauss.detect.clients.moves import LARGEST
+from fedgauss.detect.clients.surprise import LEAST_PAST
+from fedgauss.detect.clients.watch import LEFT_OUT_FIRST
 from fedgauss.integrations.flower.feed import far_off
 from fedgauss.integrations.flower.records import Request, Views
 from fedgauss.integrations.flower.rounds import TrainingRound
 
-_HUGE = 1e15  # what the monitor does not take
-_UNWATCHED = 11  # rounds of a client before the monitor judges it
+_UNWATCHED = LEFT_OUT_FIRST + LEAST_PAST  # rounds of a client before the monitor judges it, at most
 
 
 class Clients:
@@ -22,14 +24,8 @@ class Clients:
 
     Parameters
     ----------
-    alpha : float
-        The chance of any false alarm: over the first `horizon` rounds, or for ever without a horizon.
-    horizon : int, optional
-        The number of rounds over which alpha holds.
-    rate : float
-        The chance of a wrong name in an alarm.
-    seed : int, optional
-        Of the sketch that stands for models with more than 16,384 parameters; secret and random by default.
+    alpha, horizon, rate, seed
+        As in `ClientMonitor`; the horizon counts rounds.
 
     Attributes
     ----------
@@ -42,7 +38,7 @@ class Clients:
     sees them. With `Monitored(..., on_alarm="exclude")` a run goes back to before the onset and on without the
     suspects.
 
-    A client is judged from its twelfth round on. Until then, an upload more than 100 times as far from what was sent as
+    Clients are judged from round 12 on. Until then, an upload more than 100 times as far from what was sent as
     the median upload is refused; so are numbers above 1e15 at any time.
     """
 
@@ -60,9 +56,9 @@ class Clients:
         """Uploads that are huge, or far off while the monitor cannot judge their clients yet."""
         largest = np.abs(seen.each - seen.origin).max(axis=1, initial=0.0)
         huge = {
-            client: f"Client {client} changed a parameter by {by:.3g}; {_HUGE:.0e} is the most."
+            client: f"Client {client} changed a parameter by {by:.3g}; {LARGEST:.0e} is the most."
             for client, by in zip(seen.clients, largest, strict=True)
-            if by > _HUGE
+            if by > LARGEST
         }
         far = {client: words for client, words in far_off(seen).items() if self._rounds[client] < _UNWATCHED}
         return far | huge
