@@ -63,9 +63,9 @@ class ClientMonitor:
     verdict says so. A change that most clients share is no alarm; a
     sudden one of all lengths, as when the rate falls by ten, makes the watch begin anew.
 
-    That alpha holds is proved for features that are independent over rounds with Gaussian tails or somewhat heavier
-    ones, by Bonferroni's inequality over clients, rounds and windows; that the features of real runs are such is
-    measured (docs/clients.md). A client that was bad from its first round on has a bad past, and is not seen.
+    That alpha holds follows, by Bonferroni's inequality over clients and rounds, where features are Gaussian and
+    independent over rounds, and clients nearly so given what they share; that real runs are tame enough is measured
+    (docs/clients.md). A client that was bad from its first round on has a bad past, and is not seen.
 
     Memory is 33 kB a client, and inner products of the last 64 rounds; time a round does not grow.
 
