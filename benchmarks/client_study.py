@@ -23,14 +23,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedgauss.detect.clients.features import Moves
-from fedgauss.detect.clients.level import spent, together
+from fedgauss.detect.clients.groups import chance
+from fedgauss.detect.clients.level import spent
 from fedgauss.detect.clients.naming import Named, named
 from fedgauss.detect.clients.watch import ClientWatch
 
 sys.path.insert(0, str(Path(__file__).parent))  # spawned workers have another path
 
 ALPHA = 0.05
-RATE = 0.1  # of wrong names
+RATE = 0.05  # of wrong names
 
 
 class Outcome(NamedTuple):
@@ -54,7 +55,7 @@ def watched(rounds: list[Moves], n_clients: int, onset: int) -> list[Outcome]:
     who: list[Named | None] = [None] * n_runs
     for number, moves in enumerate(rounds, 1):
         p, jumped = watch.update(moves)
-        smallest = together(p)
+        smallest = chance(watch, p)
         new = (smallest <= spent(ALPHA, horizon, number)) & (alarm == 0) & (number >= onset)
         nearest = np.minimum(nearest, smallest / spent(ALPHA, horizon, number))
         forever |= (smallest <= spent(ALPHA, None, number)) & (number >= onset)
@@ -307,7 +308,7 @@ def protected(study: Study, federation: Any, attack: Any, n_runs: int, seed: int
         seen = runs.step(watch.left_out.copy())
         models.append(np.asarray(runs.model))
         p, jumped = watch.update(Moves(seen.who.astype(np.int64), *(a.astype(np.float64) for a in seen[1:])))
-        smallest = together(p)
+        smallest = chance(watch, p)
         new = smallest <= spent(ALPHA, federation.rounds, number)
         changed = models[-1].copy()
         for run in np.flatnonzero(new):

@@ -4,7 +4,8 @@ import numpy as np
 from scipy import stats
 
 from fedgauss.detect.clients.features import Moves, features
-from fedgauss.detect.clients.level import spent, together
+from fedgauss.detect.clients.groups import chance, groups
+from fedgauss.detect.clients.level import spent
 from fedgauss.detect.clients.naming import named
 from fedgauss.detect.clients.sketch import Sketch
 from fedgauss.detect.clients.surprise import before, surprise, t2_of_mean, t2_of_round
@@ -62,8 +63,7 @@ def test_features_are_those_of_a_slow_twin():
 
     rows = np.array([row(k) for k in range(N_CLIENTS)])
     seen = features(moves_of(u, past), kept[None])
-    assert np.allclose(seen.rows[0, kept], rows[kept] - np.median(rows[kept], axis=0))
-    assert np.isnan(seen.rows[0, 3]).all()
+    assert np.allclose(seen.rows[0], rows - np.median(rows[kept], axis=0))  # the one left out has others, too
     assert np.isclose(seen.size[0], np.median(rows[kept, 2]))
 
 
@@ -75,12 +75,15 @@ def test_a_client_that_sends_nothing_has_features():
     assert rows[0, 2, 2] < -10
 
 
-NO_SCORES = np.full((1, 1, 2), np.nan)
+def judged(history, kept=None):
+    """Surprise without scores of the past."""
+    kept = np.ones(history.shape[:2], bool) if kept is None else kept
+    return surprise(history, np.full((*history.shape[:2], 2), np.nan), kept).p
 
 
 def test_t2_is_that_of_a_slow_twin():
     rng = np.random.default_rng(2)
-    one = rng.normal(size=(1, 1, 33, 5))
+    one, alone = rng.normal(size=(1, 1, 33, 5)), np.ones((1, 1), bool)
     rounds, last = one[0, 0, :30], one[0, 0, 30:]
     residual = rounds - rounds.mean(0)
     scatter = residual.T @ residual
@@ -93,9 +96,9 @@ def test_t2_is_that_of_a_slow_twin():
 
     d = np.clip(last - rounds.mean(0), -4 * np.sqrt(np.diag(v)), 4 * np.sqrt(np.diag(v))).mean(0)
     d = d / np.sqrt(variance_of_mean(3) + variance_of_mean(30))
-    assert np.isclose(t2_of_mean(one, before(one, 3), 3)[0, 0], d @ np.linalg.solve(v, d))
+    assert np.isclose(t2_of_mean(one, before(one, 3, alone), 3)[0, 0], d @ np.linalg.solve(v, d))
     e = (last[1] - rounds.mean(0)) / np.sqrt(1 + variance_of_mean(30))
-    assert np.isclose(t2_of_round(one, before(one, 3), 2)[0, 0], e @ np.linalg.solve(v, e))
+    assert np.isclose(t2_of_round(one, before(one, 3, alone), 2)[0, 0], e @ np.linalg.solve(v, e))
 
 
 def test_p_values_of_gaussian_rounds_are_not_too_small():
@@ -105,7 +108,7 @@ def test_p_values_of_gaussian_rounds_are_not_too_small():
     window.
     """
     history = np.random.default_rng(1).normal(size=(200, 8, 38, 5))
-    p = surprise(history, NO_SCORES).p.ravel()
+    p = judged(history).ravel()
     for x in (0.3, 0.1, 0.01):
         assert (p <= x).sum() <= stats.binom.isf(1e-5, len(p), x)
 
@@ -114,10 +117,19 @@ def test_a_change_that_all_clients_share_is_not_surprising():
     rng = np.random.default_rng(3)
     history = rng.normal(size=(50, 8, 38, 5))
     history[:, :, -2:] += 6.0
-    shared = np.nanmin(surprise(history, NO_SCORES).p, axis=1)
+    shared = np.nanmin(judged(history), axis=1)
     assert np.median(shared) > 0.01
     history[:, 0, -2:] += 60.0  # and one client more than the others
-    assert np.median(surprise(history, NO_SCORES).p[:, 0]) < 1e-4
+    assert np.median(judged(history)[:, 0]) < 1e-4
+
+
+def test_clients_that_do_not_count_change_nothing_for_the_others():
+    history = np.random.default_rng(13).normal(size=(5, 8, 38, 5))
+    kept = np.broadcast_to(np.arange(8) < 6, (5, 8))
+    p = judged(history, kept)
+    assert np.allclose(p[:, :6], judged(history[:, :6]))
+    history[:, 6] *= 100.0
+    assert np.array_equal(judged(history, kept)[:, [0, 1, 2, 3, 4, 5, 7]], p[:, [0, 1, 2, 3, 4, 5, 7]])
 
 
 def test_one_leap_is_no_alarm_where_clients_leap():
@@ -126,22 +138,31 @@ def test_one_leap_is_no_alarm_where_clients_leap():
     history = rng.standard_t(3, size=(40, 8, 98, 5))
     scores, smallest = np.full((40, 8, 30), np.nan), np.ones(40)
     for t in range(38, 98):
-        p, score = surprise(history[:, :, t - 38 : t], scores)
+        p, score = surprise(history[:, :, t - 38 : t], scores, np.ones((40, 8), bool))
         scores = np.concatenate([scores[:, :, 1:], score[:, :, None]], axis=2)
-        smallest = np.minimum(smallest, together(p))
+        smallest = np.minimum(smallest, 8 * p.min(axis=1))
     assert (smallest * 60 <= 0.05).sum() <= stats.binom.isf(1e-4, 40, 0.05)
 
 
-def test_several_clients_at_once_are_an_alarm():
-    """Exact for one client, where it is Bonferroni's; uniform p-values keep the level (binomial bound at 1e-5)."""
-    one = np.array([[1e-6, 0.4, 0.5, 0.8, np.nan]])
-    assert np.isclose(together(one)[0], 4 * 1e-6 / 0.5)
-    four = np.array([[1e-4] * 4 + [0.5] * 6])
-    assert together(four)[0] < 1e-6 < 10 * 1e-4 < together(np.array([[1e-4] + [0.5] * 9]))[0]
-    assert together(np.full((1, 4), np.nan))[0] == 1.0
-    drawn = together(np.random.default_rng(11).uniform(size=(20_000, 10)))
-    for x in (0.1, 0.01):
-        assert (drawn <= x).sum() <= stats.binom.isf(1e-5, 20_000, x)
+def test_a_group_is_judged_as_if_it_had_never_been_there():
+    """Three of eight clients turn round: the groups found, against a watch of the other five and one of the group."""
+    rounds = list(synthetic(np.random.default_rng(14), 41, bad=(1, 4, 6), onset=41))
+    watch = ClientWatch(1, N_CLIENTS)
+    for moves in rounds:
+        p = watch.update(moves).p
+    found = groups(watch, np.array([0]))
+    assert [group.p.shape for group in found] == [(1, 1), (1, 2), (1, 3)]
+    three = found[2]
+    assert set(three.clients[0]) == {1, 4, 6}
+    assert np.isclose(three.chance[0], 56 * three.p[0].max() ** 2 / 0.25)  # binom(8, 3), and half of the half
+    assert chance(watch, p)[0] == min(group.chance[0] for group in found)
+
+    client = three.clients[0, 0]
+    beside = np.array([0, 2, 3, 5, 7, client])
+    rows = np.array([features(moves, ~np.isin(np.arange(8), (1, 4, 6))[None]).rows[0, beside] for moves in rounds[3:]])
+    history = np.swapaxes(rows, 0, 1)[None]
+    scores = watch.scores[:, beside, :-1]
+    assert np.isclose(surprise(history, scores, np.arange(6)[None] < 5).p[0, 5], three.p[0, 0])
 
 
 def test_what_rounds_spend_is_alpha_in_all():
@@ -173,13 +194,13 @@ def test_honest_runs_are_left_alone_and_bad_clients_named():
     rng = np.random.default_rng(6)
     watch, alarms = ClientWatch(60, N_CLIENTS), np.zeros(60, bool)
     for number, moves in enumerate(synthetic(rng, 50, 60), 1):
-        alarms |= together(watch.update(moves).p) <= spent(0.05, 60, number)
+        alarms |= chance(watch, watch.update(moves).p) <= spent(0.05, 60, number)
     assert alarms.sum() <= 12
 
     watch, seen = ClientWatch(40, N_CLIENTS), np.zeros(40, int)
     right = wrong = early = 0
     for number, moves in enumerate(synthetic(rng, 46, 40, bad=(1, 5), onset=41), 1):
-        new = (together(watch.update(moves).p) <= spent(0.05, 60, number)) & (seen == 0)
+        new = (chance(watch, watch.update(moves).p) <= spent(0.05, 60, number)) & (seen == 0)
         for run in np.flatnonzero(new & (number >= 41)):
             seen[run] = number
             found = named(watch, int(run), 0.1)

@@ -32,7 +32,7 @@ class Moves(NamedTuple):
 class Features(NamedTuple):
     """What is compared."""
 
-    rows: FloatArray  # less the clients' median; NaN for clients that do not count  (R, P, 5)
+    rows: FloatArray  # less the clients' median; NaN where something is not known  (R, P, 5)
     size: FloatArray  # the median of log |u_k|, which all clients share  (R,)
 
 
@@ -52,7 +52,7 @@ def features(moves: Moves, kept: BoolArray) -> Features:
     moves : Moves
         At least three clients must be kept.
     kept : (R, P) bool
-        Clients that count; the others are no one's neighbour, and have NaN.
+        Clients that count. The others are compared with them, and are nobody's neighbour.
     """
     n_runs, present = moves.who.shape
     size = np.sqrt(np.maximum(np.diagonal(moves.products, axis1=1, axis2=2), 0.0))
@@ -69,7 +69,7 @@ def features(moves: Moves, kept: BoolArray) -> Features:
     evenness = np.log(np.maximum(moves.evenness, _LEAST_SIZE))
     rows = np.stack([_atanh(middle), _atanh(closest), np.log(size), own, evenness], axis=-1)
     centre = np.stack([_median(rows[..., i], kept) for i in range(N_FEATURES)], axis=-1)
-    return Features(np.where(kept[..., None], rows - centre[:, None], np.nan), centre[:, 2])
+    return Features(rows - centre[:, None], centre[:, 2])
 
 
 def _atanh(cosine: FloatArray) -> FloatArray:

@@ -15,7 +15,8 @@ from fedgauss import _checks
 from fedgauss._types import FloatArray
 from fedgauss.detect import storage
 from fedgauss.detect.clients.features import Moves
-from fedgauss.detect.clients.level import spent, together
+from fedgauss.detect.clients.groups import chance
+from fedgauss.detect.clients.level import spent
 from fedgauss.detect.clients.moves import ClientMoves, flat_moves
 from fedgauss.detect.clients.naming import named
 from fedgauss.detect.clients.sketch import Single, Sketch
@@ -81,11 +82,11 @@ class ClientMonitor:
     """
 
     def __init__(
-        self, alpha: float = 0.05, horizon: int | None = None, rate: float = 0.1, seed: int | None = None
+        self, alpha: float = 0.05, horizon: int | None = None, rate: float = 0.05, seed: int | None = None
     ) -> None:
         self.alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
         self.horizon = None if horizon is None else _checks.whole("horizon", horizon, fix="It counts rounds.")
-        self.rate = _checks.probability("rate", rate, fix="Use 0.1, one wrong name in ten?")
+        self.rate = _checks.probability("rate", rate, fix="Use 0.05, a wrong name in one alarm of 20?")
         seed = secrets.randbits(63) if seed is None else _checks.whole("seed", seed, at_least=0)
         self._sketch = Sketch(_WIDTH, seed)
         self._begin(())
@@ -199,7 +200,7 @@ class ClientMonitor:
     def _verdict(self, p: FloatArray, note: str) -> ClientVerdict:
         watched = int(np.isfinite(p).sum())
         allowed = spent(self.alpha, self.horizon, self.round)
-        smallest = float(together(p[None])[0]) if watched else 1.0
+        smallest = float(chance(self._watch, p[None])[0]) if watched else 1.0
         statistic, threshold = (-math.log10(max(x, 1e-300)) + 0.0 for x in (smallest, allowed))
         if self.horizon is not None and self.round > self.horizon:
             note = f"The horizon of {self.horizon} rounds is over: nothing is judged any more. {note}".rstrip()

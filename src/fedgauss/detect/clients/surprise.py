@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import fdtrc, fdtri
 
-from fedgauss._types import FloatArray
+from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.clients.features import N_FEATURES
 
 WINDOWS = (2, 3, 5, 8)  # rounds whose mean is compared with those before them
@@ -40,21 +40,22 @@ class Before(NamedTuple):
         return _WORTH * (self.n + _BORROWED - 1.0)
 
 
-def before(history: FloatArray, window: int) -> Before:
-    """From rounds (R, P, H, F), the newest last and NaN where there was none."""
+def before(history: FloatArray, window: int, kept: BoolArray) -> Before:
+    """From rounds (R, P, H, F), the newest last and NaN where there was none; all that is shared, of clients `kept`."""
     rounds = history[:, :, : history.shape[2] - window][:, :, -MEMORY:]
     seen = np.isfinite(rounds[..., :1])
     n = seen.sum(axis=2).astype(np.float64)  # (R, P, 1)
     mean = np.where(seen, rounds, 0.0).sum(axis=2) / np.maximum(n, 1.0)
     residual = np.where(seen, rounds - mean[:, :, None], 0.0)
     scatter = np.swapaxes(residual, -1, -2) @ residual
-    enough = (n >= LEAST_PAST)[..., None]
+    enough = (n >= LEAST_PAST)[..., None] & kept[..., None, None]
     pooled = np.where(enough, scatter, 0.0).sum(axis=1, keepdims=True)
     pooled = pooled / np.maximum(np.where(enough, n[..., None] - 1.0, 0.0).sum(axis=1, keepdims=True), 1.0)
     ridge = 1e-12 * (1.0 + np.trace(pooled, axis1=-1, axis2=-2))[..., None, None] * np.eye(N_FEATURES)
     covariance = (scatter + _BORROWED * pooled) / (n[..., None] + _BORROWED - 1.0) + ridge
-    lagged = (residual[:, :, 1:] * residual[:, :, :-1]).sum(axis=(1, 2))
-    correlation = np.clip(lagged / np.maximum((residual**2).sum(axis=(1, 2)), 1e-300), 0.0, 0.9)[:, None]
+    shared = residual * kept[..., None, None]
+    lagged = (shared[:, :, 1:] * shared[:, :, :-1]).sum(axis=(1, 2))
+    correlation = np.clip(lagged / np.maximum((shared**2).sum(axis=(1, 2)), 1e-300), 0.0, 0.9)[:, None]
     return Before(mean, covariance, np.where(n >= LEAST_PAST, n, np.nan)[..., 0], correlation)
 
 
@@ -96,7 +97,7 @@ class Surprise(NamedTuple):
     score: FloatArray  # of the last round alone: F over the point that one in ten should pass
 
 
-def surprise(history: FloatArray, scores: FloatArray) -> Surprise:
+def surprise(history: FloatArray, scores: FloatArray, kept: BoolArray) -> Surprise:
     """How likely an honest client stands out as much in any of six ways.
 
     Four are means over its last 2, 3, 5 and 8 rounds, which add up small changes; T^2 is referred to the F law. One is
@@ -112,17 +113,20 @@ def surprise(history: FloatArray, scores: FloatArray) -> Surprise:
         The newest round last; NaN where there was none.
     scores : (R, P, S) array
         Of rounds before the last one; NaN where there are none.
+    kept : (R, P) bool
+        Clients from which is learnt what honest ones do. The others are judged by it, too.
     """
-    past = before(history, 1)
-    f = _less_shared(t2_of_round(history, past, 1), past)
+    scores = np.where(kept[..., None], scores, np.nan)
+    past = before(history, 1, kept)
+    f = _less_shared(t2_of_round(history, past, 1), past, kept)
     score = f / fdtri(N_FEATURES, _left(past), 1.0 - _TAIL)
     smallest = _p_of_round(f, past, scores)
     for window in WINDOWS:
-        past = before(history, window)
-        mean = _less_shared(t2_of_mean(history, past, window), past)
+        past = before(history, window, kept)
+        mean = _less_shared(t2_of_mean(history, past, window), past, kept)
         smallest = np.fmin(smallest, fdtrc(N_FEATURES, _left(past), mean))
         if window == 2:
-            rounds = (_less_shared(t2_of_round(history, past, back), past) for back in (1, 2))
+            rounds = (_less_shared(t2_of_round(history, past, back), past, kept) for back in (1, 2))
             both = [_p_of_round(f, past, scores[:, :, :-1]) for f in rounds]
             smallest = np.fmin(smallest, np.maximum(*both) ** _TWICE)
     return Surprise(np.minimum(_WAYS * smallest, 1.0), score)
@@ -132,10 +136,11 @@ def _left(past: Before) -> FloatArray:
     return past.dof - N_FEATURES + 1.0
 
 
-def _less_shared(t2: FloatArray, past: Before) -> FloatArray:
+def _less_shared(t2: FloatArray, past: Before, kept: BoolArray) -> FloatArray:
     """T^2 as F, less what most clients share."""
     f = t2 * _left(past) / (past.dof * N_FEATURES)
-    return f / np.maximum(_lower(f / fdtri(N_FEATURES, _left(past), _SHARED)), 1.0)[:, None]
+    usual = np.where(kept, f / fdtri(N_FEATURES, _left(past), _SHARED), np.nan)
+    return f / np.maximum(_lower(usual), 1.0)[:, None]
 
 
 def _p_of_round(f: FloatArray, past: Before, scores: FloatArray) -> FloatArray:

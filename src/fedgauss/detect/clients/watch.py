@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedgauss._types import BoolArray, FloatArray
+from fedgauss._types import BoolArray, FloatArray, IntArray
 from fedgauss.detect.clients.features import N_FEATURES, Moves, features
 from fedgauss.detect.clients.surprise import LEAST_PAST, LENGTH, MEMORY, surprise
 
@@ -17,7 +17,8 @@ LEFT_OUT_FIRST = 3  # rounds in which a model moves too fast to be a past
 RECENT = 64  # rounds of which the inner products are kept, to judge the others without those that were named
 _JUMP = 0.5  # of the log size that all clients share, plus five deviations of its usual steps
 FEWEST = 4  # clients in a round that can be compared
-_SAVED = ("values", "numbers", "scores", "pool", "left_out", "sizes")
+_LATELY = 6  # rounds in one of which a client must have been there to be judged
+_SAVED = ("values", "numbers", "scores", "left_out", "sizes")
 
 
 class Judged(NamedTuple):
@@ -28,11 +29,11 @@ class Judged(NamedTuple):
 
 
 class Past(NamedTuple):
-    """One run's."""
+    """Of all clients of R runs."""
 
-    present: npt.NDArray[np.int64]  # clients of the last round that count
-    values: FloatArray  # (K, H, 5)
-    numbers: npt.NDArray[np.int64]  # of the rounds, 0 for none  (K, H)
+    values: FloatArray  # (R, K, H, 5)
+    numbers: IntArray  # of the rounds, 0 for none  (R, K, H)
+    scores: FloatArray  # before the last round of each  (R, K, S)
 
 
 class ClientWatch:
@@ -45,8 +46,7 @@ class ClientWatch:
     def __init__(self, n_runs: int, n_clients: int) -> None:
         self.values = np.full((n_runs, n_clients, LENGTH, N_FEATURES), np.nan)
         self.numbers = np.zeros((n_runs, n_clients, LENGTH), dtype=np.int64)  # rounds; 0 for none
-        self.scores = np.full((n_runs, n_clients, MEMORY), np.nan)
-        self.pool = np.empty((n_runs, 0, MEMORY))  # scores that the last round was compared with
+        self.scores = np.full((n_runs, n_clients, MEMORY + 1), np.nan)
         self.left_out = np.zeros((n_runs, n_clients), dtype=np.bool_)
         self.sizes = np.full((n_runs, MEMORY + 1), np.nan)  # that all clients share, the newest last
         self.recent: deque[tuple[int, Moves]] = deque(maxlen=RECENT)
@@ -59,15 +59,14 @@ class ClientWatch:
         kept = ~self.left_out[runs, moves.who]
         rows, size = features(moves, kept)
         self.recent.append((self.round, moves))
-        usable = np.asarray(np.isfinite(rows).all(axis=-1) & (self.round > LEFT_OUT_FIRST))
+        usable = np.asarray(np.isfinite(rows).all(axis=-1) & kept & (self.round > LEFT_OUT_FIRST))
         values, numbers = self.values[runs, moves.who], self.numbers[runs, moves.who]
         values = np.where(usable[..., None, None], np.concatenate([values[:, :, 1:], rows[:, :, None]], axis=2), values)
         added = np.concatenate([numbers[:, :, 1:], np.full_like(numbers[:, :, :1], self.round)], axis=2)
         self.values[runs, moves.who] = values
         self.numbers[runs, moves.who] = np.where(usable[..., None], added, numbers)
         scores = self.scores[runs, moves.who]
-        self.pool = scores
-        p, score = surprise(values, scores)
+        p, score = surprise(values, scores[:, :, 1:], kept)
         judged = usable & np.isfinite(p)
         moved = np.concatenate([scores[:, :, 1:], score[:, :, None]], axis=2)
         self.scores[runs, moves.who] = np.where(judged[..., None], moved, scores)
@@ -95,24 +94,28 @@ class ClientWatch:
             new[:, : old.shape[1]] = old
             setattr(self, name, new)
 
-    def without(self, run: int, named: Iterable[int]) -> Past:
-        """The past of every client of a run, as if those named had never been there."""
-        out = self.left_out[run].copy()
-        out[list(named)] = True
-        values, numbers = self.values[run].copy(), self.numbers[run]
-        for number, moves in self.recent:
-            alone = moves.of_run(run)
-            who = alone.who[0]
-            rows = features(alone, ~out[who][None]).rows[0]
-            client, place = np.nonzero(numbers[who] == number)
-            values[who[client], place] = rows[client]
-        last = self.recent[-1][1].who[run]
-        return Past(last[~out[last]], values, numbers)
+    def lately(self, runs: IntArray) -> BoolArray:
+        """Which clients of these runs count and were there in one of the last rounds, (R', K)."""
+        return (self.numbers[runs, :, -1] > max(self.round - _LATELY, 0)) & ~self.left_out[runs]
+
+    def beside(self, runs: IntArray, clients: BoolArray) -> Past:
+        """The past of every client of these runs beside those not in `clients` (R', K), as if these had never been."""
+        out = self.left_out[runs] | clients
+        values, numbers = self.values[runs], self.numbers[runs]  # copies
+        for present in {moves.who.shape[1] for _, moves in self.recent}:
+            rounds = [(number, moves) for number, moves in self.recent if moves.who.shape[1] == present]
+            run, at = np.tile(np.arange(len(runs)), len(rounds)), np.repeat([number for number, _ in rounds], len(runs))
+            arrays = zip(*(moves for _, moves in rounds), strict=True)
+            moves = Moves(*(np.concatenate([array[runs] for array in each]) for each in arrays))
+            rows = features(moves, ~out[run[:, None], moves.who]).rows
+            i, client, place = np.nonzero(numbers[run[:, None], moves.who] == at[:, None, None])
+            values[run[i], moves.who[i, client], place] = rows[i, client]
+        return Past(values, numbers, self.scores[runs, :, :-1])
 
     def leave_out(self, run: int, named: Iterable[int], back_to: int) -> None:
         """From now on without these clients, from where the run was after round `back_to`."""
-        self.values[run] = self.without(run, named).values
         self.left_out[run, list(named)] = True
+        self.values[run] = self.beside(np.array([run]), self.left_out[[run]]).values[0]
         self.scores[run, list(named)] = np.nan
         undone = (self.numbers[run] > back_to).sum(axis=1)
         for client in np.flatnonzero(undone):  # the past stays at the right end
@@ -137,10 +140,11 @@ class ClientWatch:
         watch = cls(1, n_clients)
         for name in _SAVED:
             kept, given = getattr(watch, name), arrays[name]
-            fits = given.shape == kept.shape or (
-                name == "pool" and given.ndim == 3 and (len(given), given.shape[2]) == (1, MEMORY)
-            )
-            if not fits or given.dtype != kept.dtype or (given.dtype.kind == "f" and np.isinf(given).any()):
+            if (
+                given.shape != kept.shape
+                or given.dtype != kept.dtype
+                or (given.dtype.kind == "f" and np.isinf(given).any())
+            ):
                 raise ValueError(f"{name} must be {kept.dtype} of shape {kept.shape}, and finite or NaN")
             setattr(watch, name, given.copy())
         watch.round = int(arrays["round"])

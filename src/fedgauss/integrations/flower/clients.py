@@ -43,7 +43,7 @@ class Clients:
     """
 
     def __init__(
-        self, alpha: float = 0.05, horizon: int | None = None, rate: float = 0.1, seed: int | None = None
+        self, alpha: float = 0.05, horizon: int | None = None, rate: float = 0.05, seed: int | None = None
     ) -> None:
         self.monitor = ClientMonitor(alpha, horizon, rate, seed)
         self._rounds: Counter[int] = Counter()  # of each client
