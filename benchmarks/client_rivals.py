@@ -181,9 +181,12 @@ def detectors(study: client_study.Study, n_runs: int, only: str | None) -> list[
     for j, (name, attack) in enumerate(client_study.attacks().items()):
         if only is None or only == name:
             jobs.append((name, Federation(), attack, ROUNDS, 100 + j))
-    rows = []
+    waiting = []
     for name, federation, attack, n_rounds, seed in jobs:
-        found = watched(study, federation, attack, n_runs, n_rounds, seed)
+        waiting.append((name, attack, n_rounds, watched(study, federation, attack, n_runs, n_rounds, seed)))
+        print(f"# {name}: trained", flush=True)
+    rows = []
+    for name, attack, n_rounds, found in waiting:
         ours = found.ours()
         if attack.bad:
             row = {OURS: our_attacked_row(ours, attack)}
@@ -192,13 +195,12 @@ def detectors(study: client_study.Study, n_runs: int, only: str | None) -> list[
             row = {OURS: our_honest_row(ours, n_rounds)}
             row |= {rival: honest_row(named) for rival, named in found.named.items()}
         rows.append({"runs of": name, "bad": attack.bad, "runs": n_runs, "rounds": n_rounds, "detectors": row})
-        print(f"# {name}: watched", flush=True)
     honest, attacked = ([row for row in rows if bool(row["bad"]) is is_bad] for is_bad in (False, True))
     if honest:
         print("\nHonest runs: share in which anyone is ever named / clients named a round")
         table(honest, lambda d: f"{d['ever names anyone']:.2f} / {d['named a round']:.2f}")
     if attacked:
-        print("\nAttacked runs: share seen / median delay / at the first alarm, share of the bad named / of names wrong")
+        print("\nAttacked runs: seen / median delay / at the first alarm, share of the bad named / of names wrong")
         table(attacked, first_alarm)
         print("\nAttacked runs: share without a name before the attack / and with one after it")
         table(attacked, lambda d: f"{d['quiet before']:.2f} / {d['quiet before, then seen']:.2f}")

@@ -4,7 +4,8 @@ The uploads of a round are a matrix X_t, clients by parameters. A matrix autoreg
 the last rounds by alternating ridge regressions, and the clients farthest from its forecast are dropped: all but
 `keep`. In the history they are replaced by the mean of those kept. 500 parameters, drawn once, stand for all, and both
 penalties are 1, as in the published configuration; numbers are brought to [0, 1] first. It has a window of 30 rounds
-and 100 alternations; here 10 and 10, which changed no name and no distance by more than a few hundredths where tried.
+and 100 alternations; here 10 and 5. At a label flip that changes distances from the forecast by 0.04 at most, where the
+bad clients have 0.8 and the others 0.15.
 
 B is 500 x 500 but has the rank of the rows it was fitted to, so everything is done with their inner products.
 """
@@ -20,7 +21,7 @@ import numpy as np
 
 WINDOW = 10
 PARAMETERS = 500
-ALTERNATIONS = 10
+ALTERNATIONS = 5
 PENALTY = 1.0
 
 

@@ -13,10 +13,12 @@ from scipy.stats import trim_mean
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
+import client_rivals
 import rival_flanders
 import rival_fldetector as fldetector
 import rival_rounds
 import robust_means
+from federated_runs import Attack
 
 RNG = np.random.default_rng(1)
 MOVES = RNG.normal(size=(11, 40)).astype(np.float32)
@@ -182,3 +184,20 @@ def test_robust_z():
     moves[0, 3] *= 2  # its norm
     moves[0, 4, :1000] *= -1  # its direction
     assert set(np.flatnonzero(rival_rounds.robust_z(moves @ moves.swapaxes(1, 2))[0])) >= {3, 4}
+
+
+def test_figures_of_names():
+    """Two bad clients from round 41 of 45: seen late and half in one run, after a false alarm in one, unseen in one."""
+    named = np.zeros((45, 3, 10), bool)
+    named[42, 0, [0, 5]] = True  # round 43
+    named[20, 1, 7] = True
+    named[40, 1, [0, 1]] = True
+    row = client_rivals.attacked_row(named, Attack("flip", 2))
+    assert (row["seen"], row["median delay"]) == (pytest.approx(2 / 3), 3)
+    assert (row["recall"], row["wrong names"]) == (3 / 4, 1 / 4)
+    assert (row["quiet before"], row["quiet before, then seen"]) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert row["recall a round"] == pytest.approx(3 / (5 * 3 * 2))
+    assert row["honest named a round"] == pytest.approx(1 / 15)
+    honest = client_rivals.honest_row(named)
+    assert honest["ever names anyone"] == pytest.approx(2 / 3)
+    assert honest["named a round"] == pytest.approx(5 / (34 * 3))
