@@ -281,6 +281,7 @@ class Runs:
         self.theirs = jax.vmap(partial(_deal, federation, images))(jax.random.split(deal, n_runs))  # (R, K, images)
         self.model = jax.vmap(partial(start, federation.model))(jax.random.split(begin, n_runs))  # (R, d)
         self.own = jnp.zeros((n_runs, federation.clients, self.model.shape[1]))  # clients' average directions
+        self.moves = jnp.empty((n_runs, 0, 0))  # of the last round, left where they were made  (R, P, d)
         self.number = 0
         self.bad = np.arange(federation.clients) < attack.bad
 
@@ -291,7 +292,7 @@ class Runs:
         keys = jax.random.split(jax.random.fold_in(self._key, self.number), self.n_runs)
         rate, decay = self.federation.rate_at(self.number), 0.9 if self.federation.optimiser == "momentum" else 0.0
         setup = (jnp.float32(rate), jnp.float32(decay), acts(self.attack, self.number), self.images)
-        self.model, self.own, *seen = _rounds(
+        self.model, self.own, self.moves, *seen = _rounds(
             _shape(self.federation), keys, self.model, self.own, self.theirs, jnp.asarray(out), *setup
         )
         return Seen(*(np.asarray(x) for x in seen))
@@ -350,7 +351,7 @@ def _round(
     acts: Acts,
     images: Images,
 ) -> tuple[jax.Array, ...]:
-    """One run's round: the next model, clients' average directions, and what the server sees."""
+    """One run's round: the next model, clients' average directions, their moves, and what the server sees."""
     choose, train, act = jax.random.split(key, 3)
     who = jnp.arange(federation.clients)
     if federation.present is not None:
@@ -376,7 +377,7 @@ def _round(
     past = own[who]
     along = (moves * past).sum(1) / jnp.linalg.norm(past, axis=1)  # NaN without a past
     own = own.at[who].set(0.9 * past + 0.1 * moves / size[:, None])
-    return model, own, who, exact(moves, moves.T), along, jnp.abs(moves).sum(1) / size
+    return model, own, moves, who, exact(moves, moves.T), along, jnp.abs(moves).sum(1) / size
 
 
 def _local(
