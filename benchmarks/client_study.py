@@ -55,7 +55,7 @@ def watched(rounds: list[Moves], n_clients: int, onset: int) -> list[Outcome]:
     who: list[Named | None] = [None] * n_runs
     for number, moves in enumerate(rounds, 1):
         p, jumped = watch.update(moves)
-        smallest = chance(watch, p)
+        smallest = chance(watch, np.where(alarm[:, None] > 0, np.nan, p))  # after an alarm nothing more is asked
         new = (smallest <= spent(ALPHA, horizon, number)) & (alarm == 0) & (number >= onset)
         nearest = np.minimum(nearest, smallest / spent(ALPHA, horizon, number))
         forever |= (smallest <= spent(ALPHA, None, number)) & (number >= onset)
