@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgauss._types import BoolArray
+from fedgauss._types import BoolArray, IntArray
 from fedgauss.detect.clients.groups import Group, group_of, groups, judged_lately
 from fedgauss.detect.clients.surprise import LEAST_PAST, before, t2_of_mean
 from fedgauss.detect.clients.watch import ClientWatch, Past
@@ -30,8 +30,9 @@ def named(watch: ClientWatch, run: int, rate: float) -> Named | None:
     """Clients that stand out lately; None where nobody does.
 
     Of the groups that stand out, the largest in which everyone does, by Holm's rule: with m clients outside it, each
-    p-value is at most rate / (m + 1). Beside each group there is the one without its least surprising client: who was
-    copied, or only kept bad company, does not stand out once the others are gone.
+    p-value is at most rate / (m + 1). Beside each group there is the one without its least surprising client: who only
+    kept bad company does not stand out once the others are gone. Clients that sent the same as one of the group are
+    judged with it, at the level `rate`: copies stand out, but who was copied, once they are gone, does not.
     """
     only = np.array([run])
     judged, _ = judged_lately(watch, only)
@@ -44,12 +45,24 @@ def named(watch: ClientWatch, run: int, rate: float) -> Named | None:
                 found = each
     if found is None:
         return None
+    found = _with_copies(watch, only, judged, found, rate)
     clients = found.clients[0]
     accused = np.isin(np.arange(judged.shape[1]), clients)[None]
     past = watch.beside(only, accused)
     onsets = [_onset(past, judged & ~accused, client) for client in clients]
     first = (min(of_each) for of_each in zip(*onsets, strict=True))
     return Named(tuple(clients.tolist()), tuple(found.p[0].tolist()), *first)
+
+
+def _with_copies(watch: ClientWatch, only: IntArray, judged: BoolArray, found: Group, rate: float) -> Group:
+    """The group with those who sent the same as one of it, but without the one that was copied."""
+    same = watch.same_as(int(only[0]), found.clients[0]) & judged[0]
+    all_of_them = same | np.isin(np.arange(len(same)), found.clients[0])
+    if not same.any() or 2 * all_of_them.sum() >= judged.sum():
+        return found
+    together, p = group_of(watch, only, judged, np.flatnonzero(all_of_them)[None])
+    guilty = together.clients[:, ~same[together.clients[0]] | (p[0, together.clients[0]] <= rate)]
+    return group_of(watch, only, judged, guilty)[0] if guilty.size else found
 
 
 def _onset(past: Past, kept: BoolArray, client: int) -> tuple[int, int, int]:

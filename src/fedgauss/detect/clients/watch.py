@@ -17,6 +17,7 @@ LEFT_OUT_FIRST = 3  # rounds in which a model moves too fast to be a past
 RECENT = 64  # rounds of which the inner products are kept, to judge the others without those that were named
 _JUMP = 0.5  # of the log size that all clients share, plus five deviations of its usual steps
 FEWEST = 4  # clients in a round that can be compared
+_SAME = 0.99  # the cosine from which on two moves are one
 _LATELY = 6  # rounds in one of which a client must have been there to be judged
 _SAVED = ("values", "numbers", "scores", "left_out", "sizes")
 
@@ -111,6 +112,18 @@ class ClientWatch:
             i, client, place = np.nonzero(numbers[run[:, None], moves.who] == at[:, None, None])
             values[run[i], moves.who[i, client], place] = rows[i, client]
         return Past(values, numbers, self.scores[runs, :, :-1])
+
+    def same_as(self, run: int, clients: IntArray) -> BoolArray:
+        """Which clients of a run sent the same, in the last round, as one of these or, if they are some of these, as
+        anybody: (K,)."""
+        moves = self.recent[-1][1].of_run(run)
+        who, products = moves.who[0], moves.products[0]
+        size = np.sqrt(np.maximum(np.diagonal(products), np.finfo(np.float64).tiny))
+        copies = (products >= _SAME * size[:, None] * size) & ~np.eye(len(who), dtype=np.bool_)
+        named = np.isin(who, clients)
+        same = np.zeros(self.values.shape[1], dtype=np.bool_)
+        same[who[copies[:, named].any(axis=1) | (named & copies.any(axis=1))]] = True
+        return same
 
     def leave_out(self, run: int, named: Iterable[int], back_to: int) -> None:
         """From now on without these clients, from where the run was after round `back_to`."""
