@@ -297,6 +297,9 @@ class ClientMonitor:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the monitor to one file; `load` goes on from it to the bit. It holds the sketch's secret seed."""
+        alarm = None
+        if self.alarm is not None:  # names may be numbers, which JSON does not have as keys
+            alarm = asdict(self.alarm) | {"surprises": [*self.alarm.surprises.items()]}
         words = {
             "alpha": self.alpha,
             "horizon": self.horizon,
@@ -305,7 +308,7 @@ class ClientMonitor:
             "round": self.round,
             "dim": self._dim,
             "clients": list(self._numbers),
-            "alarm": None if self.alarm is None else asdict(self.alarm) | {"surprises": [*self.alarm.surprises.items()]},
+            "alarm": alarm,
             "exclusions": self.exclusions,
         }
         storage.write(path, words, {"directions": self._directions, **self._watch.state()}, FORMAT)

@@ -1,4 +1,4 @@
-"""A run whose clients are being watched: lines of its log go in, checked and in order; what the page shows comes out."""
+"""A run whose clients are watched: lines of its log go in, checked and in order; what the page shows comes out."""
 
 import copy
 import secrets

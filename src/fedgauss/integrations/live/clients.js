@@ -48,8 +48,8 @@ function remember(state) {
 // What became of each client that was named or left out, by its number.
 function standings({ alarms, exclusions }) {
   const found = new Map();
-  for (const { round, clients } of alarms) for (const k of clients) found.set(k, `named in round ${round}`);
-  for (const { round, clients } of exclusions) for (const k of clients) found.set(k, `left out since round ${round + 1}`);
+  for (const { round, clients } of alarms) for (const k of clients) found.set(k, `named in ${round}`);
+  for (const { round, clients } of exclusions) for (const k of clients) found.set(k, `out from ${round + 1} on`);
   return found;
 }
 
@@ -59,7 +59,7 @@ function showClients(state) {
   order.sort((a, b) => found.has(b) - found.has(a) || (state.clients[b][3] ?? -1) - (state.clients[a][3] ?? -1));
   fill("clients", order.slice(0, LISTED).map((k) => {
     const [name, rounds, last, largest, round] = state.clients[k];
-    return row([name, String(rounds), tenth(last), tenth(largest), round ? String(round) : "–", found.get(k) ?? "–"],
+    return row([name, String(rounds), tenth(last), largest === null ? "–" : `${tenth(largest)} (${round})`, found.get(k) ?? "–"],
       found.has(k) ? "malicious" : "");
   }));
   const more = order.length > LISTED ? ` ${LISTED} of ${order.length} are listed.` : "";
@@ -75,7 +75,7 @@ function show(state) {
   }
   showClients(state);
   if (changed("events", [state.alarms, state.exclusions])) {
-    const events = [...state.alarms, ...state.exclusions].sort((a, b) => b.round - a.round);
+    const events = [...state.exclusions, ...state.alarms].sort((a, b) => b.round - a.round);
     byId("events").replaceChildren(...events.map(({ words }) => element("li", words)));
     byId("events-note").hidden = events.length > 0;
   }

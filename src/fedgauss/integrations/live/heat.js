@@ -150,7 +150,7 @@ function panel(at, top, name, { rounds, values }) {
   const room = Math.max(0.06 * (high - low), 1e-3 * Math.abs(high), 1e-9);
   const y = (value) => bottom - (bottom - top) * (value - low + room) / (high - low + 2 * room);
   at.pen.textBaseline = "middle";
-  for (const t of ticks(low - room, high + room, 2, 0)) {
+  for (const t of ticks(low - room, high + room, 3, 0)) {
     line(at, at.left, y(t), at.right, y(t), "faint", 1);
     say(at, number(t, 3), at.left - 8, y(t), "muted", "right");
   }

@@ -96,9 +96,7 @@ class LiveServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(
-        self, run: LiveRun | ClientRun, title: str, guard: Guard, port: int, hear: Hear | None = None
-    ) -> None:
+    def __init__(self, run: LiveRun | ClientRun, title: str, guard: Guard, port: int, hear: Hear | None = None) -> None:
         self.run, self.guard, self.hear = run, guard, hear
         self._places = threading.Semaphore(_VISITORS)
         self.page = LivePage(title, "clients" if isinstance(run, ClientRun) else "page")

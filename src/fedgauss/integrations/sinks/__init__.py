@@ -15,4 +15,14 @@ from fedgauss.integrations.sinks.trackers import TensorBoard as tensorboard
 from fedgauss.integrations.sinks.trackers import mlflow, opentelemetry, prometheus
 from fedgauss.integrations.sinks.webhook import Webhook as webhook
 
-__all__ = ["Sink", "Sinks", "client_log", "json_lines", "mlflow", "opentelemetry", "prometheus", "tensorboard", "webhook"]
+__all__ = [
+    "Sink",
+    "Sinks",
+    "client_log",
+    "json_lines",
+    "mlflow",
+    "opentelemetry",
+    "prometheus",
+    "tensorboard",
+    "webhook",
+]
