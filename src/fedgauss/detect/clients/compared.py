@@ -1,4 +1,7 @@
-"""A round as what its clients are compared by: enough to judge it elsewhere, too little to know what they changed."""
+"""A round as what its clients are compared by: enough to judge it elsewhere, too little to know what they changed.
+
+And who was left out, which whoever judges it elsewhere must know, too.
+"""
 
 from __future__ import annotations
 
