@@ -56,7 +56,7 @@ def read(
 
 def format_of(path: str | os.PathLike[str]) -> str:
     """The format of a file that `write` wrote, which says what kind of monitor it holds."""
-    return str(_contents(path, "a monitor's save")[0].get("format"))
+    return str(_contents(path, "Monitor.save or ClientMonitor.save")[0].get("format"))
 
 
 def _contents(path: str | os.PathLike[str], by: str) -> Contents:

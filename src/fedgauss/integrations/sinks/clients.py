@@ -22,7 +22,7 @@ class ClientLog:
     Notes
     -----
     A line has inner products of what clients changed, two numbers a client, who was left out, and the round as the
-    monitor counts: 1.6 kB with ten clients, 0.1 MB with a hundred, whatever the model. It tells lengths and angles of
+    monitor counts: 1.7 kB with ten clients, 0.1 MB with a hundred, whatever the model. It tells lengths and angles of
     what clients changed, but not what; the sketch's secret seed is not in it.
 
     Examples
