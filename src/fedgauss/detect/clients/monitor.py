@@ -342,6 +342,9 @@ class ClientMonitor:
                 fields["onset_interval"] = tuple(fields["onset_interval"])
                 fields["surprises"] = dict(fields.get("surprises", ()))  # not in files before they were kept
                 monitor.alarm = ClientVerdict(**fields)
+            told = [out.clients for out in monitor.exclusions] + ([monitor.alarm.suspects] if monitor.alarm else [])
+            if not {name for names in told for name in names} <= monitor._numbers.keys():
+                raise ValueError("clients that are named or left out must be among those seen")
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise ValueError(f"{os.fspath(path)} is not a whole client monitor: {error}.") from error
         return monitor

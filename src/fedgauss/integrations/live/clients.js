@@ -59,12 +59,12 @@ function showClients(state) {
   order.sort((a, b) => found.has(b) - found.has(a) || (state.clients[b][3] ?? -1) - (state.clients[a][3] ?? -1));
   fill("clients", order.slice(0, LISTED).map((k) => {
     const [name, rounds, last, largest, round] = state.clients[k];
-    return row([name, String(rounds), tenth(last), largest === null ? "–" : `${tenth(largest)} (${round})`, found.get(k) ?? "–"],
+    return row([name, found.get(k) ?? "–", tenth(last), largest === null ? "–" : `${tenth(largest)} (${round})`, String(rounds)],
       found.has(k) ? "malicious" : "");
   }));
   const more = order.length > LISTED ? ` ${LISTED} of ${order.length} are listed.` : "";
   byId("clients-note").textContent = order.length === 0 ? "No round yet."
-    : `Those named or left out first, then those with the largest surprise.${more}`;
+    : `Those named or left out first, then those with the largest surprise.${more} Last: the surprise when judged last.`;
 }
 
 function show(state) {

@@ -64,7 +64,7 @@ const mixed = (one, other, share) => one.map((x, i) => x + (other[i] - x) * shar
 function paintCells(at, cells) {
   if (cells.length === 0) return;
   const [paper, faint, limit] = ["paper", "faint", "limit"].map((role) => rgb(at.colour(role)));
-  const present = mixed(paper, faint, 0.75), unjudged = mixed(paper, faint, 0.3);
+  const present = mixed(paper, faint, 0.75), unjudged = mixed(paper, faint, 0.4);
   const small = document.createElement("canvas");
   small.width = at.bins;
   small.height = at.rows.length;
