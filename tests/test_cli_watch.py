@@ -223,10 +223,9 @@ def test_a_process_of_its_own_ends_cleanly_and_saves(tmp_path, number):
     [
         ((), "one source of rounds"),
         (("run.jsonl", "--listen"), "one source of rounds"),
-        (("run.jsonl",), "watch needs a monitor"),
-        (("run.jsonl", "--hessian", "1"), "watch needs a monitor"),
+        (("run.jsonl", "--hessian", "1"), "a warm-up needs --hessian and --eta0"),
         (("run.jsonl", "--monitor", "absent.npz"), "absent.npz is not there"),
-        (("run.jsonl", "--monitor", "broken.npz"), "must be a file that Monitor.save wrote"),
+        (("run.jsonl", "--monitor", "broken.npz"), "must be a file that Monitor.save or ClientMonitor.save wrote"),
         (("run.jsonl", "--monitor", "m.npz", "--eta0", "1"), "brings its own"),
         (("nowhere/run.jsonl", "--hessian", "1", "--eta0", "1"), "folder of run.jsonl must exist"),
         (("--listen", "--monitor", "m.npz", "--save", "nowhere/x.npz"), "folder of x.npz must exist"),

@@ -125,7 +125,7 @@ def test_a_saved_monitor_goes_on_to_the_bit(tmp_path):
 def test_a_large_model_is_sketched():
     rng = np.random.default_rng(6)
     own = rng.normal(size=(6, 30_000)).astype(np.float32)
-    monitor = fg.ClientMonitor(horizon=60)
+    monitor = fg.ClientMonitor(horizon=60, seed=6)  # one sketch in seventy names an honest client, too
     for number in range(1, 36):
         u = own + rng.normal(size=own.shape).astype(np.float32)
         if number > 30:
@@ -224,3 +224,54 @@ def test_state_does_not_grow():
         if number in (75, 150):
             sizes.append(sum(a.nbytes for a in monitor._watch.state().values()))
     assert sizes[0] == sizes[1]
+
+
+def test_every_client_has_its_surprise():
+    monitor = fg.ClientMonitor(horizon=80)
+    for number, u in enumerate(rounds(31, bad=(2, 7), onset=31), start=1):
+        if number == 31:
+            u[4] = np.nan
+        verdict = monitor.update(u)
+    assert verdict.alarm
+    assert set(verdict.surprises) == set(range(K)) - {4}
+    assert {*sorted(verdict.surprises, key=verdict.surprises.get)[-2:]} == {2, 7}
+    assert min(verdict.surprises.values()) >= 0
+    assert hash(verdict) == hash(verdict)
+    assert fg.ClientMonitor().update(u).surprises == {}
+
+
+def test_rounds_with_few_clients_and_rounds_that_were_missed_count():
+    """It would fail if onset and rollback counted only the rounds in which clients were compared."""
+    monitor, moves = fg.ClientMonitor(horizon=80), list(rounds(45, bad=(2, 7), onset=31))
+    for number, u in enumerate(moves, start=1):
+        if 5 <= number < 8:
+            monitor.update(dict(enumerate(u[:3])))
+        elif not 8 <= number < 11:
+            verdict = monitor.update(u, round=number)
+    assert monitor.round == 45
+    assert verdict.onset in (30, 31)
+    with pytest.raises(ValueError, match="round must be"):
+        monitor.update(moves[0], round=45)
+
+
+def test_another_monitor_goes_on_from_what_clients_were_compared_by(tmp_path):
+    """To the bit, and without anything that clients changed; who is left out there does not count."""
+    monitor, other = fg.ClientMonitor(horizon=80), fg.ClientMonitor(horizon=80)
+    for number, u in enumerate(rounds(40, bad=(2, 7), onset=31), start=1):
+        verdict = monitor.update(u)
+        assert other.update(monitor.compared) == verdict
+        if number == 20:
+            other.save(tmp_path / "other")
+            other = fg.ClientMonitor.load(tmp_path / "other")
+        if verdict.alarm:
+            assert other.exclude() == monitor.exclude() == verdict.suspects
+            monitor.save(tmp_path / "monitor")
+            assert fg.ClientMonitor.load(tmp_path / "monitor").exclusions == monitor.exclusions
+    assert monitor.exclusions == other.exclusions
+    (out,) = monitor.exclusions
+    assert (set(out.clients), out.back_to < 31 <= out.round) == ({2, 7}, True)
+    without = fg.ClientMonitor(horizon=80)
+    without.update(monitor.compared)
+    without.exclude([0])
+    assert without.update(monitor.compared).watched == 0
+    assert without.compared.clients == monitor.compared.clients[1:]

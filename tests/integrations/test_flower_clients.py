@@ -14,7 +14,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
 
+import fedgauss as fg
 from fedgauss.integrations.flower import Alarmed, Clients, Monitored, ServerOnly
+from fedgauss.integrations.live.client_run import ClientRun
+from fedgauss.integrations.sinks import client_log
 from fedgauss.integrations.sinks.base import as_json
 
 N, D, ROUNDS, BAD, HONEST = 10, 30, 40, (2, 7), (0, 1, 3, 4, 5, 6, 8, 9)
@@ -306,3 +309,27 @@ def test_what_can_be_left_out_is_checked():
         protected(at_most=0)
     with pytest.raises(ValueError, match="alpha must"):
         Clients(alpha=2.0)
+
+
+def test_a_protected_run_has_a_log_from_which_a_watcher_judges_alike(tmp_path):
+    """An upload that is none in round 5, an alarm in round 21: left out at once, and without going back or with."""
+
+    def tamper(reply, k, r):
+        if (k, r) == (5, 5):
+            reply.content["arrays"] = ArrayRecord({"a": Array(np.full((4, 5), np.nan)), "b": Array(np.zeros(10))})
+        return reply
+
+    watcher = Clients(alpha=0.05, horizon=ROUNDS, seed=1)
+    log = client_log(tmp_path / "run.jsonl", watcher.monitor)
+    strategy = Monitored(inner(), watcher, on_alarm="exclude", sink=log)
+    start(strategy, ATTACK, tamper, n_rounds=26)
+    log.close()
+    run, verdicts = ClientRun(fg.ClientMonitor()), {}
+    for text in (tmp_path / "run.jsonl").read_bytes().splitlines():
+        run.take_json(text)
+        if run.verdict is not None:
+            verdicts[run.last] = run.verdict
+    assert verdicts == strategy.verdicts
+    assert strategy.excluded == {5: (5,), 21: BAD}
+    assert run.monitor.exclusions == watcher.monitor.exclusions
+    assert [set(out.clients) for out in run.monitor.exclusions] == [{5}, set(BAD)]

@@ -36,7 +36,7 @@ This command simulates such runs and compares them with theory, giving a standar
   fedgauss reproduce --scale quick            the paper's results, in short
   fedgauss fit data.csv --target y --client hospital --family logistic
   fedgauss coverage --runs 200                check interval coverage
-  fedgauss watch run.jsonl --monitor m.npz    live page and alarms
+  fedgauss watch run.jsonl                    live page and alarms
 """
 ROOM = 30_000_000  # bytes that the rows, figures and page of a sweep may need
 

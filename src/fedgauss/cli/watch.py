@@ -14,12 +14,23 @@ from fedgauss.cli.app import app, plain_endings
 _WATCH_HELP = """\
 Follow a federated run as it goes, from any framework: print alarms, and serve a live page.
 
-The page shows statistic against threshold for every channel, alarm and onset, the clients behind an alarm, \
-participation, and intervals for the average of the iterates. It needs no internet, and only this machine can see it \
-unless --host says otherwise.
+The page needs no internet, and only this machine can see it unless --host says otherwise. Malformed rounds are \
+refused and change nothing. With --listen each round is POSTed to /rounds in place of a log, as the same JSON.
 
-[bold]The log[/bold]
-JSON lines, one for each round; only round and parameters are required:
+[bold]Clients of any model[/bold] (neither --monitor nor --hessian)
+The page shows how surprising each client was in each round, who was named and left out, and accuracy or loss. In \
+the training loop, beside the ClientMonitor that judges there:
+  log = fedgauss.integrations.sinks.client_log("run.jsonl", monitor)
+  log(verdict.round, verdict); log.add(accuracy=0.91)
+Then here the same is judged, to the bit. Any other program can log small models whole, a JSON line a round:
+  {"round": 7, "moves": {"a": [0.1, -0.3], "b": [0.2, 0.1], ...}, "accuracy": 0.91}
+moves is what each client changed: its upload minus what it was sent; who was absent is left out. When the run has \
+left clients out, the next line says so: "left_out": [{"clients": ["b"], "back_to": 5}].
+
+[bold]A monitor of parameters[/bold]
+The page shows statistic against threshold for every channel, alarm and onset, the clients behind an alarm, \
+participation, and intervals for the average of the iterates. A JSON line a round; only round and parameters are \
+required:
   {"round": 7, "parameters": [0.1, -0.3], "participants": ["a", "b"],
    "clients": {"a": [0.2, -0.1], "b": [0.0, -0.5]}, "all_clients": ["a", "b", "c"], "step": 140}
 parameters is the clients' mean after the round, clients what they uploaded before averaging. all_clients lists \
@@ -27,15 +38,12 @@ the names in the monitor's order, and is needed once; without it, the first roun
 step is round times \
 --sync-every if not given. A file that ends in .npz holds the same as arrays with a row a round: round, parameters, \
 step, participation (booleans), clients, names.
-With --listen each round is POSTed to /rounds instead, as the same JSON. Malformed rounds are refused and change \
-nothing.
-
-[bold]The monitor[/bold]
   --monitor FILE         from Monitor.save: has A, the noise and the clients, and can name attackers
   --hessian, --eta0 ...  only the server's view: A is known, the noise is estimated from the first --warm-up rounds, \
 which must be honest and close to the optimum
 
 [bold]Examples[/bold]
+  fedgauss watch run.jsonl                                           clients of any model
   fedgauss watch run.jsonl --monitor monitor.npz
   fedgauss watch run.npz --hessian A.npy --eta0 0.3 --beta 0.75 --sync-every 20
   fedgauss watch --listen --monitor monitor.npz --save monitor.npz    goes on where it stopped
@@ -43,7 +51,7 @@ which must be honest and close to the optimum
 
 
 def _alone(words: str) -> Any:
-    """An option for a watch without a monitor's file."""
+    """An option for a watch without a monitor's file; a log of `client_log` has its own alpha, horizon and rate."""
     return Option(help=words, rich_help_panel="Without --monitor")
 
 
@@ -51,7 +59,7 @@ def _alone(words: str) -> Any:
 def watch(
     log: Annotated[Path | None, Argument(help="The run's log: JSON lines, or arrays in a .npz file.")] = None,
     listen: Annotated[bool, Option("--listen", help="Take rounds by POST in place of a log.")] = False,
-    monitor: Annotated[Path | None, Option(help="A monitor that Monitor.save wrote.")] = None,
+    monitor: Annotated[Path | None, Option(help="A monitor that Monitor.save or ClientMonitor.save wrote.")] = None,
     hessian: Annotated[str | None, _alone("A as a .npy file, or c for c times the identity.")] = None,
     warm_up: Annotated[int, _alone("Honest rounds that the noise is estimated from.")] = 25,
     sync_every: Annotated[int, _alone("Steps between two rounds, tau.")] = 20,
@@ -59,7 +67,10 @@ def watch(
     beta: Annotated[float, _alone("Their decay; 0 for constant ones.")] = 0.75,
     shift: Annotated[float, _alone("Their shift.")] = 0.0,
     alpha: Annotated[float, _alone("Chance of any false alarm.")] = 0.05,
-    horizon: Annotated[int | None, _alone("Steps that alpha holds for; no end if not given.")] = None,
+    horizon: Annotated[
+        int | None, _alone("Steps, or rounds of clients, that alpha holds for; no end if not given.")
+    ] = None,
+    rate: Annotated[float, _alone("Of clients that are named, the share that may be wrong.")] = 0.1,
     host: Annotated[str, Option(help="Address of the page; others than loopback need a token.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Port of the page; 0 takes a free one.")] = 8765,
     token: Annotated[
@@ -75,7 +86,7 @@ def watch(
         console = Console()
         asked = Asked(
             log, listen, monitor, hessian, warm_up, sync_every, eta0, beta, shift, alpha, horizon,
-            host, port, token, save,
+            rate, host, port, token, save,
         )  # fmt: skip
         if not watch_run(asked, lambda words: console.print(Text(words), soft_wrap=True)):
             raise Exit(1)

@@ -48,6 +48,18 @@ def read(
     path: str | os.PathLike[str], forms: tuple[str, ...] = (_FORMAT, _FORMAT_0_1_0), by: str = "Monitor.save"
 ) -> Contents:
     """What `write` wrote, in one of these formats."""
+    words, arrays = _contents(path, by)
+    if words.get("format") not in forms:
+        raise ValueError(f"{os.fspath(path)} must have the format {forms[0]!r}; it has {words.get('format')!r}.")
+    return words, arrays
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """The format of a file that `write` wrote, which says what kind of monitor it holds."""
+    return str(_contents(path, "Monitor.save or ClientMonitor.save")[0].get("format"))
+
+
+def _contents(path: str | os.PathLike[str], by: str) -> Contents:
     with open(path, "rb") as opened:
         try:
             with np.load(opened, allow_pickle=False) as file:
@@ -57,8 +69,6 @@ def read(
                 raise ValueError("the header must be a list of words by name")
         except Exception as error:  # a damaged file may break anything in the libraries that read it
             raise ValueError(f"{os.fspath(path)} must be a file that {by} wrote; it is not one.") from error
-    if words.get("format") not in forms:
-        raise ValueError(f"{os.fspath(path)} must have the format {forms[0]!r}; it has {words.get('format')!r}.")
     return words, arrays
 
 

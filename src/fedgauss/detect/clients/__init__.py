@@ -5,7 +5,8 @@ compared with those before them (`surprise`, `watch`); an alarm names clients an
 puts it together, at a level that holds over the run (`level`).
 """
 
+from fedgauss.detect.clients.compared import Compared, Exclusion
 from fedgauss.detect.clients.monitor import ClientMonitor
 from fedgauss.detect.clients.verdict import ClientVerdict
 
-__all__ = ["ClientMonitor", "ClientVerdict"]
+__all__ = ["ClientMonitor", "ClientVerdict", "Compared", "Exclusion"]

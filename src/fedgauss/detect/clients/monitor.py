@@ -14,6 +14,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._types import FloatArray
 from fedgauss.detect import storage
+from fedgauss.detect.clients.compared import Compared, Exclusion
 from fedgauss.detect.clients.features import Moves
 from fedgauss.detect.clients.groups import chance
 from fedgauss.detect.clients.level import spent
@@ -23,7 +24,7 @@ from fedgauss.detect.clients.sketch import Single, Sketch
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
 from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
 
-_FORMAT = "fedgauss client monitor 1"
+FORMAT = "fedgauss client monitor 1"
 _KEPT = 0.9  # of a client's average direction, from round to round
 _WIDTH = 8192  # of the sketch
 
@@ -57,6 +58,10 @@ class ClientMonitor:
         Those that `exclude` left out.
     alarm : ClientVerdict or None
         The first verdict of the current alarm, which lasts until `exclude` or `reset`.
+    exclusions : tuple of Exclusion
+        Who was left out since the last `reset`, after which round, and which round the run went back to.
+    compared : Compared or None
+        What the clients of the last round were compared by, which another monitor's `update` takes in place of moves.
 
     Notes
     -----
@@ -94,6 +99,8 @@ class ClientMonitor:
     def _begin(self, out: tuple[Name, ...]) -> None:
         self.round = 0
         self.alarm: ClientVerdict | None = None
+        self.exclusions: tuple[Exclusion, ...] = ()
+        self.compared: Compared | None = None
         self._numbers: dict[Name, int] = {name: k for k, name in enumerate(out)}
         self._dim = 0
         self._watch = ClientWatch(1, len(out))
@@ -118,16 +125,21 @@ class ClientMonitor:
         state = "no alarm" if self.alarm is None else "ALARM"
         return f"<ClientMonitor of {len(self._numbers)} clients, round {self.round}: {state}>"
 
-    def update(self, moves: ClientMoves, participants: Iterable[int] | None = None) -> ClientVerdict:
+    def update(
+        self, moves: ClientMoves | Compared, participants: Iterable[int] | None = None, round: int | None = None
+    ) -> ClientVerdict:
         """Judge a round.
 
         Parameters
         ----------
-        moves : (K, d) array_like or mapping
+        moves : (K, d) array_like, mapping or Compared
             What each client changed: its upload minus what it was sent. Rows in a fixed order, of NaN for clients that
-            took no part; or by name, an array or a list of arrays (layers), without those who took no part.
+            took no part; or by name, an array or a list of arrays (layers), without those who took no part. Or what
+            another monitor compared the clients of a round by.
         participants : iterable of int, optional
             The rows that took part, to be sure that no NaN is taken for an absence.
+        round : int, optional
+            The number of the round, where rounds before it were missed; one more than the last by default.
 
         Returns
         -------
@@ -138,18 +150,29 @@ class ClientMonitor:
         ValueError
             If a move is not finite, or of another size than before; nothing is changed then.
         """
+        number = self.round + 1 if round is None else _checks.whole("round", round, at_least=self.round + 1)
+        if isinstance(moves, Compared):
+            return self._judge(number, moves.without(self.left_out), None)
         vectors = flat_moves(moves, participants, self.left_out)
         self._check_sizes(vectors)
-        self.round += 1
-        if len(vectors) < FEWEST:
-            return self._verdict(np.empty(0), f"{FEWEST} clients must be there to be compared; {len(vectors)} were.")
-        self._join(vectors)
-        who = np.array([self._numbers[name] for name in vectors])
-        sketches = np.stack([self._sketch(move) for move in vectors.values()])
+        each = [self._sketch(move) for move in vectors.values()]
+        sketches = np.stack(each) if each else np.empty((0, 0), dtype=np.float32)
         evenness = np.array([_evenness(move) for move in vectors.values()])
-        p, jumped = self._watch.update(self._products(who, sketches, evenness))
-        self._turn(who, sketches)
-        verdict = self._verdict(p[0], self._remark(p[0], bool(jumped[0])))
+        return self._judge(number, self._compare(tuple(vectors), sketches, evenness), sketches)
+
+    def _judge(self, number: int, compared: Compared, sketches: Single | None) -> ClientVerdict:
+        """A checked round; without sketches clients' own directions are whoever's who compared them."""
+        names, products, own, evenness = self.compared = compared
+        self.round = number
+        if len(names) < FEWEST:
+            return self._verdict({}, f"{FEWEST} clients must be there to be compared; {len(names)} were.")
+        self._join(names)
+        who = np.array([self._numbers[name] for name in names])
+        self._watch.round = number - 1  # rounds with fewer clients, or that were missed, count
+        p, jumped = self._watch.update(Moves(who[None], products[None], own[None], evenness[None]))
+        if sketches is not None:
+            self._turn(who, sketches)
+        verdict = self._verdict(dict(zip(names, p[0].tolist(), strict=True)), self._remark(p[0], bool(jumped[0])))
         if jumped[0] and not verdict.alarm:
             self._watch.forget(jumped)
         return verdict
@@ -165,25 +188,28 @@ class ClientMonitor:
                 )
         self._dim = dim
 
-    def _join(self, vectors: dict[Name, FloatArray]) -> None:
+    def _join(self, names: tuple[Name, ...]) -> None:
         """Numbers for clients that are new."""
-        new = [name for name in vectors if name not in self._numbers]
-        for name in new:
-            self._numbers[name] = len(self._numbers)
-        if new:
-            self._watch.grow(len(self._numbers))
-            fresh = np.zeros((len(self._numbers), self._sketch.length(self._dim)), dtype=np.float32)
+        for name in names:
+            self._numbers.setdefault(name, len(self._numbers))
+        count = len(self._numbers)
+        if count > self._watch.left_out.shape[1]:
+            self._watch.grow(count)
+        if self._dim and len(self._directions) < count:
+            fresh = np.zeros((count, self._sketch.length(self._dim)), dtype=np.float32)
             if self._directions.size:
                 fresh[: len(self._directions)] = self._directions
             self._directions = fresh
 
-    def _products(self, who: Any, sketches: Single, evenness: FloatArray) -> Moves:
-        past = self._directions[who]
+    def _compare(self, names: tuple[Name, ...], sketches: Single, evenness: FloatArray) -> Compared:
+        past = np.zeros_like(sketches)
+        for place, name in enumerate(names):
+            if (k := self._numbers.get(name, len(self._directions))) < len(self._directions):
+                past[place] = self._directions[k]
         lengths = np.linalg.norm(past, axis=1).astype(np.float64)
         along = np.einsum("kj,kj->k", sketches, past).astype(np.float64)
         own = np.divide(along, lengths, out=np.full_like(along, np.nan), where=lengths > 0)
-        products = (sketches @ sketches.T).astype(np.float64)
-        return Moves(who[None], products[None], own[None], evenness[None])
+        return Compared(names, (sketches @ sketches.T).astype(np.float64), own, evenness)
 
     def _turn(self, who: Any, sketches: Single) -> None:
         """Clients' average directions after the round."""
@@ -197,16 +223,19 @@ class ClientMonitor:
             return f"A client's past must have 8 rounds, after the first {LEFT_OUT_FIRST} of the run."
         return ""
 
-    def _verdict(self, p: FloatArray, note: str) -> ClientVerdict:
-        watched = int(np.isfinite(p).sum())
+    def _verdict(self, each: dict[Name, float], note: str) -> ClientVerdict:
+        """From the p-values of the clients that were there."""
+        p = np.array([*each.values()])
+        surprises = {name: _surprise(x) for name, x in each.items() if math.isfinite(x)}
+        watched = len(surprises)
         allowed = spent(self.alpha, self.horizon, self.round)
         smallest = float(chance(self._watch, p[None])[0]) if watched else 1.0
-        statistic, threshold = (-math.log10(max(x, 1e-300)) + 0.0 for x in (smallest, allowed))
+        statistic, threshold = _surprise(smallest), _surprise(allowed)
         if self.horizon is not None and self.round > self.horizon:
             note = f"The horizon of {self.horizon} rounds is over: nothing is judged any more. {note}".rstrip()
         base = ClientVerdict(
             False, statistic, threshold, "clients", self.round, self.round, None, None, self.alpha,
-            note=note, watched=watched,
+            note=note, watched=watched, surprises=surprises,
         )  # fmt: skip
         if self.alarm is not None:
             since = f"The alarm of round {self.alarm.round} was not acted on: call exclude() or reset()."
@@ -261,12 +290,17 @@ class ClientMonitor:
             raise ValueError(f"names must be of clients that were seen; {unknown[0]!r} was not.")
         rollback = self.alarm.rollback if self.alarm is not None else self.round
         at = rollback if back_to is None else _checks.whole("back_to", back_to, at_least=0, at_most=self.round)
-        self._watch.leave_out(0, [self._numbers[name] for name in chosen], self.round if at is None else at)
+        back_to = self.round if at is None else at
+        self._watch.leave_out(0, [self._numbers[name] for name in chosen], back_to)
+        self.exclusions = (*self.exclusions, Exclusion(chosen, self.round, back_to))
         self.alarm = None
         return chosen
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the monitor to one file; `load` goes on from it to the bit. It holds the sketch's secret seed."""
+        alarm = None
+        if self.alarm is not None:  # names may be numbers, which JSON does not have as keys
+            alarm = asdict(self.alarm) | {"surprises": [*self.alarm.surprises.items()]}
         words = {
             "alpha": self.alpha,
             "horizon": self.horizon,
@@ -275,14 +309,15 @@ class ClientMonitor:
             "round": self.round,
             "dim": self._dim,
             "clients": list(self._numbers),
-            "alarm": None if self.alarm is None else asdict(self.alarm),
+            "alarm": alarm,
+            "exclusions": self.exclusions,
         }
-        storage.write(path, words, {"directions": self._directions, **self._watch.state()}, _FORMAT)
+        storage.write(path, words, {"directions": self._directions, **self._watch.state()}, FORMAT)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClientMonitor:
         """The monitor that `save` wrote."""
-        words, arrays = storage.read(path, (_FORMAT,), "ClientMonitor.save")
+        words, arrays = storage.read(path, (FORMAT,), "ClientMonitor.save")
         try:
             monitor = cls(words["alpha"], words["horizon"], words["rate"], words["seed"])
             monitor.round = _checks.whole("round", words["round"], at_least=0)
@@ -299,10 +334,18 @@ class ClientMonitor:
                 raise ValueError("directions must be finite")
             monitor._directions = directions
             monitor._watch = ClientWatch.from_state(arrays, count)
+            monitor.exclusions = tuple(
+                Exclusion(tuple(out), *(_checks.whole("round", at, at_least=0, at_most=monitor.round) for at in when))
+                for out, *when in words.get("exclusions", ())
+            )
             if words["alarm"] is not None:
                 fields = dict(words["alarm"], suspects=tuple(words["alarm"]["suspects"]), readings=())
                 fields["onset_interval"] = tuple(fields["onset_interval"])
+                fields["surprises"] = dict(fields.get("surprises", ()))  # not in files before they were kept
                 monitor.alarm = ClientVerdict(**fields)
+            told = [out.clients for out in monitor.exclusions] + ([monitor.alarm.suspects] if monitor.alarm else [])
+            if not {name for names in told for name in names} <= monitor._numbers.keys():
+                raise ValueError("clients that are named or left out must be among those seen")
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise ValueError(f"{os.fspath(path)} is not a whole client monitor: {error}.") from error
         return monitor
@@ -312,3 +355,8 @@ def _evenness(move: FloatArray) -> float:
     """|u|_1 / |u|_2; 1 for no move at all."""
     size = float(np.linalg.norm(move))
     return float(np.abs(move).sum()) / size if size > 0 else 1.0
+
+
+def _surprise(chance: float) -> float:
+    """-log10, of at most 300."""
+    return -math.log10(max(chance, 1e-300)) + 0.0

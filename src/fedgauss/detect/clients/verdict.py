@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fedgauss.detect.verdict import Verdict
 
@@ -31,6 +32,8 @@ class ClientVerdict(Verdict):
         -log10 of the chance of such a round among honest clients, and the value above which it is an alarm.
     watched : int
         Clients that could be judged in this round; the others have too short a past.
+    surprises : dict
+        -log10 of the p-value of each of them in this round, by name.
     alpha : float
         The chance of any false alarm while the monitor watches.
     note : str
@@ -40,6 +43,7 @@ class ClientVerdict(Verdict):
     suspects: tuple[Name, ...] = ()
     onset_interval: tuple[int, int] | None = None
     watched: int = 0
+    surprises: Mapping[Name, float] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
         if self.invalid:

@@ -1,15 +1,9 @@
-"use strict";
 // Statistic over threshold against the step, on a canvas. Everything drawn comes from `seen`, see page.js.
 
 // Where things stand: a pen in the page's units, the edges of the plot, and places x(step) and y(ratio).
 function layout(canvas, seen) {
-  const box = canvas.getBoundingClientRect(), scale = devicePixelRatio || 1;
-  canvas.width = Math.round(box.width * scale);
-  canvas.height = Math.round(box.height * scale);
-  const pen = canvas.getContext("2d"), css = getComputedStyle(document.documentElement);
-  pen.scale(scale, scale);
-  pen.font = `14px ${getComputedStyle(document.body).fontFamily}`;
-  const left = 42, right = box.width - 10, top = 42, bottom = box.height - 40;
+  const { pen, width, height: tall, colour } = penOn(canvas);
+  const left = 42, right = width - 10, top = 42, bottom = tall - 40;
   const { steps, ratios, kinds } = seen;
   const taken = (kind) => kind !== "invalid update"; // a refused round may have any number
   const to = steps[kinds.findLastIndex(taken)] ?? 1;
@@ -17,27 +11,10 @@ function layout(canvas, seen) {
   const largest = ratios.reduce((most, ratio) => (ratio !== null && ratio > most ? ratio : most), 0);
   const height = Math.min(Math.max(1.25, 1.08 * largest), 3);
   return {
-    pen, left, right, top, bottom, from, to, largest, height, width: box.width,
-    colour: (role) => css.getPropertyValue("--" + role).trim(),
+    pen, colour, left, right, top, bottom, from, to, largest, height, width,
     x: (step) => left + (right - left) * Math.min(Math.max((step - from) / (to - from), 0), 1),
     y: (ratio) => bottom - (bottom - top) * Math.min(ratio, height) / height,
   };
-}
-
-function line(at, x1, y1, x2, y2, role, width, dash = []) {
-  at.pen.strokeStyle = at.colour(role);
-  at.pen.lineWidth = width;
-  at.pen.setLineDash(dash);
-  at.pen.beginPath();
-  at.pen.moveTo(x1, y1);
-  at.pen.lineTo(x2, y2);
-  at.pen.stroke();
-}
-
-function say(at, text, x, y, role, align) {
-  at.pen.fillStyle = at.colour(role);
-  at.pen.textAlign = align;
-  at.pen.fillText(text, x, y);
 }
 
 function shade(at, x1, x2, role, strength) {
@@ -45,14 +22,6 @@ function shade(at, x1, x2, role, strength) {
   at.pen.globalAlpha = strength;
   at.pen.fillRect(x1, at.top, Math.max(x2 - x1, 1), at.bottom - at.top);
   at.pen.globalAlpha = 1;
-}
-
-function ticks(from, to, wanted, least) {
-  const raw = Math.max((to - from) / wanted, least), power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 2.5, 5, 10].find((m) => m * power >= raw) * power;
-  const found = [];
-  for (let t = Math.ceil(from / step) * step; t <= to; t += step) found.push(Number(t.toPrecision(12)));
-  return found;
 }
 
 function axes(at, any) {
@@ -69,27 +38,6 @@ function axes(at, any) {
   }
   line(at, at.left, at.bottom, at.right, at.bottom, "muted", 1);
   say(at, "step", at.right, at.bottom + 35, "muted", "right");
-}
-
-// Points of the curve: at most two a pixel, the lowest and the highest there, in the order of steps.
-function thinned({ steps, ratios }, place) {
-  const points = [];
-  let column = null, low = 0, high = 0;
-  const close = () => {
-    if (column !== null) points.push(...(low === high ? [low] : [Math.min(low, high), Math.max(low, high)]));
-  };
-  for (let i = 0; i < steps.length; i++) {
-    if (ratios[i] === null) continue;
-    const here = Math.round(place(steps[i]));
-    if (here !== column) {
-      close();
-      column = here;
-      low = high = i;
-    } else if (ratios[i] < ratios[low]) low = i;
-    else if (ratios[i] > ratios[high]) high = i;
-  }
-  close();
-  return points;
 }
 
 function curve(at, { steps, ratios }, points) {
@@ -141,7 +89,7 @@ function draw(canvas, seen) {
   if (warm >= 0) say(at, "warm-up", at.left + 6, at.bottom - 8, "muted", "left");
   line(at, at.left, at.y(1), at.right, at.y(1), "limit", 1.4, [6, 4]);
   if (!alarm) say(at, "threshold", at.right, at.y(1) - 6, "limit", "right");
-  const points = thinned(seen, at.x);
+  const points = thinned(steps, seen.ratios, at.x);
   curve(at, seen, points);
   const broken = strokes(at, seen);
   if (alarm) {

@@ -6,15 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedgauss import _checks, step_sizes
 from fedgauss._types import FloatArray
+from fedgauss.detect import storage
+from fedgauss.detect.clients import ClientMonitor
+from fedgauss.detect.clients.monitor import FORMAT as CLIENT_FORMAT
 from fedgauss.detect.monitor import Monitor
+from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.history import Kind
 from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
-from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun, Told
 from fedgauss.integrations.live.server import Guard, LiveServer
 from fedgauss.integrations.live.warm_up import WarmUp
@@ -27,7 +31,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of the command. Either `monitor`, or `hessian` and `eta0`, must be given; else see its help."""
+    """The options of the command; without `monitor`, `hessian` and `eta0` clients are watched. Else see its help."""
 
     log: Path | None = None
     listen: bool = False
@@ -40,6 +44,7 @@ class Asked:
     shift: float = 0.0
     alpha: float = 0.05
     horizon: int | None = None
+    rate: float = 0.1
     host: str = "127.0.0.1"
     port: int = 8765
     token: str | None = None
@@ -70,7 +75,10 @@ def watch(asked: Asked, say: Say, stop: threading.Event | None = None) -> bool:
             raise ValueError(f"the folder of {path.name} must exist; {path.parent} does not.")
     if asked.save is not None and asked.save.is_dir():
         raise ValueError(f"--save must be a file to write; {asked.save} is a folder. Use {asked.save / 'monitor.npz'}?")
-    run, tell, ended = LiveRun(_watcher(asked)), Teller(say), stop or threading.Event()
+    watcher, tell, ended = _watcher(asked), Teller(say), stop or threading.Event()
+    run = ClientRun(watcher) if isinstance(watcher, ClientMonitor) else LiveRun(watcher)
+    if isinstance(run, ClientRun) and asked.log is not None and asked.log.suffix.lower() == ".npz":
+        raise ValueError(f"a log of clients must be JSON lines; {asked.log.name} would be arrays. Use client_log?")
     title = "Watching posted rounds" if asked.log is None else f"Watching {asked.log.name}"
     guard = Guard(asked.host, asked.token)
     server = LiveServer(run, title, guard, asked.port, tell if asked.listen else None)
@@ -133,10 +141,11 @@ class Teller:
             self._kind = told.kind
 
 
-def _follow(log: Path, run: LiveRun, tell: Teller, say: Say, stop: threading.Event) -> str:
+def _follow(log: Path, run: LiveRun | ClientRun, tell: Teller, say: Say, stop: threading.Event) -> str:
     """Read a log until told to stop, or until another run's takes its place; returns why it ended."""
     try:
-        for found in _new_rounds(log, stop):
+        source = ArrayLog(log) if log.suffix.lower() == ".npz" else LineLog(log, run.read)
+        for found in _new_rounds(source, log, stop):
             if stop.is_set():
                 break
             try:
@@ -145,16 +154,15 @@ def _follow(log: Path, run: LiveRun, tell: Teller, say: Say, stop: threading.Eve
                 tell(run.take(found))
             except ValueError as error:
                 run.refuse(str(error))
-                if run.n_refused <= _SAID:
-                    say(f"refused: {error}" + " Further ones are only counted." * (run.n_refused == _SAID))
+                if (count := run.refusals.count) <= _SAID:
+                    say(f"refused: {error}" + " Further ones are only counted." * (count == _SAID))
     except Replaced as ended:
         return f"{ended}: another run seems to have begun. Start again to watch it."
     return ""
 
 
-def _new_rounds(log: Path, stop: threading.Event) -> Iterator[LoggedRound | ValueError]:
+def _new_rounds(source: ArrayLog | LineLog[Any], log: Path, stop: threading.Event) -> Iterator[Any]:
     """What is new in a log. One that cannot be opened now, as with too many open files, is tried again; said once."""
-    source = ArrayLog(log) if log.suffix.lower() == ".npz" else LineLog(log)
     troubles: set[str] = set()
     while not stop.is_set():
         try:
@@ -166,15 +174,18 @@ def _new_rounds(log: Path, stop: threading.Event) -> Iterator[LoggedRound | Valu
         stop.wait(_PERIOD)
 
 
-def _watcher(asked: Asked) -> Monitor | WarmUp:
+def _watcher(asked: Asked) -> Monitor | WarmUp | ClientMonitor:
     if asked.monitor is not None:
         if asked.hessian is not None or asked.eta0 is not None:
             raise ValueError("--monitor brings its own A and step sizes; leave out --hessian and --eta0.")
         if not asked.monitor.is_file():
             raise ValueError(f"--monitor must be a file that Monitor.save wrote; {asked.monitor} is not there.")
-        return Monitor.load(asked.monitor)
+        of_clients = storage.format_of(asked.monitor) == CLIENT_FORMAT
+        return ClientMonitor.load(asked.monitor) if of_clients else Monitor.load(asked.monitor)
+    if asked.hessian is None and asked.eta0 is None:
+        return ClientMonitor(asked.alpha, asked.horizon, asked.rate)
     if asked.hessian is None or asked.eta0 is None:
-        raise ValueError("watch needs a monitor: --monitor FILE, or --hessian and --eta0 for a warm-up.")
+        raise ValueError("a warm-up needs --hessian and --eta0; leave out both to watch clients.")
     eta0, beta = asked.eta0, asked.beta
     steps = step_sizes.constant(eta0) if beta == 0 else step_sizes.polynomial(eta0, beta, asked.shift)
     return WarmUp(

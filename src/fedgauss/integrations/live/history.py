@@ -2,10 +2,10 @@
 
 from bisect import bisect_left
 from collections import deque
-from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from fedgauss.detect.monitor import LONGEST_GAP
+from fedgauss.integrations.live.numbered import Numbered
 from fedgauss.integrations.live.rounds import MOST_NAMES
 
 _KEPT = 50_000  # rounds; a page draws them at once
@@ -31,9 +31,13 @@ class History:
     """The last 50,000 rounds."""
 
     def __init__(self) -> None:
-        self._rows: deque[HistoryRow] = deque(maxlen=_KEPT)
+        self._rows: Numbered[HistoryRow] = Numbered(_KEPT)
         self._taken: deque[tuple[int, int]] = deque(maxlen=_KEPT)  # (step, round) of those that were not refused
-        self.count = 0
+
+    @property
+    def count(self) -> int:
+        """Rounds so far, those that are no longer kept included."""
+        return self._rows.count
 
     @property
     def last(self) -> tuple[int, int]:
@@ -57,8 +61,7 @@ class History:
 
     def add(self, row: HistoryRow) -> None:
         """One more round."""
-        self._rows.append(row)
-        self.count += 1
+        self._rows.add(row)
         if row.kind != "invalid update":
             self._taken.append((row.step, row.round))
 
@@ -69,9 +72,7 @@ class History:
 
     def since(self, number: int) -> tuple[int, list[HistoryRow]]:
         """Rows number, number + 1, ... that are still there, and the number of the first of them."""
-        first = self.count - len(self._rows)
-        begin = max(number, first) if number <= self.count else first
-        return begin, list(islice(self._rows, begin - first, None))
+        return self._rows.since(number)
 
 
 class Participation:

@@ -5,14 +5,14 @@ import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fedgauss.integrations.live.rounds import MOST_BYTES, LoggedRound, checked_names, round_from_json
+from fedgauss.integrations.live.rounds import MOST_BYTES, LoggedRound, checked_names
 
 _CHUNK = 2**20
 _FINGERPRINT = 256  # bytes before the place reached that must still be the same
@@ -37,23 +37,26 @@ def plain_file(path: Path, begun: bool) -> os.stat_result | None:
     return found
 
 
-class LineLog:
+Line = TypeVar("Line")
+
+
+class LineLog(Generic[Line]):
     """New lines of a file, complete ones only: a half-written line waits for its rest.
 
     A last line without an end of line counts once it is valid JSON, which half of an object never is. A line that is
     too long is cut after the limit, so that whoever reads it refuses it, and skipped to its end.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, read: Callable[[bytes], Line]) -> None:
+        self._path, self._read = path, read
         self._at, self._inode, self._fingerprint = 0, 0, b""
         self._rest, self._skipping = b"", False
 
-    def poll(self) -> Iterator[LoggedRound | ValueError]:
-        """The rounds since the last call, or why a line is none."""
+    def poll(self) -> Iterator[Line | ValueError]:
+        """What is in the lines since the last call, or why a line is refused."""
         for line in self._new_lines():
             try:
-                yield round_from_json(line)
+                yield self._read(line)
             except ValueError as error:
                 yield error
 

@@ -1,17 +1,8 @@
-// Asks the watcher for its state once a second and shows it. Text is only ever set as text, never as markup.
-const byId = (id) => document.getElementById(id);
-const PERIOD = 1000; // milliseconds
-const WAIT = 15000; // milliseconds that an answer may take
+// A monitor's page: statistic over threshold, channels, suspects, intervals and participation.
 const MOST = 50000; // rounds that are kept
-const token = new URLSearchParams(location.search.replaceAll("+", "%2B")).get("token"); // a plus is no space here
 const seen = { run: null, next: 0, rounds: [], steps: [], ratios: [], kinds: [], alarm: null, words: "" };
-const shown = {}; // what each table holds now, so that it is built anew only when it changes
 
-function number(value, digits = 4) {
-  if (value === null) return "–";
-  const size = Math.abs(value);
-  return size !== 0 && (size >= 1e5 || size < 1e-3) ? value.toExponential(2) : value.toPrecision(digits);
-}
+const lacking = () => `run=${seen.run}&since=${seen.next}`;
 
 // The average with the ends of its interval, to as many decimals as the interval is wide.
 function fitting([average, low, high]) {
@@ -23,36 +14,6 @@ function fitting([average, low, high]) {
 
 function chance(value) {
   return value !== null && value < 1e-10 ? "< 1e-10" : number(value, 2);
-}
-
-function element(tag, text, attributes = {}) {
-  const made = document.createElement(tag);
-  if (text !== null) made.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
-}
-
-function changed(name, value) {
-  const text = JSON.stringify(value);
-  if (shown[name] === text) return false;
-  shown[name] = text;
-  return true;
-}
-
-function fill(id, rows) {
-  const table = byId(id);
-  table.hidden = rows.length === 0;
-  table.tBodies[0].replaceChildren(...rows);
-}
-
-function row(cells, kind) {
-  const made = element("tr", null, kind ? { class: kind } : {});
-  cells.forEach((cell, i) => {
-    const box = i === 0 ? element("th", cell, { scope: "row" }) : element("td", typeof cell === "string" ? cell : null);
-    if (typeof cell !== "string") box.append(cell);
-    made.append(box);
-  });
-  return made;
 }
 
 function remember(state) {
@@ -72,25 +33,12 @@ function remember(state) {
   return fresh;
 }
 
-// The line that matters most. It is read aloud, and so is set only when it changes.
-function setStatus(words, kind, prefix) {
-  if (!changed("status", [words, kind])) return;
-  byId("status").textContent = words.charAt(0).toUpperCase() + words.slice(1);
-  byId("status").className = "status " + kind.replace(" ", "-");
-  document.title = prefix + byId("title").textContent;
-}
-
 function show(state) {
   const rings = state.alarm !== null || state.kind === "invalid update";
   setStatus(state.words, state.alarm !== null ? "alarm" : state.kind, rings ? "ALARM – " : "");
   const people = state.participation;
   if (changed("facts", [state.round, state.step, state.alpha, state.next])) {
-    const facts = { round: state.round, step: state.step, "chance of any false alarm": state.alpha };
-    byId("facts").replaceChildren(...Object.entries(facts).map(([name, value]) => {
-      const pair = element("div", null);
-      pair.append(element("dt", name), element("dd", String(value)));
-      return pair;
-    }));
+    showFacts({ round: state.round, step: state.step, "chance of any false alarm": state.alpha });
   }
   if (changed("channels", [state.channels, state.alarm])) {
     fill("channels", state.channels.map(([name, statistic, threshold]) =>
@@ -128,11 +76,7 @@ function show(state) {
   }
   byId("note").hidden = state.note === "";
   byId("note").textContent = state.note;
-  if (changed("refused", state.refused)) {
-    byId("refused").hidden = state.refused.count === 0;
-    byId("refused-count").textContent = `${state.refused.count} refused so far; nothing of them was used. The last:`;
-    byId("refusals").replaceChildren(...state.refused.last.slice().reverse().map((text) => element("li", text)));
-  }
+  showRefused(state.refused);
 }
 
 let waiting = false;
@@ -147,31 +91,4 @@ function redraw() {
   });
 }
 
-let answered = null;
-async function ask() {
-  try {
-    const headers = token ? { Authorization: `Bearer ${token}` } : {};
-    const reply = await fetch(`/state?run=${seen.run}&since=${seen.next}`, { headers, cache: "no-store", signal: AbortSignal.timeout(WAIT) });
-    if (!reply.ok) throw new Error((await reply.json()).error);
-    const state = await reply.json();
-    if (remember(state)) redraw();
-    show(state);
-    answered = new Date();
-    byId("link").className = "";
-    byId("link").textContent = `Up to date at ${answered.toLocaleTimeString("en-GB")}; asks again every second.`;
-  } catch (error) {
-    byId("link").className = "lost";
-    const since = answered ? ` since ${answered.toLocaleTimeString("en-GB")}` : "";
-    byId("link").textContent =
-      `The watcher has not answered${since}: it has ended, or cannot be reached. (${error.message})`;
-    const before = seen.words ? ` Before: ${seen.words}` : "";
-    setStatus(`NOT WATCHING${since}: the watcher has ended, or cannot be reached.${before}`, "lost",
-      seen.alarm === null ? "NOT WATCHING – " : "NOT WATCHING, ALARM – ");
-  }
-  setTimeout(ask, PERIOD);
-}
-
-new ResizeObserver(redraw).observe(byId("frame"));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-redraw();
-ask();
+begin();

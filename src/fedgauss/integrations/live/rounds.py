@@ -44,6 +44,22 @@ def round_from_json(text: bytes) -> LoggedRound:
 
     NaN and Infinity are numbers here: whether such an update may count is for the monitor to say.
     """
+    said = object_from_json(text)
+    for name in ("round", "parameters"):
+        if name not in said:
+            raise ValueError(f"a round must have {name!r}; this one has {short(sorted(said))}.")
+    return LoggedRound(
+        count("round", said["round"]),
+        numbers("parameters", said["parameters"]),
+        None if said.get("step") is None else count("step", said["step"]),
+        _named(said, "participants"),
+        _uploads(said.get("clients")),
+        _named(said, "all_clients"),
+    )
+
+
+def object_from_json(text: bytes) -> dict[str, Any]:
+    """The JSON object in a line or body, in which every name occurs once; a ValueError says what is wrong with it."""
     if len(text) > MOST_BYTES:
         raise ValueError(f"a round must have at most {MOST_BYTES:,} bytes; this one has more. Log fewer parameters?")
     try:
@@ -55,18 +71,8 @@ def round_from_json(text: bytes) -> LoggedRound:
     except ValueError as error:  # not UTF-8, not JSON, or an integer with thousands of digits
         raise ValueError(f"a round must be one JSON object; {error}.") from None
     if not isinstance(said, dict):
-        raise ValueError(f"a round must be a JSON object with round and parameters; got {short(said)}.")
-    for name in ("round", "parameters"):
-        if name not in said:
-            raise ValueError(f"a round must have {name!r}; this one has {short(sorted(said))}.")
-    return LoggedRound(
-        _count("round", said["round"]),
-        _numbers("parameters", said["parameters"]),
-        None if said.get("step") is None else _count("step", said["step"]),
-        _named(said, "participants"),
-        _uploads(said.get("clients")),
-        _named(said, "all_clients"),
-    )
+        raise ValueError(f"a round must be a JSON object; got {short(said)}.")
+    return said
 
 
 class _Repeated(ValueError):
@@ -80,13 +86,15 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return held
 
 
-def _count(name: str, value: Any) -> int:
+def count(name: str, value: Any) -> int:
+    """A number of a round or step."""
     if type(value) is not int or not 1 <= value <= _LAST:
         raise ValueError(f"{name} must be a whole number from 1 to {_LAST:.0e}; got {short(value)}.")
     return value
 
 
-def _numbers(name: str, value: Any) -> FloatArray:
+def numbers(name: str, value: Any) -> FloatArray:
+    """A list of numbers as an array."""
     if not isinstance(value, list) or not value:
         raise ValueError(f"{name} must be a list of numbers; got {short(value)}.")
     if wrong := [x for x in value if type(x) is not float and type(x) is not int]:
@@ -106,7 +114,7 @@ def _uploads(value: Any) -> dict[str, FloatArray] | None:
         return None
     if not isinstance(value, dict) or not value:
         raise ValueError(f"clients must be an object of lists of numbers by name; got {short(value)}.")
-    return {name: _numbers("what a client uploaded", value[name]) for name in checked_names("clients", [*value])}
+    return {name: numbers("what a client uploaded", value[name]) for name in checked_names("clients", [*value])}
 
 
 def short(value: Any) -> str:

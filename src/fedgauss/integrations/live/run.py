@@ -16,14 +16,16 @@ from fedgauss.detect.updates import fault, mean_vector, participant_mask
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.integrations.live.average import RunningAverage
 from fedgauss.integrations.live.history import History, HistoryRow, Kind, Participation
-from fedgauss.integrations.live.rounds import ClientNames, LoggedRound, with_name
+from fedgauss.integrations.live.refusals import Refusals
+from fedgauss.integrations.live.rounds import ClientNames, LoggedRound, round_from_json, with_name
 from fedgauss.integrations.live.warm_up import WarmUp
-
-_REFUSALS = 20  # messages that are kept
 
 
 class Ended(ValueError):
     """The watcher is about to stop, and takes no more rounds."""
+
+    def __init__(self) -> None:
+        super().__init__("the watcher is about to stop, and takes no more rounds. Send it again to the next one.")
 
 
 class Told(NamedTuple):
@@ -44,6 +46,8 @@ class LiveRun:
     may take seconds.
     """
 
+    read = staticmethod(round_from_json)  # what a line of its log means
+
     def __init__(self, watcher: Monitor | WarmUp) -> None:
         self.id = secrets.token_hex(8)
         self.lock, self._turn = threading.RLock(), threading.Lock()
@@ -57,8 +61,7 @@ class LiveRun:
         self.seen_before = 0 if self.monitor is None else self.monitor.step
         self.history, self.participation = History(), Participation()
         self.told = Told("waiting", f"waiting for the first round.{self._past()}")
-        self.refusals: list[str] = []
-        self.n_refused = 0
+        self.refusals = Refusals()
         self.note = ""  # what the monitor warns of, for the page
         self.readings: tuple[ChannelReading, ...] = ()  # of every channel, after the last round judged
         self._last: FloatArray | None = None
@@ -93,7 +96,7 @@ class LiveRun:
         """Judge a round."""
         with self._turn:
             if self._ended:
-                raise Ended("the watcher is about to stop, and takes no more rounds. Send it again to the next one.")
+                raise Ended
             step = given.number * self.sync_every if given.step is None else given.step
             self.history.check(given.number, step, self.seen_before)
             if step > self.seen_before and self._another:
@@ -112,11 +115,14 @@ class LiveRun:
                 self.told = told
                 return told
 
+    def take_json(self, text: bytes) -> Told:
+        """Judge what a round of JSON says."""
+        return self.take(self.read(text))
+
     def refuse(self, message: str) -> None:
         """Remember why something was refused, for the page."""
         with self.lock:
-            self.n_refused += 1
-            self.refusals = [*self.refusals, message][-_REFUSALS:]
+            self.refusals.add(message)
 
     def suspects(self) -> Attribution | str:
         """The clients behind an alarm, or why there is no table yet."""

@@ -18,8 +18,10 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs
 
+from fedgauss.integrations.live.client_run import ClientRun
+from fedgauss.integrations.live.client_state import client_state
 from fedgauss.integrations.live.history import OutOfOrder
-from fedgauss.integrations.live.rounds import MOST_BYTES, round_from_json
+from fedgauss.integrations.live.rounds import MOST_BYTES
 from fedgauss.integrations.live.run import Ended, LiveRun, Told
 from fedgauss.integrations.live.state import state_of
 from fedgauss.report.page import palette_css
@@ -94,10 +96,10 @@ class LiveServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, run: LiveRun, title: str, guard: Guard, port: int, hear: Hear | None = None) -> None:
+    def __init__(self, run: LiveRun | ClientRun, title: str, guard: Guard, port: int, hear: Hear | None = None) -> None:
         self.run, self.guard, self.hear = run, guard, hear
         self._places = threading.Semaphore(_VISITORS)
-        self.page = LivePage(title)
+        self.page = LivePage(title, "clients" if isinstance(run, ClientRun) else "page")
         self.address_family = socket.AF_INET6 if ":" in guard.host else socket.AF_INET
         try:
             super().__init__((guard.host, port), _Handler)
@@ -160,13 +162,19 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/":
             self._send(200, self.server.page.html, "text/html; charset=utf-8")
         elif self.path == "/state":
-            self._answer(200, state_of(self.server.run, self._since()))
+            self._answer(200, self._state())
         else:
             self._answer(404, {"error": "there is nothing here; use / or /state."})
 
-    def _since(self) -> int:
-        """The number of the first round that a page lacks: 0 where it knows another run, or none."""
-        since = self.query.get("since", "")
+    def _state(self) -> dict[str, Any]:
+        run = self.server.run
+        if isinstance(run, ClientRun):
+            return client_state(run, self._since("since"), self._since("numbers"))
+        return state_of(run, self._since("since"))
+
+    def _since(self, name: str) -> int:
+        """The number of the first row that a page lacks: 0 where it knows another run, or none."""
+        since = self.query.get(name, "")
         known = self.query.get("run") == self.server.run.id and since.isdecimal() and len(since) < 16
         return int(since) if known else 0
 
@@ -186,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if len(body) < length:
                 raise ValueError(f"a round must be complete; only {len(body)} of {length} bytes arrived.")
-            told = self.server.run.take(round_from_json(body))
+            told = self.server.run.take_json(body)
         except ValueError as error:
             self.server.run.refuse(str(error))
             self._answer({OutOfOrder: 409, Ended: 503}.get(type(error), 400), {"error": str(error)})
@@ -239,11 +247,12 @@ class LivePage:
     anywhere but the watcher itself.
     """
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, kind: str = "page") -> None:
         here = files("fedgauss.integrations.live")
+        scripts = ("pen.js", "chart.js" if kind == "page" else "heat.js", "link.js", f"{kind}.js")
         style = palette_css() + here.joinpath("page.css").read_text(encoding="utf-8")
-        script = "".join(here.joinpath(name).read_text(encoding="utf-8") for name in ("chart.js", "page.js"))
-        body = here.joinpath("page.html").read_text(encoding="utf-8")
+        script = "".join(here.joinpath(name).read_text(encoding="utf-8") for name in scripts)
+        body = here.joinpath(f"{kind}.html").read_text(encoding="utf-8")
         name = escape(title)
         self.html = (
             '<!DOCTYPE html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'

@@ -32,7 +32,7 @@ def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
             "suspects": _suspects(run),
             "participation": run.participation.state(None if run.roster is None else run.roster.n_clients),
             "intervals": _intervals(run),
-            "refused": {"count": run.n_refused, "last": run.refusals},
+            "refused": run.refusals.state(),
         }
 
 

@@ -10,8 +10,19 @@ can stop a run:
 
 from fedgauss.integrations.sinks.base import JsonLines as json_lines
 from fedgauss.integrations.sinks.base import Sink, Sinks
+from fedgauss.integrations.sinks.clients import ClientLog as client_log
 from fedgauss.integrations.sinks.trackers import TensorBoard as tensorboard
 from fedgauss.integrations.sinks.trackers import mlflow, opentelemetry, prometheus
 from fedgauss.integrations.sinks.webhook import Webhook as webhook
 
-__all__ = ["Sink", "Sinks", "json_lines", "mlflow", "opentelemetry", "prometheus", "tensorboard", "webhook"]
+__all__ = [
+    "Sink",
+    "Sinks",
+    "client_log",
+    "json_lines",
+    "mlflow",
+    "opentelemetry",
+    "prometheus",
+    "tensorboard",
+    "webhook",
+]

@@ -1,0 +1,197 @@
+"""A run whose clients are watched: lines of its log go in, checked and in order; what the page shows comes out."""
+
+import copy
+import secrets
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fedgauss.detect.clients import ClientMonitor, ClientVerdict
+from fedgauss.detect.clients.verdict import Name
+from fedgauss.detect.clients.watch import FEWEST
+from fedgauss.integrations.live.client_lines import MOST_CLIENTS, ClientLine, client_line_from_json
+from fedgauss.integrations.live.history import Kind, OutOfOrder
+from fedgauss.integrations.live.numbered import Numbered
+from fedgauss.integrations.live.refusals import Refusals
+from fedgauss.integrations.live.rounds import short
+from fedgauss.integrations.live.run import Ended, Told
+
+_CELLS = 1_000_000  # clients in rounds that a page draws
+_LEAST = 100  # cells that a round counts for, so that ten clients have 10,000 rounds
+_NUMBERS = 50_000  # of accuracy and loss
+_LONGEST_GAP = 10_000  # rounds: behind one that is far off, nothing of alpha would be left
+_ALARMS = 200  # that a page lists
+
+
+class CellRow(NamedTuple):
+    """One round: who was there, as numbers of clients, and how surprising each was; None where it was not judged."""
+
+    round: int
+    kind: Kind
+    clients: tuple[int, ...]
+    surprises: tuple[float | None, ...]
+
+
+class ShownNumber(NamedTuple):
+    """Accuracy or loss after a round."""
+
+    round: int
+    name: str
+    value: float
+
+
+@dataclass
+class Record:
+    """What is remembered of a client."""
+
+    rounds: int = 0
+    last: float | None = None  # surprise when it was judged last
+    largest: float | None = None
+    at: int = 0  # the round of the largest
+
+
+class ClientRun:
+    """Feeds a `ClientMonitor` with the lines of a log, and keeps what a page shows of the run.
+
+    A line that cannot be right is a ValueError, and nothing has changed then. Rounds that a restored monitor has seen
+    are counted but not judged again. `lock` is for whoever reads.
+    """
+
+    read = staticmethod(client_line_from_json)  # what a line of its log means
+
+    def __init__(self, monitor: ClientMonitor) -> None:
+        self.id = secrets.token_hex(8)
+        self.lock, self._turn = threading.RLock(), threading.Lock()
+        self.monitor = monitor
+        self.seen_before = monitor.round
+        self.last = 0  # round
+        self.cells: Numbered[CellRow] = Numbered(_CELLS, lambda row: max(len(row.clients), _LEAST))
+        self.numbers: Numbered[ShownNumber] = Numbered(_NUMBERS)
+        self.numbered = {str(name): k for k, name in enumerate(monitor.clients)}
+        self.records = [Record() for _ in monitor.clients]
+        self.alarms: deque[ClientVerdict] = deque([] if monitor.alarm is None else [monitor.alarm], maxlen=_ALARMS)
+        self.verdict: ClientVerdict | None = None
+        self.refusals = Refusals()
+        self.told = Told("waiting", f"waiting for the first round.{self._past()}")
+        self._ended = False
+
+    @property
+    def alarm(self) -> ClientVerdict | None:
+        """The first verdict of the alarm that is on."""
+        return self.monitor.alarm
+
+    def _past(self) -> str:
+        """Of an alarm that is on, for a sentence about something else."""
+        first = self.alarm
+        return "" if first is None else f" It alarmed at round {first.round}: roll back to round {first.rollback}."
+
+    def end(self) -> None:
+        """Take no more lines, once the one that is being taken is done."""
+        with self._turn:
+            self._ended = True
+
+    def take_json(self, text: bytes) -> Told:
+        """Judge what a line of JSON says."""
+        return self.take(self.read(text))
+
+    def refuse(self, message: str) -> None:
+        """Remember why something was refused, for the page."""
+        with self.lock:
+            self.refusals.add(message)
+
+    def take(self, line: ClientLine) -> Told:
+        """Judge a round, or remember what a line says of one."""
+        with self._turn:
+            if self._ended:
+                raise Ended
+            with self.lock:
+                if line.settings is not None:
+                    self._set(line)
+                elif line.refused:
+                    self.refusals.add(f"round {line.number}, by the run itself: {line.refused}")
+                elif line.moves is None:
+                    self._show(line, self.last)
+                else:
+                    self._judge(line)
+                return self.told
+
+    def _set(self, line: ClientLine) -> None:
+        """Settings of the run's own monitor; a monitor that has begun has its own."""
+        given = ClientMonitor(**line.settings or {})
+        same = all(getattr(given, name) == getattr(self.monitor, name) for name in ("alpha", "horizon", "rate"))
+        if not same and (self.seen_before or self.last):
+            raise ValueError(
+                "alpha, horizon and rate must stay those that the watch began with; the log says others. Begin another "
+                "log?"
+            )
+        if not same:
+            self.monitor = given
+
+    def _show(self, line: ClientLine, last: int) -> None:
+        if line.number > last:
+            raise OutOfOrder(f"accuracy and loss must come after their round; got {line.number} after round {last}.")
+        for name, value in (line.shown or {}).items():
+            self.numbers.add(ShownNumber(line.number, name, value))
+
+    def _judge(self, line: ClientLine) -> None:
+        assert line.moves is not None
+        names = tuple(line.moves if isinstance(line.moves, dict) else line.moves.clients)
+        self._check(line, names)
+        before = line.number <= self.seen_before
+        verdict = None if before else self._verdict(line)
+        self.last = line.number
+        if verdict is None:
+            words = f"round {line.number}: judged in an earlier session; rounds up to {self.seen_before} are not again."
+            self.told = Told("seen before", f"{words}{self._past()}")
+        else:
+            kind: Kind = "alarm" if verdict.alarm else "quiet" if verdict.watched else "warming up"
+            self.told, self.verdict = Told(kind, str(verdict)), verdict
+        self._remember(line.number, names, verdict)
+        self._show(line, line.number)
+
+    def _check(self, line: ClientLine, names: tuple[Name, ...]) -> None:
+        if line.number <= self.last:
+            raise OutOfOrder(f"rounds must come in order, each once; got {line.number} after round {self.last}.")
+        if line.number - max(self.last, self.seen_before) > _LONGEST_GAP:
+            raise ValueError(
+                f"rounds must lie at most {_LONGEST_GAP:,} apart; got {line.number} after round "
+                f"{max(self.last, self.seen_before)}. Is it a time stamp?"
+            )
+        fresh = [name for name in names if str(name) not in self.numbered]
+        if len(self.numbered) + len(fresh) > MOST_CLIENTS:
+            raise ValueError(f"a run must have at most {MOST_CLIENTS:,} clients; this round would exceed it.")
+        if fresh and line.number <= self.seen_before and len(names) >= FEWEST:
+            raise ValueError(
+                f"rounds up to {self.seen_before} must be those that the monitor has seen; round {line.number} has a "
+                f"client {short(fresh[0])} that it has not. Use this run's monitor?"
+            )
+
+    def _verdict(self, line: ClientLine) -> ClientVerdict:
+        """Of a checked line; who is left out comes first, and counts only if the round does."""
+        assert line.moves is not None
+        monitor = copy.deepcopy(self.monitor) if line.left_out else self.monitor
+        for out in line.left_out:
+            if again := [name for name in out.clients if name in monitor.left_out]:
+                raise ValueError(f"clients must be left out once; {short(again[0])} is out already.")
+            monitor.exclude(out.clients, back_to=min(out.back_to, monitor.round))
+        verdict = monitor.update(line.moves, round=line.number)
+        self.monitor = monitor
+        if verdict is monitor.alarm:
+            self.alarms.append(verdict)
+        return verdict
+
+    def _remember(self, number: int, names: tuple[Name, ...], verdict: ClientVerdict | None) -> None:
+        surprises = {} if verdict is None else verdict.surprises
+        for name in names:
+            if str(name) not in self.numbered:
+                self.numbered[str(name)] = len(self.records)
+                self.records.append(Record())
+            record, surprise = self.records[self.numbered[str(name)]], surprises.get(name)
+            record.rounds += 1
+            if surprise is not None:
+                record.last = surprise
+                if record.largest is None or surprise > record.largest:
+                    record.largest, record.at = surprise, number
+        here = tuple(self.numbered[str(name)] for name in names)
+        self.cells.add(CellRow(number, self.told.kind, here, tuple(surprises.get(name) for name in names)))

@@ -1,0 +1,98 @@
+// Asks the watcher for its state once a second and has the page show it. Text is only ever set as text, never as markup.
+const byId = (id) => document.getElementById(id);
+const PERIOD = 1000; // milliseconds
+const WAIT = 15000; // milliseconds that an answer may take
+const token = new URLSearchParams(location.search.replaceAll("+", "%2B")).get("token"); // a plus is no space here
+const shown = {}; // what each table holds now, so that it is built anew only when it changes
+
+function number(value, digits = 4) {
+  if (value === null) return "–";
+  const size = Math.abs(value);
+  return size !== 0 && (size >= 1e5 || size < 1e-3) ? value.toExponential(2) : value.toPrecision(digits);
+}
+
+function element(tag, text, attributes = {}) {
+  const made = document.createElement(tag);
+  if (text !== null) made.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
+function changed(name, value) {
+  const text = JSON.stringify(value);
+  if (shown[name] === text) return false;
+  shown[name] = text;
+  return true;
+}
+
+function fill(id, rows) {
+  const table = byId(id);
+  table.hidden = rows.length === 0;
+  table.tBodies[0].replaceChildren(...rows);
+}
+
+function row(cells, kind) {
+  const made = element("tr", null, kind ? { class: kind } : {});
+  cells.forEach((cell, i) => {
+    const box = i === 0 ? element("th", cell, { scope: "row" }) : element("td", typeof cell === "string" ? cell : null);
+    if (typeof cell !== "string") box.append(cell);
+    made.append(box);
+  });
+  return made;
+}
+
+// The line that matters most. It is read aloud, and so is set only when it changes.
+function setStatus(words, kind, prefix) {
+  if (!changed("status", [words, kind])) return;
+  byId("status").textContent = words.charAt(0).toUpperCase() + words.slice(1);
+  byId("status").className = "status " + kind.replace(" ", "-");
+  document.title = prefix + byId("title").textContent;
+}
+
+function showRefused(refused) {
+  if (changed("refused", refused)) {
+    byId("refused").hidden = refused.count === 0;
+    byId("refused-count").textContent = `${refused.count} refused so far; nothing of them was used. The last:`;
+    byId("refusals").replaceChildren(...refused.last.slice().reverse().map((text) => element("li", text)));
+  }
+}
+
+function showFacts(facts) {
+  byId("facts").replaceChildren(...Object.entries(facts).map(([name, value]) => {
+    const pair = element("div", null);
+    pair.append(element("dt", name), element("dd", String(value)));
+    return pair;
+  }));
+}
+
+// The page itself says what it lacks (lacking), keeps what comes (remember, true where a picture changes) and shows it.
+let answered = null;
+async function ask() {
+  try {
+    const headers = token ? { Authorization: `Bearer ${token}` } : {};
+    const reply = await fetch(`/state?${lacking()}`, { headers, cache: "no-store", signal: AbortSignal.timeout(WAIT) });
+    if (!reply.ok) throw new Error((await reply.json()).error);
+    const state = await reply.json();
+    if (remember(state)) redraw();
+    show(state);
+    answered = new Date();
+    byId("link").className = "";
+    byId("link").textContent = `Up to date at ${answered.toLocaleTimeString("en-GB")}; asks again every second.`;
+  } catch (error) {
+    byId("link").className = "lost";
+    const since = answered ? ` since ${answered.toLocaleTimeString("en-GB")}` : "";
+    byId("link").textContent =
+      `The watcher has not answered${since}: it has ended, or cannot be reached. (${error.message})`;
+    const before = seen.words ? ` Before: ${seen.words}` : "";
+    setStatus(`NOT WATCHING${since}: the watcher has ended, or cannot be reached.${before}`, "lost",
+      seen.alarm === null ? "NOT WATCHING – " : "NOT WATCHING, ALARM – ");
+  }
+  setTimeout(ask, PERIOD);
+}
+
+function begin() {
+  new ResizeObserver(redraw).observe(byId("frame"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  redraw();
+  ask();
+}
