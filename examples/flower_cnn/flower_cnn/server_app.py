@@ -34,7 +34,7 @@ def strategy_of(config: data.Config) -> Strategy:
     """FedAvg over all clients in every round; with `protect`, inside `Monitored`."""
     n = int(config["n-clients"])
     # Waiting for all nodes: else FedAvg may begin with those that happen to be there.
-    fedavg = FedAvg(fraction_evaluate=0.0, min_train_nodes=2, min_available_nodes=n)
+    fedavg = FedAvg(fraction_evaluate=0.0, min_train_nodes=n, min_available_nodes=n)
     if not config["protect"]:
         return fedavg
     return Monitored(fedavg, Clients(horizon=int(config["n-rounds"])), on_alarm="exclude")
