@@ -13,6 +13,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def rounds(config: dict[str, Any]) -> tuple[list[float], list[float]]:
 
     grid = InProcessGrid(app, config["n-clients"], config)
     strategy.start(grid, ArrayRecord(network.state_dict()), num_rounds=config["n-rounds"], evaluate_fn=evaluate)
-    pairs = list(zip(ends, ends[1:], strict=False))
+    pairs = list(pairwise(ends))
     return [b[0] - a[0] for a, b in pairs], [b[1] - a[1] for a, b in pairs]
 
 

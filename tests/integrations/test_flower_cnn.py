@@ -22,9 +22,9 @@ EXAMPLE = ROOT / "examples" / "flower_cnn"
 if str(EXAMPLE) not in sys.path:
     sys.path.append(str(EXAMPLE))
 
-from flower_cnn import data
-from flower_cnn.attack import attack_of, bad_clients, labelled, uploaded
-from flower_cnn.digits import drawn
+from flower_cnn import data  # noqa: E402
+from flower_cnn.attack import attack_of, bad_clients, labelled, uploaded  # noqa: E402
+from flower_cnn.digits import drawn  # noqa: E402
 
 CONFIG = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
 SMALL = {"images": 60, "local-steps": 4, "batch-size": 16}
@@ -104,7 +104,7 @@ def test_attacks_do_what_they_are_called():
 @needs("torch", "flwr")
 @pytest.mark.parametrize("changes", [{}, {"attack": "sign", "optimiser": "adam", "rate": 0.001}], ids=["flip", "sign"])
 def test_those_who_turn_are_named_and_the_run_goes_on_without_them(changes):
-    """Fails if partitions were mistaken for the monitor's numbers, if the attack never began, or if nobody went back."""
+    """Fails if partitions were mistaken for the monitor's numbers, the attack never began, or nobody went back."""
     from flower_cnn.client_app import app
     from flower_cnn.server_app import run
     from flower_grid import InProcessGrid
@@ -167,7 +167,9 @@ def test_the_commands_run_as_they_are_printed(page, tmp_path):
                 assert len(json.loads(Path(output[1]).read_text())["accuracy"]) == 4
     finally:
         listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
-        links = [int(line.split()[0]) for line in listed.splitlines() if "superlink" in line and f"--port {port}" in line]
+        links = [
+            int(line.split()[0]) for line in listed.splitlines() if "superlink" in line and f"--port {port}" in line
+        ]
         for pid in [p for link in links for p in (*descendants(link), link)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -32,6 +32,8 @@ def of_client(config: Config, client: int) -> Images:
     everything = _everything(str(config["data"]), int(config["n-clients"]) * int(config["images"]), int(config["seed"]))
     rest = everything.labels[:-_HELD_OUT]
     own = dealt(rest, int(config["n-clients"]), float(config["dirichlet"]), int(config["seed"]))[client]
+    if not len(own):
+        raise ValueError(f"partition {client} got no image; dirichlet must be larger, or there must be more images.")
     return everything.at(own)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,7 +19,7 @@ def _line(*corners: tuple[float, float]) -> Floats:
     """Dots a hundredth apart along straight lines, in a box of side 1 whose y points down; (n, 2)."""
     ends = np.array(corners, dtype=np.float32)
     parts = []
-    for begin, end in zip(ends[:-1], ends[1:], strict=True):
+    for begin, end in pairwise(ends):
         n = max(2, round(100 * float(np.linalg.norm(end - begin))))
         parts.append(begin + np.linspace(0, 1, n, dtype=np.float32)[:, None] * (end - begin))
     return np.concatenate(parts)

@@ -29,7 +29,10 @@ def train(
     model: nn.Module, own: Images, steps: int, batch: int, optimiser: str, rate: float, rng: np.random.Generator
 ) -> None:
     """Some steps on mini-batches, with momentum or Adam."""
-    kinds = {"momentum": lambda p: torch.optim.SGD(p, lr=rate, momentum=0.9), "adam": lambda p: torch.optim.Adam(p, rate)}
+    kinds = {
+        "momentum": lambda p: torch.optim.SGD(p, lr=rate, momentum=0.9),
+        "adam": lambda p: torch.optim.Adam(p, rate),
+    }
     if optimiser not in kinds:
         raise ValueError(f"optimiser must be one of {', '.join(kinds)}; got {optimiser!r}.")
     stepper = kinds[optimiser](model.parameters())

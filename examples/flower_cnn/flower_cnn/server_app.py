@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -58,7 +59,7 @@ def run(grid: Grid, config: data.Config) -> dict[str, Any]:
         strategy.start(grid, first, num_rounds=int(config["n-rounds"]), evaluate_fn=evaluate)
     except Alarmed as alarm:  # more clients are named than may be left out
         stopped = f"Round {alarm.server_round}, and the run stops, since too many would be left out: {alarm}"
-    seconds = [after - before for before, after in zip(ends, ends[1:], strict=False)]
+    seconds = [after - before for before, after in pairwise(ends)]
     outcome = {"accuracy": accuracies, "seconds": seconds, "alarms": []}
     if isinstance(strategy, Monitored):
         outcome["alarms"] = _alarms(strategy, grid)
