@@ -102,7 +102,7 @@ def test_attacks_do_what_they_are_called():
 
 @pytest.mark.study
 @needs("torch", "flwr")
-@pytest.mark.parametrize("changes", [{}, {"attack": "sign", "optimiser": "adam", "rate": 0.001}], ids=["flip", "sign"])
+@pytest.mark.parametrize("changes", [{}, {"attack": "sign", "optimiser": "adam", "rate": 0.003}], ids=["flip", "sign"])
 def test_those_who_turn_are_named_and_the_run_goes_on_without_them(changes):
     """Fails if partitions were mistaken for the monitor's numbers, the attack never began, or nobody went back."""
     from flower_cnn.client_app import app
