@@ -166,7 +166,7 @@ def test_the_commands_run_as_they_are_printed(page, tmp_path):
             if output := re.search(r"output='([^']*)'", changes):
                 assert len(json.loads(Path(output[1]).read_text())["accuracy"]) == 4
     finally:
-        listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(["ps", "-eww", "-o", "pid=,args="], capture_output=True, text=True, check=True).stdout
         links = [
             int(line.split()[0]) for line in listed.splitlines() if "superlink" in line and f"--port {port}" in line
         ]
