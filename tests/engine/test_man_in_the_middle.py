@@ -109,21 +109,17 @@ def test_steps_without_synchronisation_are_not_attacked():
 def test_several_forgers_run_together_are_what_each_is_alone(case):
     """Numbers and vectors of shift stack, and a forger who does nothing stands for an honest setting."""
     network, _ = NETWORKS[case]
-    problem = fg.problems.random_effects(network.n_clients, seed=4)
+    problem, look = fg.problems.random_effects(network.n_clients, seed=4), [fg.observers.uploads(TAU)]
     many = [tampered(network, factor=f, shift=s) for f, s in ((1.0, 0.0), (-1.0, 0.0), (1.0, (2.0, 3.0)))]
-    settings = [fg.Setting(problem, one, STEPS, TAU) for one in many]
-    for one, runs in zip(many, fg.simulate_together(settings, N_STEPS, replicates=20), strict=True):
-        alone = fg.simulate(problem, one, STEPS, N_STEPS, sync_every=TAU, replicates=20)
+    settings = [fg.Setting(problem, one, STEPS, TAU, observe=look).keeping("path") for one in many]
+    for one, runs in zip(many, fg.simulate_together(settings, N_STEPS, replicates=6, seed=7), strict=True):
+        alone = simulated(one)
         np.testing.assert_array_equal(runs.average, alone.average)
         np.testing.assert_array_equal(runs.last, alone.last)
 
 
 def test_chunks_do_not_change_a_forged_run():
-    problem, forged = fg.problems.random_effects(5, seed=4), tampered(fg.networks.ring(5))
-    whole, chunked = (
-        fg.simulate(problem, forged, STEPS, 30, sync_every=TAU, replicates=200, memory_budget=budget)
-        for budget in (2**30, 1e4)
-    )
+    whole, chunked = (simulated(tampered(fg.networks.ring(5)), memory_budget=budget) for budget in (2**30, 1e4))
     np.testing.assert_array_equal(whole.last, chunked.last)
 
 
