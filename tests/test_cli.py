@@ -1,8 +1,6 @@
 """The command: what it prints, how it fails, and that help is quick."""
 
 import runpy
-import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -114,31 +112,6 @@ def test_a_run_that_ends_early_says_so_in_one_line(tmp_path, monkeypatch, error,
     ended = runner.invoke(app, ["demo", "--out", str(tmp_path)])
     assert (ended.exit_code, ended.stderr) == (code, line)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_command_and_its_help_load_neither_jax_nor_matplotlib():
-    program = (
-        "import sys\n"
-        "from typer.testing import CliRunner\n"
-        "from fedgauss.cli import app\n"
-        "assert CliRunner().invoke(app, ['advise', '--steps', '500', '--clients', '9']).exit_code == 0\n"
-        "assert CliRunner().invoke(app, ['reproduce', '--list']).exit_code == 0\n"
-        "assert CliRunner().invoke(app, ['reproduce', 'nothing']).exit_code == 2\n"
-        "print(*sorted({'jax', 'matplotlib', 'networkx'} & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
-
-
-@pytest.mark.parametrize(
-    "start", ["import fedgauss", "from fedgauss.cli import app\napp(['--help'], standalone_mode=False)"]
-)
-def test_nothing_heavy_loads_at_the_start(start):
-    """The package and the help of its command: what computes loads with the first name that needs it."""
-    heavy = {"jax", "matplotlib", "networkx", "numpy", "pandas", "scipy"}
-    program = f"import sys\n{start}\nprint('loaded:', *sorted({heavy} & set(sys.modules)))\n"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1].strip() == "loaded:"
 
 
 @pytest.mark.parametrize(

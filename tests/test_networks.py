@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -293,9 +290,3 @@ def test_as_network_refuses_with_rule_value_and_fix():
         networks.as_network(None, 10)
     with pytest.raises(ValueError, match=r"networkx graph; got 'ring'\. Use networks\.ring\(10\)\?"):
         networks.as_network("ring", 10)
-
-
-def test_neither_networkx_nor_jax_is_imported_until_needed():
-    code = "import sys, fedgauss.networks, fedgauss.step_sizes; print({'jax', 'networkx'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"

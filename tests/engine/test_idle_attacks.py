@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fedgauss as fg
 
-N_STEPS, TAU, K = 40, 5, 6
+N_STEPS, TAU, K = 60, 5, 4  # as in problems/test_attacks.py, whose programs these share
 STEPS = fg.step_sizes.polynomial(0.3, beta=0.75)
 RING = fg.networks.ring(K)
 LINEAR, LOGISTIC = fg.problems.random_effects(K, seed=1), fg.problems.logistic(np.ones((K, 2)))

@@ -109,11 +109,11 @@ def test_steps_without_synchronisation_are_not_attacked():
 def test_several_forgers_run_together_are_what_each_is_alone(case):
     """Numbers and vectors of shift stack, and a forger who does nothing stands for an honest setting."""
     network, _ = NETWORKS[case]
-    problem = fg.problems.random_effects(network.n_clients, seed=4)
+    problem, look = fg.problems.random_effects(network.n_clients, seed=4), [fg.observers.uploads(TAU)]
     many = [tampered(network, factor=f, shift=s) for f, s in ((1.0, 0.0), (-1.0, 0.0), (1.0, (2.0, 3.0)))]
-    settings = [fg.Setting(problem, one, STEPS, TAU) for one in many]
-    for one, runs in zip(many, fg.simulate_together(settings, N_STEPS, replicates=20), strict=True):
-        alone = fg.simulate(problem, one, STEPS, N_STEPS, sync_every=TAU, replicates=20)
+    settings = [fg.Setting(problem, one, STEPS, TAU, observe=look).keeping("path") for one in many]
+    for one, runs in zip(many, fg.simulate_together(settings, N_STEPS, replicates=6, seed=7), strict=True):
+        alone = simulated(one)
         np.testing.assert_array_equal(runs.average, alone.average)
         np.testing.assert_array_equal(runs.last, alone.last)
 

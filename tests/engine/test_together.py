@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,10 @@ from fedgauss.engine.observers import Average, Disagreement, at, sup_partial_sum
 from fedgauss.engine.simulate import Setting, simulate_together
 
 STEPS = fg.step_sizes.polynomial(0.3, beta=0.75)
+WATCH = (sup_partial_sum(np.zeros(2)), at((3, 20, 40), Average()), at((40,), Disagreement()))
 
 
-def settings(observe=(), n_clients=6):
+def settings(observe=WATCH, n_clients=6):
     """Other clients, networks, step sizes, mixing times and kinds of start."""
     clients = [fg.problems.random_effects(n_clients, seed=s) for s in range(4)]
     return [
@@ -39,9 +42,8 @@ def alone(setting, n_steps, **more):
 
 def test_together_is_alone_to_the_bit():
     """Catches a setting that sees another's clients, mixing times, start or random numbers."""
-    watch = [sup_partial_sum(np.zeros(2)), at((3, 20, 40), Average()), at((40,), Disagreement())]
-    together = simulate_together(settings(watch), 40, replicates=50, seed=3)
-    for setting, runs in zip(settings(watch), together, strict=True):
+    together = simulate_together(settings(), 40, replicates=50, seed=3)
+    for setting, runs in zip(settings(), together, strict=True):
         expected = alone(setting, 40, replicates=50, seed=3)
         np.testing.assert_array_equal(runs.average, expected.average)
         np.testing.assert_array_equal(runs.last, expected.last)
@@ -51,8 +53,7 @@ def test_together_is_alone_to_the_bit():
 
 
 def test_chunks_never_change_a_result():
-    whole = simulate_together(settings(), 30, replicates=200)
-    chunked = simulate_together(settings(), 30, replicates=200, memory_budget=1e5)
+    whole, chunked = (simulate_together(settings(), 40, replicates=50, memory_budget=b) for b in (2**30, 2e4))
     for one, other in zip(whole, chunked, strict=True):
         np.testing.assert_array_equal(one.average, other.average)
 
@@ -67,10 +68,10 @@ def test_large_networks_share_their_edges():
 
 
 def test_the_setting_that_diverges_is_found():
-    first, *_ = settings()
-    wild = Setting(first.problem, first.network, fg.step_sizes.constant(200.0), 5)
+    *calm, _ = settings()
+    wild = replace(calm[0], steps=fg.step_sizes.constant(200.0))
     with pytest.warns(fg.FedgaussWarning), pytest.raises(fg.DivergedError) as caught:
-        simulate_together([first, wild], 100, replicates=20)
+        simulate_together([*calm, wild], 100, replicates=50)
     assert caught.value.eta == pytest.approx(200.0)
 
 
@@ -84,7 +85,7 @@ def test_the_setting_that_diverges_is_found():
 )
 def test_settings_of_another_kind_are_refused(other, said):
     with pytest.raises(ValueError, match=said):
-        simulate_together([settings()[0], other], 10)
+        simulate_together([settings(observe=())[0], other], 10)
 
 
 def test_another_network_beyond_64_clients_is_refused():

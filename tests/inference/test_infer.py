@@ -10,8 +10,8 @@ import fedgauss as fg
 from fedgauss.inference.accuracy import average_covariance, estimated_bias, last_covariance, predicted_coverage
 from fedgauss.inference.client_steps import ClientStatistics, unaligned
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.infer import population
-from fedgauss.inference.methods import bootstrap_deviations
+from fedgauss.inference.infer import Request, estimate_from_pass, population
+from fedgauss.inference.methods import PATH_METHODS, bootstrap_deviations
 from fedgauss.inference.passes import Pass, StepPlan, run_given_steps, run_whitened, schedule
 from fedgauss.inference.reference_laws import random_scaling_critical
 
@@ -29,6 +29,14 @@ def exact_pass(lin, eta, burn_in=0, matrix=None):
     )
     p = (np.eye(D) if matrix is None else matrix)[None]
     return Pass(None, known, p, p, lin.hessian[None], StepPlan(eta, burn_in), lin.weights, np.zeros(D))
+
+
+def path_estimates(n_steps, seed=0):
+    """What `infer` makes of one run by random scaling and by batch means."""
+    whole = run_given_steps(LINEAR, RING, STEPS, n_steps, 10, seed=seed, observe=tuple(PATH_METHODS.values()))
+    busy, names = np.full(K, whole.clients.count), ("a", "b", "c")
+    shown = Readout(np.eye(D), np.zeros(D))
+    return {m: estimate_from_pass(whole, Request(m, 0.95, names, shown), RING, 10, busy) for m in PATH_METHODS}
 
 
 def test_without_preconditioner_and_burn_in_the_covariances_are_those_of_the_theorems():
@@ -107,7 +115,7 @@ def test_the_first_chain_is_the_run():
 
 def test_random_scaling_and_batch_means_are_their_definitions():
     path = fg.simulate(LINEAR, RING, STEPS, 50, sync_every=10, keep="path", seed=3).path[0].astype(float)
-    found = {m: fg.infer(LINEAR, RING, STEPS, 50, 10, m, seed=3).cov for m in ("random_scaling", "batch_means")}
+    found = {name: estimate.cov for name, estimate in path_estimates(50, seed=3).items()}
     s = np.arange(1, 51)
     gaps = s[:, None] * (np.cumsum(path, axis=0) / s[:, None] - path.mean(axis=0))
     np.testing.assert_allclose(found["random_scaling"], gaps.T @ gaps / 50**3, rtol=2e-3, atol=1e-6)
@@ -233,7 +241,7 @@ def test_the_diagnostic_keeps_quiet_where_clients_do_not_drift():
 
 
 def test_random_scaling_has_joint_tests_of_its_own():
-    found = fg.infer(LINEAR, RING, n_steps=600, sync_every=10, method="random_scaling")
+    found = path_estimates(600)["random_scaling"]
     single = found.wald([1.0, 0.0, 0.0])
     assert single.p_value == pytest.approx(found.p_values[0])
     assert 0.0 < found.wald().p_value < 0.05
@@ -351,6 +359,10 @@ def test_joint_statements_that_cannot_be_made_are_refused():
             found.wald(matrix)
     with pytest.raises(ValueError, match="value must be a number, or 3"):
         found.wald(value=[1.0, 2.0])
-    few = fg.infer(fg.problems.linear(BETA[:3]), fg.networks.ring(3), n_steps=600, target="population")
+    eye, pulls = np.eye(D)[None], BETA[None, :3]
+    known = ClientStatistics(np.tile(eye, (1, 3, 1, 1)), np.tile(eye, (1, 3, 1, 1)), np.zeros((1, 3, D)), pulls, 100)
+    runs = SimpleNamespace(average=np.zeros((1, D)))
+    whole = Pass(runs, known, eye, eye, eye, StepPlan(np.ones(10), 0), np.full(3, 1 / 3), np.zeros(D))
+    few = population(found, whole, Readout(np.eye(D), np.zeros(D)))
     with pytest.raises(ValueError, match="3 clients allow joint statements about at most 2 parameters; 3 were asked"):
         few.wald()

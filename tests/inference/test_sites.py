@@ -14,7 +14,7 @@ from fedgauss.inference.federated.lines import decoded, encoded, order_line, ser
 from fedgauss.inference.federated.site import Site
 
 RNG = np.random.default_rng(3)
-SIZES = {"a": 60, "b": 90, "c": 120}
+SIZES = {"a": 60, "b": 60, "c": 150}  # sites of one size share their programs
 N = sum(SIZES.values())
 X = RNG.normal(size=(N, 2))
 WARD = RNG.choice(["north", "south", "east"], N)

@@ -72,7 +72,7 @@ def registered(monkeypatch):
 
 RNG = np.random.default_rng(5)
 N = 600
-FRAME = pd.DataFrame({"dose": RNG.normal(size=N), "age": 50 + 10 * RNG.normal(size=N), "h": RNG.choice(list("abc"), N)})
+FRAME = pd.DataFrame({"dose": RNG.normal(size=N), "age": 50 + 10 * RNG.normal(size=N), "h": list("abc") * 200})
 FRAME["hours"] = np.exp(1.0 + 0.5 * FRAME.dose - 0.03 * (FRAME.age - 50)) * RNG.exponential(size=N)
 COLUMNS = ["dose", "age"]
 

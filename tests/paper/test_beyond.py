@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -29,16 +27,6 @@ def test_every_result_has_cells_at_every_scale():
             assert all(getattr(cell, "replicates", 0) <= 100_000 for cell in cells)
             counts.append(len(cells))
         assert counts == sorted(counts)
-
-
-def test_naming_the_cells_loads_neither_jax_nor_what_draws():
-    program = (
-        "import sys; from fedgauss.paper.result import PAPER;"
-        "from fedgauss.paper.results import error_budget, phase_map, unequal_hessians;"
-        "[module.RESULT.cells(PAPER) for module in (error_budget, phase_map, unequal_hessians)];"
-        "sys.exit(bool({'jax', 'matplotlib', 'rich'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_permuted_hessians_are_the_same_ones_in_another_order():

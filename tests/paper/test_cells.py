@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -83,15 +81,6 @@ def test_every_printed_number_has_its_point():
                 assert {(name, curve, x) for x in values} <= points
 
 
-def test_planning_needs_no_jax():
-    program = (
-        "import sys; from fedgauss.paper.result import PAPER, catalogue;"
-        "[result.cells(PAPER) for result in catalogue().values()];"
-        "sys.exit(bool({'jax', 'matplotlib'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
 def test_a_curve_does_not_depend_on_its_company():
     """Catches a pass in which curves see each other."""
     curves = (
@@ -105,8 +94,8 @@ def test_a_curve_does_not_depend_on_its_company():
 
 
 def test_steps_that_are_only_watched_change_nothing():
-    cell = DistanceCell("any", (Curve(n_clients=4),), "n", ("tau",), steps=(10,), replicates=200, lanes=1)
-    assert cell.run() == replace(cell, watched=(5, 10, 30)).run()
+    cell = DistanceCell("any", (Curve(n_clients=4),), "n", ("tau",), steps=(10, 20), replicates=200, lanes=1)
+    assert cell.run() == replace(cell, watched=(5, 10, 20, 30)).run()
 
 
 def test_legacy_offsets_are_those_of_the_published_programs():

@@ -10,13 +10,13 @@ import numpy as np
 
 from fedgauss.paper.comparison import Column, agreement, comparison_drawing, point_table, summary
 from fedgauss.paper.curves import OPTIMUM, ZERO
-from fedgauss.paper.judging import Panel, Part, outcome, printed_table
+from fedgauss.paper.judging import Panel, Part, outcome
 from fedgauss.paper.result import Result, Scale, Section
 from fedgauss.paper.trends import trends
 
 PART = Part(
     "coin",
-    (Panel("bias", "coin", "rises", printed_table((0.2, 0.5, 0.8), {"fair": (0.2, 0.5, 0.8)})),),
+    (Panel("bias", "coin", "rises", {"fair": {0.2: 0.2, 0.5: 0.5, 0.8: 0.8}}),),
     reason="the coin was exchanged",
     why=("Every second coin is a trick coin.",),
 )

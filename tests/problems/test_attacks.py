@@ -176,7 +176,7 @@ def test_half_a_drift_is_half_an_attack():
     drift = fg.problems.slow_drift(7, over=2)
     half, whole = (fg.problems.mean_shift(HONEST, BAD, mu, s) for mu, s in [(1.0, drift), (0.5, 7)])
     theta = THETA[HONEST]
-    np.testing.assert_allclose(*(averaged_gradients(a, 7, theta, draws=16)[1] for a in (half, whole)), atol=1e-5)
+    np.testing.assert_allclose(*(averaged_gradients(a, 7, theta)[1] for a in (half, whole)), atol=1e-5)
     flip = ATTACKS["label_flip"](drift)
     honest, full = (flip.problem.moments(THETA[ROWS]).gradient, flip.attacked_moments(THETA[ROWS]).gradient)
     draws, _ = averaged_gradients(flip, 7, THETA[ROWS])
@@ -188,16 +188,15 @@ def test_an_attack_that_pauses_runs_honest_steps():
     attack = ATTACKS["gradient_scaling"](fg.problems.on_off(4, on=1, off=2))
     theta = THETA[HONEST]
     for t, factor in [(3, 1.0), (4, 2.5), (5, 1.0), (6, 1.0), (7, 2.5)]:
-        _, got = averaged_gradients(attack, t, theta, draws=8)
-        _, honest = averaged_gradients(fg.problems.gradient_scaling(HONEST, BAD, 1.0, 1), t, theta, draws=8)
+        _, got = averaged_gradients(attack, t, theta)
+        _, honest = averaged_gradients(fg.problems.gradient_scaling(HONEST, BAD, 1.0, 1), t, theta)
         np.testing.assert_allclose(got[:, BAD], factor * honest[:, BAD], rtol=1e-6)
         np.testing.assert_array_equal(got[:, [0, 2]], honest[:, [0, 2]])
 
 
 def test_a_sweep_over_strengths_onsets_and_clients_compiles_once():
     def run(clients, factor, start):
-        problem = fg.problems.gradient_scaling(HONEST, clients, factor, start)
-        fg.simulate(problem, RING, STEPS, 20, replicates=8, start="optimum")
+        path(fg.problems.gradient_scaling(HONEST, clients, factor, start))
 
     run([0], 2.0, 5)
     known = advance._cache_size()
@@ -208,10 +207,9 @@ def test_a_sweep_over_strengths_onsets_and_clients_compiles_once():
 
 def test_strengths_run_together_as_they_run_alone():
     attacks = [fg.problems.mean_shift(HONEST, BAD, mu, 5) for mu in (0.0, 1.0, 2.0)]
-    together = fg.simulate_together([fg.Setting(a, RING, STEPS, 5) for a in attacks], 20, replicates=8)
-    for attack, runs in zip(attacks, together, strict=True):
-        alone = fg.simulate(attack, RING, STEPS, 20, sync_every=5, replicates=8)
-        np.testing.assert_array_equal(runs.average, alone.average)
+    settings = [fg.Setting(attack, RING, STEPS, 5).keeping("path") for attack in attacks]
+    for attack, runs in zip(attacks, fg.simulate_together(settings, 60, replicates=8), strict=True):
+        np.testing.assert_array_equal(runs.path, path(attack))
 
 
 def test_the_attacker_knows_the_honest_spread():

@@ -185,12 +185,6 @@ def test_the_script_makes_the_shipped_kind_of_file(tmp_path):
     assert not (tmp_path / "out.npz").exists()
 
 
-def test_reading_needs_no_jax():
-    code = "import sys, fedgauss.data as d; d.mnist_scores(); print('jax' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

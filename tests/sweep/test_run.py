@@ -110,7 +110,8 @@ def test_an_empty_sweep_is_done(tmp_path):
         assert run_cells([], store).left == 0
 
 
-def test_workers_have_one_thread_and_this_process_keeps_its_environment(tmp_path):
+def test_workers_have_one_thread_and_this_process_keeps_its_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     before = dict(os.environ)
     with Store(tmp_path / "s") as store:
         run_cells([Environment("OPENBLAS_NUM_THREADS")], store, workers=1)

@@ -13,8 +13,8 @@ from rich.console import Console
 from typer import Option
 
 from fedgauss._progress import bar
+from fedgauss.cli import options
 from fedgauss.cli.app import ROOM, app, executor_of, plain_endings, print_place, sweep_endings
-from fedgauss.cli.fit import FAMILIES
 
 _COVERAGE_HELP = """\
 Check interval coverage by simulation: how often intervals cover, and how wide they are, over many runs of a federation.
@@ -33,14 +33,13 @@ eigenvalue, rho
   fedgauss coverage --clients 40 --network ring,complete   does a large ring drift?
   fedgauss coverage --family logistic --sync-every 10,50 --beta 0.6,0.75
 """
-_COVERAGE = Path("coverage")
 
 T = TypeVar("T")
 
 
 @app.command(help=_COVERAGE_HELP)
 def coverage(
-    family: Annotated[str, Option(help=f"{FAMILIES}.")] = "linear,logistic,poisson",
+    family: options.Family = "linear,logistic,poisson",
     offsets: Annotated[str, Option(help="Standard deviation of the clients' coefficients.")] = "0.5",
     condition: Annotated[str, Option(help="Condition number of the covariates' covariance.")] = "1",
     clients: Annotated[str, Option(help="Number of clients K.")] = "10",
@@ -52,13 +51,10 @@ def coverage(
     runs: Annotated[int, Option(help="Runs of each federation, at least 20.")] = 1000,
     bootstrap_runs: Annotated[int, Option(help="Runs for the bootstrap, with 200 chains each; 0 skips it.")] = 0,
     seed: Annotated[int, Option(help="Fixes every random number.")] = 0,
-    out: Annotated[Path, Option(help="Folder for the report and for finished federations.")] = _COVERAGE,
-    workers: Annotated[
-        int | None,
-        Option(help="Worker processes, 0 for none; by default one for each core, at most 8."),
-    ] = None,
-    engine: Annotated[str, Option(help="Where to compute: local, or dask for a cluster.")] = "local",
-    scheduler: Annotated[str | None, Option(help="Address of the Dask scheduler, as tcp://host:8786.")] = None,
+    out: Annotated[Path, Option(help="Folder for the report and for finished federations.")] = Path("coverage"),
+    workers: options.Workers = None,
+    engine: options.Engine = "local",
+    scheduler: options.Scheduler = None,
 ) -> None:
     """The coverage laboratory."""
     command = shlex.join(["fedgauss", *sys.argv[1:]])

@@ -20,14 +20,6 @@ This is the paper's random-effects regression, started at the optimum and at zer
 exact and approximate values. Then half of the clients turn malicious, and a monitor says when, and which ones. All of \
 this is in index.html; every figure is also written as PNG and SVG.
 """
-_ADVISE_HELP = """\
-Recommend step sizes for n steps and K clients, and say which theorems then apply.
-
-Clients are assumed to average completely whenever they mix.
-
-[bold]Example[/bold]
-  fedgauss advise --steps 5000 --clients 40 --sync-every 20
-"""
 
 
 @app.command(help=_DEMO_HELP)
@@ -58,7 +50,7 @@ def demo(
         print_place(page, "figures", began)
 
 
-@app.command(help=_ADVISE_HELP)
+@app.command()
 def advise(
     steps: Annotated[int, Option(help="Steps n that every client takes.")],
     clients: Annotated[int, Option(help="Clients K.")],
@@ -67,7 +59,13 @@ def advise(
     ] = None,
     sync_every: Annotated[int, Option(help="Steps between two rounds of averaging, tau.")] = 1,
 ) -> None:
-    """Print `fedgauss.advise`."""
+    """Recommend step sizes for n steps and K clients, and say which theorems then apply.
+
+    Clients are assumed to average completely whenever they mix.
+
+    [bold]Example[/bold]
+      fedgauss advise --steps 5000 --clients 40 --sync-every 20
+    """
     with plain_endings():
         from fedgauss.theory.advice import advise as advise_on
 

@@ -6,11 +6,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from fedgauss._progress import bar
+from fedgauss.cli import options
 from fedgauss.cli.app import app, plain_endings
-from fedgauss.cli.fit import FAMILIES, listed_names, show_fit
+from fedgauss.cli.fit import listed_names, show_fit
 
 _SITE_HELP = """\
 Take part in a federated fit with rows that stay here.
@@ -36,7 +37,7 @@ through its pipes: no port is opened, and ssh encrypts them. Sites average on a 
 
 @app.command(help=_SITE_HELP)
 def site(
-    data: Annotated[Path, Argument(help="A .csv or .parquet file, a row for each observation.")],
+    data: options.Data,
     least_rows: Annotated[int, Option(help="Fewest rows with which to take part.")] = 10,
     columns: Annotated[
         str | None, Option(help="Columns that may be asked about, separated by commas; all if not given.")
@@ -58,17 +59,17 @@ def site(
 
 @app.command(help=_FEDERATE_HELP)
 def federate(
-    target: Annotated[str, Option(help="The column to explain.")],
+    target: options.Target,
     sites: Annotated[list[str], Option("--site", help="NAME=COMMAND, once for each site.")],
-    family: Annotated[str, Option(help=f"{FAMILIES}.")] = "linear",
-    features: Annotated[str | None, Option(help="Covariates, comma-separated; all columns if not given.")] = None,
-    formula: Annotated[str | None, Option(help='In place of --features: "y ~ a + C(b)".')] = None,
-    intercept: Annotated[bool, Option(help="Whether the model has an intercept.")] = True,
-    sync_every: Annotated[int, Option(help="Steps between two synchronisations, tau.")] = 10,
-    level: Annotated[float, Option(help="Level of the intervals.")] = 0.95,
-    seed: Annotated[int, Option(help="Fixes the order in which rows are read.")] = 0,
+    family: options.Family = "linear",
+    features: options.Features = None,
+    formula: options.Formula = None,
+    intercept: options.Intercept = True,
+    sync_every: options.SyncEvery = 10,
+    level: options.Level = 0.95,
+    seed: options.Order = 0,
     timeout: Annotated[float, Option(help="Seconds that a site has to answer an order.")] = 600.0,
-    out: Annotated[Path, Option(help="Folder for the numbers and the figure.")] = Path("fit"),
+    out: options.Out = Path("fit"),
 ) -> None:
     """`fedgauss.inference.federated.coordinator` with sites behind pipes."""
     with plain_endings():

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.text import Text
-from typer import Argument, Option
+from typer import Option
 
-from fedgauss._families import shipped_families
 from fedgauss._progress import progress, waiting
+from fedgauss.cli import options
 from fedgauss.cli.app import app, plain_endings
 
 if TYPE_CHECKING:
     from fedgauss.inference.fit import Fit
 
-FAMILIES = ", ".join(shipped_families())
 _FIT_HELP = f"""\
 Fit a regression to a table whose rows belong to clients, without bringing the rows together.
 
@@ -25,7 +24,7 @@ errors and intervals like those of a pooled fit. Writes fit.json, and coefficien
 folder. Text columns are taken as categories; missing values, collinear columns and separable classes are refused.
 
 [bold]Families[/bold]
-  {FAMILIES}; gaussian and binomial are other names for linear and logistic
+  {options.FAMILIES}; gaussian and binomial are other names for linear and logistic
 
 [bold]Examples[/bold]
   fedgauss fit data.csv --target y --client hospital
@@ -36,19 +35,19 @@ folder. Text columns are taken as categories; missing values, collinear columns 
 
 @app.command(help=_FIT_HELP)
 def fit(
-    data: Annotated[Path, Argument(help="A .csv or .parquet file, a row for each observation.")],
-    target: Annotated[str, Option(help="The column to explain.")],
+    data: options.Data,
+    target: options.Target,
     client: Annotated[str, Option(help="The column that names the client of each row.")],
-    family: Annotated[str, Option(help=f"{FAMILIES}.")] = "linear",
-    features: Annotated[str | None, Option(help="Covariates, comma-separated; all columns if not given.")] = None,
-    formula: Annotated[str | None, Option(help='In place of --features: "y ~ a + C(b)".')] = None,
-    intercept: Annotated[bool, Option(help="Whether the model has an intercept.")] = True,
+    family: options.Family = "linear",
+    features: options.Features = None,
+    formula: options.Formula = None,
+    intercept: options.Intercept = True,
     passes: Annotated[int, Option(help="How often rows are read; more than once for small data.")] = 1,
-    sync_every: Annotated[int, Option(help="Steps between two synchronisations, tau.")] = 10,
+    sync_every: options.SyncEvery = 10,
     method: Annotated[str, Option(help="plugin, bootstrap, random_scaling or batch_means.")] = "plugin",
-    level: Annotated[float, Option(help="Level of the intervals.")] = 0.95,
-    seed: Annotated[int, Option(help="Fixes the order in which rows are read.")] = 0,
-    out: Annotated[Path, Option(help="Folder for the numbers and the figure.")] = Path("fit"),
+    level: options.Level = 0.95,
+    seed: options.Order = 0,
+    out: options.Out = Path("fit"),
 ) -> None:
     """`fedgauss.fit` on a file."""
     with plain_endings():

@@ -11,6 +11,7 @@ from rich.console import Console
 from typer import Argument, Option
 
 from fedgauss._progress import bar
+from fedgauss.cli import options
 from fedgauss.cli.app import ROOM, app, executor_of, plain_endings, print_place, sweep_endings
 
 _REPRODUCE_HELP = """\
@@ -44,12 +45,9 @@ def reproduce(
     names: Annotated[list[str] | None, Argument(help="Results by name; all of them if none is given.")] = None,
     scale: Annotated[str, Option(help="How much to compute: quick, paper or large.")] = "paper",
     out: Annotated[Path, Option(help="Folder for the report, and for what is finished so far.")] = _REPRODUCTION,
-    workers: Annotated[
-        int | None,
-        Option(help="Processes that compute, 0 for this one alone; one for each core, at most 8, if not given."),
-    ] = None,
-    engine: Annotated[str, Option(help="Who computes: local, or dask for a cluster.")] = "local",
-    scheduler: Annotated[str | None, Option(help="The scheduler of Dask, as tcp://host:8786.")] = None,
+    workers: options.Workers = None,
+    engine: options.Engine = "local",
+    scheduler: options.Scheduler = None,
     list_them: Annotated[bool, Option("--list", help="Print what there is, and stop.")] = False,
 ) -> None:
     """The paper's results, from cells to a page."""

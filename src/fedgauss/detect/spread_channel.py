@@ -34,9 +34,19 @@ class SpreadChannel(Channel, tabulated=True):
 
     name, share, alarm_words = "spread", 1.0 - 0.9, "gradient noise grew"  # with the mean channel's .9 exactly one
     saved = (
-        "rounds", "count", "began", "weight", "mass", "sum", "total", "size", "statistic", "step", "rounds_before",
+        "rounds",
+        "count",
+        "began",
+        "weight",
+        "mass",
+        "sum",
+        "total",
+        "size",
+        "statistic",
+        "step",
+        "rounds_before",
         "candidates",
-    )  # fmt: skip
+    )
     heavier_when_estimated = False  # residuals are capped
 
     def begin(self, conditions: Conditions) -> None:

@@ -157,9 +157,14 @@ def simulate(
     """
     setting = Setting(problem, network, steps, sync_every, sync_phase, start, observe, projection).keeping(keep)
     (runs,) = simulate_together(
-        [setting], n_steps, replicates=replicates, seed=seed, after=after, memory_budget=memory_budget,
+        [setting],
+        n_steps,
+        replicates=replicates,
+        seed=seed,
+        after=after,
+        memory_budget=memory_budget,
         progress=progress,
-    )  # fmt: skip
+    )
     return runs
 
 

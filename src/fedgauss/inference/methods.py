@@ -87,9 +87,16 @@ def bootstrap_deviations(
 
     first, later = stepping(one_pass.first[run], "damped"), stepping(one_pass.second[run], "capped")
     runs = run_window(
-        first, later, network, one_pass.schedule, one_pass.start, sync_every=sync_every, replicates=chains + 1,
-        seed=seed, progress=progress,
-    )  # fmt: skip
+        first,
+        later,
+        network,
+        one_pass.schedule,
+        one_pass.start,
+        sync_every=sync_every,
+        replicates=chains + 1,
+        seed=seed,
+        progress=progress,
+    )
     values = np.asarray(runs.last if last else runs.average, dtype=float)
     return (values[1:] - values[0]) / SPREAD
 

@@ -87,9 +87,16 @@ def man_in_the_middle(
     if shift.ndim > 1:
         raise ValueError(f"shift must be a number or a vector with one entry per parameter; got shape {shift.shape}.")
     return TamperedNetwork(
-        network.name, network.sparse, network.uniform,
-        honest=network, source=source, target=target, start=start, factor=factor, shift=shift,
-    )  # fmt: skip
+        network.name,
+        network.sparse,
+        network.uniform,
+        honest=network,
+        source=source,
+        target=target,
+        start=start,
+        factor=factor,
+        shift=shift,
+    )
 
 
 def _edge(network: Network, source: Any, target: Any) -> tuple[int, int]:

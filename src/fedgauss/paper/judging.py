@@ -17,9 +17,11 @@ and a point that is off may be the draw. So there, if a reading agrees in more t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib import resources
 from typing import Any, Literal
 
 import numpy as np
@@ -138,9 +140,12 @@ def _series(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def printed_table(abscissae: Sequence[float], curves: Mapping[float | str, Sequence[float]]) -> Printed:
-    """Printed numbers as the paper tabulates them: a row for each curve, a column for each abscissa."""
-    return {curve: dict(zip(abscissae, values, strict=True)) for curve, values in curves.items()}
+def printed(name: str) -> Printed:
+    """The numbers of a table or figure of the paper, as printed.json has them."""
+    text = resources.files("fedgauss.paper").joinpath("printed.json").read_text()
+    table = json.loads(text)[name]
+    rows = {curve: zip(table["columns"], values, strict=True) for curve, *values in table["rows"]}
+    return {curve: {x: y for x, y in row if y is not None} for curve, row in rows.items()}
 
 
 @dataclass(frozen=True)

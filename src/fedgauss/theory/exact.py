@@ -63,14 +63,8 @@ class ExactMeans(Shown):
     optimum: FloatArray
 
     def __str__(self) -> str:
-        n_clients, dim = self.client_means.shape
         with np.printoptions(precision=4, suppress=True, threshold=36):
-            return (
-                f"Exact means after {len(self.mean_path)} steps, {n_clients} clients in {dim} dimensions\n"
-                f"optimum              {self.optimum}\n"
-                f"E average - optimum  {self.mean_average - self.optimum}\n"
-                f"E last - optimum     {self.mean_last - self.optimum}"
-            )
+            return _in_words(self, "means", len(self.mean_path))
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,16 +94,20 @@ class ExactMoments(Shown):
         return float(apart + noise)
 
     def __str__(self) -> str:
-        n_clients, dim = self.client_means.shape
         with np.printoptions(precision=4, threshold=36):
-            return (
-                f"Exact moments after {self.n_steps} steps, {n_clients} clients in {dim} dimensions\n"
-                f"optimum              {self.optimum}\n"
-                f"E average - optimum  {self.mean_average - self.optimum}\n"
-                f"E last - optimum     {self.mean_last - self.optimum}\n"
-                f"n Cov(average)\n{self.n_steps * self.cov_average}\n"
-                f"Cov(last)\n{self.cov_last}"
-            )
+            covariances = f"n Cov(average)\n{self.n_steps * self.cov_average}\nCov(last)\n{self.cov_last}"
+            means = _in_words(self, "moments", self.n_steps)
+            return f"{means}\n{covariances}"
+
+
+def _in_words(found: ExactMeans | ExactMoments, what: str, n_steps: int) -> str:
+    n_clients, dim = found.client_means.shape
+    return (
+        f"Exact {what} after {n_steps} steps, {n_clients} clients in {dim} dimensions\n"
+        f"optimum              {found.optimum}\n"
+        f"E average - optimum  {found.mean_average - found.optimum}\n"
+        f"E last - optimum     {found.mean_last - found.optimum}"
+    )
 
 
 @dataclass(frozen=True)
@@ -337,20 +335,15 @@ class _Data:
 
 def _check_linear(model: LinearModel) -> None:
     """Reject what is not a linear model: the recursions would return numbers all the same."""
-    kind = type(model).__name__
-    missing = [name for name in _NEEDED if not hasattr(model, name)]
+    missing = ", ".join(name for name in _NEEDED if not hasattr(model, name))
+    family = type(getattr(model, "family", None)).__name__  # the class would load JAX
     if missing:
-        raise ValueError(
-            f"model must be linear and have {', '.join(_NEEDED)}; {kind} has no {', '.join(missing)}. "
-            "Use problems.linear or problems.random_effects, or simulate."
-        )
-    # By name, since the class itself would load JAX.
-    family = type(getattr(model, "family", None)).__name__
-    if family not in {"NoneType", "Linear"}:
-        raise ValueError(
-            f"model must have the squared loss, under which moments obey closed recursions; got {family}. "
-            "Use problems.linear or problems.random_effects, or simulate."
-        )
+        rule = f"be linear and have {', '.join(_NEEDED)}; {type(model).__name__} has no {missing}"
+    elif family not in {"NoneType", "Linear"}:
+        rule = f"have the squared loss, under which moments obey closed recursions; got {family}"
+    else:
+        return
+    raise ValueError(f"model must {rule}. Use problems.linear or problems.random_effects, or simulate.")
 
 
 def _left(drift: FloatArray, matrix: FloatArray) -> FloatArray:

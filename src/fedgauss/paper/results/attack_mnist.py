@@ -1,8 +1,8 @@
 """Flipped labels on MNIST: three of five clients swap labels after a quarter of the run."""
 
-from fedgauss.paper.attack import ALARM, DETECTED, ONSET, AttackCell, AttackResult
+from fedgauss.paper.attack import AttackCell, AttackResult
 from fedgauss.paper.attack_rules import RIGHT_TUNED
-from fedgauss.paper.judging import Panel, Part, Printed
+from fedgauss.paper.judging import Panel, Part, printed
 from fedgauss.paper.mnist import (
     OPTIMUM_RULES,
     RIGHT_AT_OPTIMUM,
@@ -28,16 +28,6 @@ def _cells(scale: Scale) -> list[AttackCell]:
     ]
     return [*default, *papers]
 
-
-_PRINTED: Printed = {
-    DETECTED: {0: 0.06, 3: 0.9},
-    ONSET[0]: {3: 58.49},
-    ONSET[1]: {3: 31.7},
-    ONSET[2]: {3: 96.25},
-    ALARM[0]: {3: 95.67},
-    ALARM[1]: {3: 89.1},
-    ALARM[2]: {3: 98.9},
-}
 
 _WHY = (
     "$K_0$ is the number of clients that swap the labels 1 and 7, 2 and 5, 4 and 8; with $K_0$ = 0 all are "
@@ -69,7 +59,7 @@ RESULT = AttackResult(
     cells=_cells,
     part=Part(
         name=_NAME,
-        panels=(Panel("K0", "measure", printed=_PRINTED),),
+        panels=(Panel("K0", "measure", printed=printed(_NAME)),),
         reason="the table states neither $c$ nor how long its warm start is, and the paper’s rule gives its numbers "
         "neither from the end of one of 500 steps nor from the optimum",
         why=_WHY,

@@ -9,9 +9,6 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.paper.attack import (
-    ALARM,
-    DETECTED,
-    ONSET,
     AttackCell,
     AttackResult,
     AttackSetting,
@@ -19,7 +16,7 @@ from fedgauss.paper.attack import (
 )
 from fedgauss.paper.attack_rules import INNOVATION, OTHER_RULES, PAPER_RULES, RIGHT_TUNED, RULE_SETS, STUDENTISED
 from fedgauss.paper.curves import CENTER
-from fedgauss.paper.judging import Panel, Part, printed_table
+from fedgauss.paper.judging import Panel, Part, printed
 from fedgauss.paper.result import Scale
 
 if TYPE_CHECKING:
@@ -102,21 +99,6 @@ def _cells(scale: Scale) -> list[ShiftCell]:
     return [ShiftCell(result="attack_shift", rules=name, replicates=runs, bootstraps=2 * runs) for name in RULE_SETS]
 
 
-_PRINTED = {
-    **printed_table(_SHIFTS, {DETECTED: (0.046, 0.172, 0.966, 1.0, 1.0, 1.0, 1.0)}),
-    **printed_table(
-        _SHIFTS[1:],
-        {
-            ONSET[0]: (201.233, 265.203, 255.772, 249.672, 247.098, 249.572),
-            ONSET[1]: (58.75, 144.05, 155.9, 118.85, 113.8, 94.275),
-            ONSET[2]: (290.875, 309.0, 310.525, 286.575, 281.0, 276.0),
-            ALARM[0]: (400.67, 412.49, 389.61, 356.32, 343.39, 334.57),
-            ALARM[1]: (141.25, 345.05, 292.475, 311.475, 294.95, 282.95),
-            ALARM[2]: (496.875, 482.0, 470.525, 397.525, 379.525, 367.0),
-        },
-    ),
-}
-
 _WHY = (
     "The paper’s rule compares each $R_t$ with the 95 % point of that one $R_t$. At a step chosen "
     "beforehand that holds the level; over a run of 500 steps there are 500 chances of a false alarm, and "
@@ -152,7 +134,7 @@ RESULT = AttackResult(
     cells=_cells,
     part=Part(
         name="attack_shift",
-        panels=(Panel("mu", "measure", printed=_PRINTED),),
+        panels=(Panel("mu", "measure", printed=printed("attack_shift")),),
         reason="the table states neither $c$ nor the clients’ noise nor the start, and no $c$ that was tried gives its "
         "numbers",
         why=_WHY,

@@ -2,17 +2,8 @@
 
 from fedgauss.paper.comparison import HABITS, HIDDEN, NEAR_OPTIMUM, DistanceResult
 from fedgauss.paper.curves import Curve, DistanceCell, legacy_table
-from fedgauss.paper.judging import Panel, Part, printed_table
+from fedgauss.paper.judging import Panel, Part, printed
 from fedgauss.paper.result import Scale
-
-_PRINTED = printed_table(
-    tuple(tenth / 10 for tenth in range(1, 10)),
-    {
-        100: (0.094, 0.106, 0.121, 0.136, 0.149, 0.165, 0.184, 0.203, 0.212),
-        200: (0.084, 0.107, 0.126, 0.143, 0.164, 0.192, 0.217, 0.245, 0.275),
-        300: (0.089, 0.104, 0.124, 0.138, 0.154, 0.175, 0.203, 0.25, 0.294),
-    },
-)
 
 
 def _cells(scale: Scale) -> list[DistanceCell]:
@@ -29,7 +20,7 @@ RESULT = DistanceResult(
     parts=(
         Part(
             "connection",
-            (Panel("rho", "n", "rises", _PRINTED),),
+            (Panel("rho", "n", "rises", printed("connection")),),
             reason=HIDDEN,
             why=(
                 "The mechanism is that of the table over $τ$: the less clients are mixed, the nearer they stay to their"

@@ -4,27 +4,10 @@ from dataclasses import replace
 
 from fedgauss.paper.comparison import DistanceResult
 from fedgauss.paper.curves import CODED, TEXT, Curve, DistanceCell, Reading, distance_cells, readings_of
-from fedgauss.paper.judging import Panel, Part, printed_table
+from fedgauss.paper.judging import Panel, Part, printed
 from fedgauss.paper.result import Scale
 
 _CODED = Reading(CODED, "zeros", noise_vars=(1.0, 4.0))
-_STEPS = tuple(range(100, 1001, 100))
-_FEW = printed_table(
-    _STEPS,
-    {
-        0.85: (0.75, 0.707, 0.673, 0.566, 0.508, 0.486, 0.527, 0.485, 0.533, 0.531),
-        0.9: (0.794, 0.778, 0.757, 0.683, 0.632, 0.62, 0.666, 0.627, 0.672, 0.685),
-        0.95: (0.841, 0.828, 0.831, 0.78, 0.735, 0.733, 0.766, 0.747, 0.802, 0.793),
-    },
-)
-_MANY = printed_table(
-    _STEPS,
-    {
-        0.85: (0.908, 0.903, 0.928, 0.924, 0.945, 0.944, 0.946, 0.934, 0.947, 0.94),
-        0.9: (0.934, 0.952, 0.975, 0.969, 0.984, 0.98, 0.982, 0.987, 0.99, 0.992),
-        0.95: (0.951, 0.98, 0.988, 0.986, 0.996, 0.997, 0.996, 0.998, 0.998, 0.998),
-    },
-)
 
 
 def _cells(scale: Scale) -> list[DistanceCell]:
@@ -32,7 +15,7 @@ def _cells(scale: Scale) -> list[DistanceCell]:
     cells = []
     for r in (0.2, 0.6):
         steps: dict[int, list[int]] = {}
-        for n in scale.grid(_STEPS, (100, 400)):
+        for n in scale.grid(range(100, 1001, 100), (100, 400)):
             steps.setdefault(clients_at(n, r), []).append(n)
         for n_clients, listed in steps.items():
             lines = [replace(base, n_clients=n_clients, r=r, beta=beta) for beta in (0.85, 0.9, 0.95)]
@@ -57,8 +40,8 @@ RESULT = DistanceResult(
         Part(
             "figure2_phase",
             (
-                Panel("n", "beta", "falls", _FEW, only=("r", 0.2)),
-                Panel("n", "beta", "rises", _MANY, only=("r", 0.6)),
+                Panel("n", "beta", "falls", printed("figure2_few"), only=("r", 0.2)),
+                Panel("n", "beta", "rises", printed("figure2_many"), only=("r", 0.6)),
             ),
             reason="the height of the curves depends on how the noise of three clients was drawn",
             why=(

@@ -20,7 +20,7 @@ from fedgauss.paper.curves import (
     distance_cells,
     readings_of,
 )
-from fedgauss.paper.judging import Outcomes, Panel, Part, points_of, printed_table
+from fedgauss.paper.judging import Outcomes, Panel, Part, points_of, printed
 from fedgauss.paper.result import OtherRows, Scale
 from fedgauss.paper.results.figure1_left import PART as FIGURE_1_LEFT
 from fedgauss.report.text import listed, number, signed
@@ -30,29 +30,12 @@ _CODED_LEFT = Reading(
     CODED, "zeros", "sd", legacy=True, fixed_vars=tuple(float(s * s) for s in (6, 5, 4, 1, 7, 3, 2, 10, 5, 6))
 )
 _CODED_RIGHT = replace(PROGRAM, legacy=True)
-_CLIENTS = tuple(range(25, 201, 25))
-_LEFT = printed_table(
-    STEPS,
-    {
-        10: (0.135, 0.082, 0.056, 0.04, 0.028),
-        15: (0.132, 0.076, 0.054, 0.038, 0.021),
-        20: (0.129, 0.068, 0.044, 0.032, 0.022),
-    },
-)
-_RIGHT = printed_table(
-    _CLIENTS,
-    {
-        10: (0.185, 0.147, 0.095, 0.083, 0.07, 0.059, 0.053, 0.087),
-        15: (0.173, 0.133, 0.1, 0.062, 0.075, 0.05, 0.045, 0.097),
-        20: (0.181, 0.133, 0.101, 0.079, 0.059, 0.054, 0.051, 0.067),
-    },
-)
 
 
 def _cells(scale: Scale) -> list[DistanceCell]:
     lines = [Curve(sync_every=tau, gamma=_GAMMA) for tau in TAUS]
     left = distance_cells("figure4_left", scale, readings_of(lines, *TEXT, _CODED_LEFT), ("tau",), steps=STEPS)
-    return left + against_clients("figure4_right", scale, _GAMMA, _CODED_RIGHT, scale.grid(_CLIENTS, (100,)))
+    return left + against_clients("figure4_right", scale, _GAMMA, _CODED_RIGHT, scale.grid(range(25, 201, 25), (100,)))
 
 
 def _against_gamma_1(outcomes: Outcomes, others: OtherRows) -> list[str]:
@@ -86,7 +69,7 @@ RESULT = DistanceResult(
     parts=(
         Part(
             "figure4_left",
-            (Panel("n", "tau", "falls", _LEFT, side="left"),),
+            (Panel("n", "tau", "falls", printed("figure4_left"), side="left"),),
             reason="the start, the offsets and the noise levels are not those of the text",
             why=(
                 "Left panel: the published program takes $γ$ = 5 as a standard deviation, starts at zero and uses ten "
@@ -99,7 +82,7 @@ RESULT = DistanceResult(
         ),
         Part(
             "figure4_right",
-            (Panel("K", "tau", "falls, then rises", _RIGHT, side="right"),),
+            (Panel("K", "tau", "falls, then rises", printed("figure4_right"), side="right"),),
             reason="as in Figure 1, the printed curves are those of the last iterate, not of the average",
             why=(
                 "Right panel: as for Figure 1, right, a curve that falls and then turns is that of the last iterate "

@@ -2,24 +2,14 @@
 
 from fedgauss.paper.comparison import HABITS, HIDDEN, NEAR_OPTIMUM, DistanceResult
 from fedgauss.paper.curves import SHORT, Curve, DistanceCell, legacy_table
-from fedgauss.paper.judging import Outcomes, Panel, Part, printed_table
+from fedgauss.paper.judging import Outcomes, Panel, Part, printed
 from fedgauss.paper.result import OtherRows, Scale
 from fedgauss.paper.trends import exponent, trends
 from fedgauss.report.text import listed, number, with_error
 
-_TAUS = tuple(range(10, 101, 10))
-_PRINTED = printed_table(
-    _TAUS,
-    {
-        100: (0.087, 0.118, 0.139, 0.155, 0.164, 0.176, 0.175, 0.176, 0.176, 0.175),
-        200: (0.1, 0.146, 0.168, 0.183, 0.196, 0.225, 0.218, 0.23, 0.234, 0.241),
-        300: (0.11, 0.155, 0.171, 0.185, 0.211, 0.22, 0.231, 0.252, 0.253, 0.261),
-    },
-)
-
 
 def _cells(scale: Scale) -> list[DistanceCell]:
-    lines = [Curve(sync_every=tau) for tau in scale.grid(_TAUS, (10, 40, 70, 100))]
+    lines = [Curve(sync_every=tau) for tau in scale.grid(range(10, 101, 10), (10, 40, 70, 100))]
     return legacy_table("synchronisation", scale, lines, "tau")
 
 
@@ -46,7 +36,7 @@ RESULT = DistanceResult(
     parts=(
         Part(
             "synchronisation",
-            (Panel("tau", "n", "rises", _PRINTED),),
+            (Panel("tau", "n", "rises", printed("synchronisation")),),
             reason=HIDDEN,
             why=(
                 "The effect is $D_4$, the moving gradient noise. Between mixings clients move towards their own "

@@ -1,0 +1,23 @@
+"""Arguments and options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from fedgauss._families import shipped_families
+
+FAMILIES = ", ".join(shipped_families())
+Data = Annotated[Path, Argument(help="A .csv or .parquet file, a row for each observation.")]
+Target = Annotated[str, Option(help="The column to explain.")]
+Family = Annotated[str, Option(help=f"{FAMILIES}.")]
+Features = Annotated[str | None, Option(help="Covariates, comma-separated; all columns if not given.")]
+Formula = Annotated[str | None, Option(help='In place of --features: "y ~ a + C(b)".')]
+Intercept = Annotated[bool, Option(help="Whether the model has an intercept.")]
+SyncEvery = Annotated[int, Option(help="Steps between two synchronisations, tau.")]
+Level = Annotated[float, Option(help="Level of the intervals.")]
+Order = Annotated[int, Option(help="Fixes the order in which rows are read.")]
+Out = Annotated[Path, Option(help="Folder for the numbers and the figure.")]
+Workers = Annotated[int | None, Option(help="Processes, 0 for none; by default one for each core, at most 8.")]
+Engine = Annotated[str, Option(help="Where to compute: local, or dask for a cluster.")]
+Scheduler = Annotated[str | None, Option(help="Address of the Dask scheduler, as tcp://host:8786.")]

@@ -1,0 +1,48 @@
+"""What computes and what draws loads with the first name that needs it: two fresh processes, looked at step by step."""
+
+import subprocess
+import sys
+
+import pytest
+
+# What is done, in order, and what must still not be loaded after it.
+COMMAND = {
+    "import fedgauss": "jax matplotlib networkx numpy pandas scipy",
+    "from fedgauss.cli import app": "jax matplotlib networkx numpy pandas scipy",
+    "app(['--help'], standalone_mode=False)": "jax matplotlib networkx numpy pandas scipy",
+    "from typer.testing import CliRunner; run = CliRunner().invoke": "jax matplotlib networkx",
+    "assert run(app, ['advise', '--steps', '500', '--clients', '9']).exit_code == 0": "jax matplotlib networkx",
+    "assert run(app, ['reproduce', '--list']).exit_code == 0": "jax matplotlib networkx",
+    "assert run(app, ['reproduce', 'nothing']).exit_code == 2": "jax matplotlib networkx",
+}
+LIBRARY = {
+    "import fedgauss.networks, fedgauss.step_sizes": "jax networkx",
+    "import fedgauss.data; fedgauss.data.mnist_scores()": "jax",
+    "import fedgauss.testing": "jax",
+    "from fedgauss import Monitor": "jax matplotlib",
+    "import fedgauss.detect.attribution, fedgauss.detect.client_rounds": "jax",
+    "import fedgauss.detect.cusum, fedgauss.detect.paper_rule": "jax matplotlib",
+    "from fedgauss.detect.eprocess import EProcess; EProcess(2).update([0.0, 1.0])": "jax matplotlib",
+    "from fedgauss.paper.result import PAPER, catalogue": "jax matplotlib rich",
+    "[result.cells(PAPER) for result in catalogue().values()]": "jax matplotlib rich",
+    # It works where neither is installed.
+    "sys.modules['pandas'] = sys.modules['polars'] = None; fedgauss.fit": "matplotlib",
+}
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    """The names of all modules that are loaded after each step."""
+    after = {}
+    for steps in (COMMAND, LIBRARY):
+        program = "import sys\n" + "".join(f"{step}\nprint('loaded:', *sys.modules)\n" for step in steps)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        lines = [line.split() for line in done.stdout.splitlines() if line.startswith("loaded:")]
+        after |= dict(zip(steps, lines, strict=True))
+    return after
+
+
+@pytest.mark.parametrize(("step", "heavy"), [*COMMAND.items(), *LIBRARY.items()])
+def test_nothing_heavy_loads_before_it_is_needed(loaded, step, heavy):
+    assert not set(heavy.split()) & set(loaded[step])
