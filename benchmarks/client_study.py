@@ -24,9 +24,9 @@ import numpy as np
 
 from fedgauss.detect.clients.features import Moves
 from fedgauss.detect.clients.groups import chance
-from fedgauss.detect.clients.level import spent
 from fedgauss.detect.clients.naming import Named, named
 from fedgauss.detect.clients.watch import ClientWatch
+from fedgauss.detect.spending import spent
 
 sys.path.insert(0, str(Path(__file__).parent))  # spawned workers have another path
 

@@ -5,11 +5,11 @@ from scipy import stats
 
 from fedgauss.detect.clients.features import Moves, features
 from fedgauss.detect.clients.groups import chance, groups
-from fedgauss.detect.clients.level import spent
 from fedgauss.detect.clients.naming import named
 from fedgauss.detect.clients.sketch import Sketch
 from fedgauss.detect.clients.surprise import before, surprise, t2_of_mean, t2_of_round
 from fedgauss.detect.clients.watch import ClientWatch
+from fedgauss.detect.spending import spent
 
 N_CLIENTS, DIM = 8, 30
 

@@ -1,14 +1,15 @@
 """Tell when clients turned malicious, at a false-alarm rate that holds: statistics, thresholds and the monitor.
 
 `ClientMonitor` watches the clients of any model while it learns. `Monitor` is sharp for convex models near their
-optimum, from the mean alone; what it looks for are channels (`MeanChannel`, `SpreadChannel`, or your own `Channel`),
-and `watch_runs` is the monitor over many finished runs. There are also the paper's rule and its repair (`Bootstrap`,
+optimum; what it looks for are channels (`MeanChannel`, `SpreadChannel`, `ClientChannel`, or your own `Channel`), and
+`watch_runs` is the monitor over many finished runs. There are also the paper's rule and its repair (`Bootstrap`,
 `paper_boundary`, `studentised_boundary`, `CusumRule`), the exact R_t (`Cusum`, `cusum_paths`), a mixture e-process
 (`EProcess`), and `attribute` for the clients behind an alarm.
 """
 
 from fedgauss.detect.attribution import Attribution, attribute
 from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen
+from fedgauss.detect.client_channel import ClientChannel
 from fedgauss.detect.client_rounds import client_innovations
 from fedgauss.detect.clients import ClientMonitor, ClientVerdict
 from fedgauss.detect.cusum import Cusum, cusum_paths
@@ -28,14 +29,16 @@ from fedgauss.detect.runs import WatchedRuns, watch_runs
 from fedgauss.detect.spread_channel import SpreadChannel
 from fedgauss.detect.thresholds import Boundary, boundary
 from fedgauss.detect.verdict import Verdict
-from fedgauss.detect.watch import DEFAULT_CHANNELS
+from fedgauss.detect.watch import CHANNELS_WITH_UPLOADS, DEFAULT_CHANNELS
 
 __all__ = [
+    "CHANNELS_WITH_UPLOADS",
     "DEFAULT_CHANNELS",
     "Attribution",
     "Bootstrap",
     "Boundary",
     "Channel",
+    "ClientChannel",
     "ClientMonitor",
     "ClientVerdict",
     "Conditions",

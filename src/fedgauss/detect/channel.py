@@ -30,6 +30,7 @@ class Conditions(NamedTuple):
     first: int  # rounds before the earliest onset: as many as are left out at the beginning
     tempering: float = TEMPERING  # how much less short segments count
     lin: Linearization | None = None  # of the clients; None in a calibration
+    horizon: int | None = None  # steps over which alpha holds
 
 
 class RoundSeen(NamedTuple):
@@ -41,6 +42,7 @@ class RoundSeen(NamedTuple):
     place: FloatArray | None = None  # M A (Y - theta*) at its beginning; None in a calibration         (d, R)
     uploads: FloatArray | None = None  # of one run, NaN for absent clients; None where unknown         (K, d)
     began: FloatArray | None = None  # where each client began the round; None for the last mean        (K, d)
+    pulls: FloatArray | None = None  # client innovations, NaN for absent clients; None without uploads (K, d, R)
 
 
 class Peak(NamedTuple):
@@ -128,6 +130,13 @@ class Channel(Saved, ABC):
     def dof(self, dim: int) -> int:
         """Degrees of freedom of the chi law that the statistic's tail follows, in `dim` dimensions."""
         return dim
+
+    def threshold(self, p: float) -> float | None:
+        """The value that the statistic exceeds with probability p over the whole run, where it is known.
+
+        None, the default, has it taken from the table in the package or simulated.
+        """
+        return None
 
     def may_be_travel(self, peak: Peak, contraction: FloatArray) -> BoolArray:
         """Whether the run's own journey to its optimum may explain the peak, (R,); an alarm is then withheld.

@@ -34,12 +34,12 @@ class ClientInnovations:
         self.values, self.vectors = np.linalg.eigh(lin.client_hessians * self.scale[:, None, None])
 
     def of_round(self, began: FloatArray, sent: FloatArray, after: int, last: int) -> FloatArray:
-        """E^k (K, d) from where clients began steps after + 1, ..., last and what they sent after them, (K, d) each."""
+        """E^k (..., K, d) from where clients began steps after + 1, ..., last, and what they sent after them."""
         eta = step_sizes_between(self.steps, after, last).reshape(last - after, -1)  # one, or one a client
         pulls, product = pulls_and_product(eta, self.values)  # in the eigenvectors of each H_k: (tau, K, d)
-        from_start, to_end = (np.einsum("kij,ki->kj", self.vectors, x) for x in (began, sent))
+        from_start, to_end = (np.einsum("kij,...ki->...kj", self.vectors, x) for x in (began, sent))
         pull = (to_end - product * from_start) / pulls.sum(axis=0)
-        return np.einsum("kij,kj->ki", self.vectors, pull) / self.scale[:, None]
+        return np.einsum("kij,...kj->...ki", self.vectors, pull) / self.scale[:, None]
 
 
 def client_innovations(

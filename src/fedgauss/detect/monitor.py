@@ -16,12 +16,13 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect import storage
 from fedgauss.detect.attribution import Attribution, ClientRecord
 from fedgauss.detect.channel import INVALID, Channel, Conditions, Peak, RoundSeen, checked_channels
+from fedgauss.detect.client_rounds import ClientInnovations
 from fedgauss.detect.innovations import Innovations, innovations, step_sizes_between
 from fedgauss.detect.saved import part, prefixed
 from fedgauss.detect.thresholds import Boundary, boundary
 from fedgauss.detect.updates import client_table, fault, mean_vector, participant_mask, participant_weights
 from fedgauss.detect.verdict import ChannelReading, Verdict
-from fedgauss.detect.watch import DEFAULT_CHANNELS, Watch, rounds_to_drop
+from fedgauss.detect.watch import CHANNELS_WITH_UPLOADS, DEFAULT_CHANNELS, Watch, rounds_to_drop
 from fedgauss.step_sizes import StepSizes
 
 _Settings = tuple[int, float, int | None]  # sync_every, alpha, horizon
@@ -50,9 +51,10 @@ class Monitor:
     seed : int
         For thresholds that have to be simulated: when A and V were estimated in a warm-up, in more than 40 dimensions,
         and for channels that the package has no table of.
-    channels : sequence of Channel
+    channels : sequence of Channel, optional
         What is looked for; by default a mean gradient that moves (`MeanChannel`) and noise that grows
-        (`SpreadChannel`). Alpha is divided among channels in proportion to their `share`.
+        (`SpreadChannel`), and, if clients' uploads come with the first update, clients that change (`ClientChannel`).
+        Alpha is divided among channels in proportion to their `share`.
 
     Attributes
     ----------
@@ -93,12 +95,14 @@ class Monitor:
         horizon: int | None = None,
         start: ArrayLike | None = None,
         seed: int = 0,
-        channels: Sequence[Channel] = DEFAULT_CHANNELS,
+        channels: Sequence[Channel] | None = None,
     ) -> None:
         settings = _settings(sync_every, alpha, horizon)
-        parts, watched = innovations(lin, steps), checked_channels(channels)
+        parts = innovations(lin, steps)
+        watched = DEFAULT_CHANNELS if channels is None else checked_channels(channels)
         first = None if start is None else _checks.real_array("start", start, shape=(lin.dim,))
-        seed = _checks.whole("seed", seed, at_least=0)
+        self._seed, self._may_join = _checks.whole("seed", seed, at_least=0), channels is None
+        seed = self._seed
         self._begin(parts, settings, boundary(lin.dim, *settings, seed, parts.whitening, watched), watched)
         self._mean = first
 
@@ -110,6 +114,7 @@ class Monitor:
         self._weights: FloatArray | None = None  # those of lin
         self._mean = None
         self._clients: ClientRecord | None = None  # from the first upload on
+        self._pulls: ClientInnovations | None = None
         self._warned = False
         self._forget()
 
@@ -156,8 +161,17 @@ class Monitor:
         if self._clients is not None:
             self._clients.reset()
         parts, drop = self.innovations, rounds_to_drop(self.sync_every)
-        conditions = Conditions(self.lin.dim, 1, self.sync_every, drop, parts.whitening.tempering, self.lin)
+        conditions = Conditions(
+            self.lin.dim, 1, self.sync_every, drop, parts.whitening.tempering, self.lin, self.horizon
+        )  # fmt: skip
         self._watch = Watch(self.channels, conditions)
+
+    def _join_clients(self) -> None:
+        """From the first round on there are uploads: clients are watched, too, and alpha is shared anew."""
+        self._may_join, self.channels = False, CHANNELS_WITH_UPLOADS
+        settings = (self.sync_every, self.alpha, self.horizon, self._seed)
+        self.boundary = boundary(self.lin.dim, *settings, self.innovations.whitening, self.channels)
+        self._forget()
 
     def reweight(self, weights: ArrayLike | None) -> None:
         """Change the clients' weights from the next round on.
@@ -170,6 +184,7 @@ class Monitor:
         """
         count = self.lin.n_clients
         self._weights = None if weights is None else _checks.client_weights(weights, count)
+        self._pulls = None
         if self._clients is not None:
             self._clients.reweight(self._weights)
         if weights is not None:
@@ -239,6 +254,8 @@ class Monitor:
             )  # fmt: skip
         if present is not None:
             self._warn_of_optima()
+        if self._may_join and sent is not None and self.round == self._origin_round:
+            self._join_clients()
         if self._mean is None:
             step_sizes_between(parts.steps, now - 1, now)  # a schedule that has ended says so
             self._origin_step = now - self.sync_every
@@ -250,10 +267,18 @@ class Monitor:
             if not self._watch.to_drop:
                 self._remember(self._mean, origin, sent, now)
             x, place = parts.whiten(block, self._mean, value), parts.place(self._mean)
-            seen = RoundSeen(x[:, None], block.weight, self.step, place[:, None], sent, origin)
+            pulls = None if sent is None else self._pulls_of(origin, sent, now)
+            seen = RoundSeen(x[:, None], block.weight, self.step, place[:, None], sent, origin, pulls)
             peaks = self._watch.update(seen)
         self._mean, self.step, self.round = value, now, self.round + 1
         return self._judge(peaks)
+
+    def _pulls_of(self, began: FloatArray | None, sent: FloatArray, now: int) -> FloatArray:
+        """Client innovations of a round, (K, d, 1)."""
+        if self._pulls is None:
+            self._pulls = ClientInnovations(self.lin, self.steps, self._weights)
+        origin = np.broadcast_to(self._mean, sent.shape) if began is None else began
+        return self._pulls.of_round(origin, sent, self.step, now)[..., None]
 
     def _remember(self, last: FloatArray, began: FloatArray | None, sent: FloatArray | None, now: int) -> None:
         """Keep the uploads of a round for `suspects`, or that there were none."""
@@ -375,7 +400,7 @@ class Monitor:
         return words, arrays
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], channels: Sequence[Channel] = DEFAULT_CHANNELS) -> Monitor:
+    def load(cls, path: str | os.PathLike[str], channels: Sequence[Channel] = CHANNELS_WITH_UPLOADS) -> Monitor:
         """The monitor that `save` wrote, by this version or by 0.1.0.
 
         Parameters
@@ -407,6 +432,7 @@ class Monitor:
     @classmethod
     def _restored(cls, words: dict[str, Any], arrays: storage.Arrays, channels: tuple[Channel, ...]) -> Monitor:
         monitor = cls.__new__(cls)
+        monitor._seed, monitor._may_join = 0, False
         lin = storage.lin_from_arrays(arrays, words["n_warmup"], words["dof"])
         parts = innovations(lin, storage.steps_from_words(words["steps"], arrays))
         settings = _settings(words["sync_every"], words["alpha"], words["horizon"])

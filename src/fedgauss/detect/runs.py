@@ -14,7 +14,7 @@ from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.detect.channel import Channel, Conditions, RoundSeen, checked_channels, of_channel
 from fedgauss.detect.innovations import innovations
 from fedgauss.detect.thresholds import Boundary, boundary
-from fedgauss.detect.watch import DEFAULT_CHANNELS, Watch, rounds_to_drop
+from fedgauss.detect.watch import CHANNELS_WITH_UPLOADS, DEFAULT_CHANNELS, Watch, rounds_to_drop
 from fedgauss.step_sizes import StepSizes
 
 
@@ -70,7 +70,8 @@ def watch_runs(
     start: ArrayLike | None = None,
     alpha: float = 0.05,
     horizon: int | None = None,
-    channels: Sequence[Channel] = DEFAULT_CHANNELS,
+    channels: Sequence[Channel] | None = None,
+    pulls: ArrayLike | None = None,
 ) -> WatchedRuns:
     """The monitor over R finished runs.
 
@@ -90,6 +91,8 @@ def watch_runs(
         Y_0, the same for all runs.
     alpha, horizon, channels
         As in `Monitor`.
+    pulls : (R, J, K, d) array_like, optional
+        `client_innovations` of each run, for channels that look at clients.
 
     Returns
     -------
@@ -101,7 +104,8 @@ def watch_runs(
     >>> (seen.alarm_step > 0).mean()                                          # doctest: +SKIP
     """
     parts, sync_every = innovations(lin, steps), _checks.whole("sync_every", sync_every)
-    channels = checked_channels(channels)
+    usual = DEFAULT_CHANNELS if pulls is None else CHANNELS_WITH_UPLOADS
+    channels = usual if channels is None else checked_channels(channels)
     if limits is None:
         limits = boundary(lin.dim, sync_every, alpha, horizon, 0, parts.whitening, channels)
     names = [channel.name for channel in channels]
@@ -109,7 +113,9 @@ def watch_runs(
         raise ValueError(f"limits must have thresholds of the channels {names}; they are of {list(limits.levels)}.")
     table = np.ascontiguousarray(np.moveaxis(_checks.real_array("means", means, (None, None, lin.dim)), 0, -1))
     n_rounds, dim, replicates = table.shape
-    conditions = Conditions(dim, replicates, sync_every, rounds_to_drop(sync_every), parts.whitening.tempering, lin)
+    drop, tempering = rounds_to_drop(sync_every), parts.whitening.tempering
+    conditions = Conditions(dim, replicates, sync_every, drop, tempering, lin, horizon)
+    theirs = None if pulls is None else np.moveaxis(np.asarray(pulls, dtype=np.float64), 0, -1)  # (J, K, d, R)
     watch = Watch(channels, conditions)
     ends = sync_every * np.arange(1, n_rounds + 1)
     statistics = {name: np.zeros((n_rounds, replicates)) for name in names}
@@ -125,7 +131,8 @@ def watch_runs(
         else:
             before = int(ends[j]) - sync_every
             block = parts.block(before, int(ends[j]))
-            peaks = watch.update(RoundSeen(parts.whiten(block, last, now), block.weight, before, parts.place(last)))
+            x, own = parts.whiten(block, last, now), None if theirs is None else theirs[j]
+            peaks = watch.update(RoundSeen(x, block.weight, before, parts.place(last), pulls=own))
         said = watch.judge(peaks, limits.at(int(ends[j])), alarmed, parts.contraction_at)
         for name, peak in zip(names, peaks, strict=True):
             statistics[name][j] = peak.statistic

@@ -15,9 +15,9 @@ _CAP = 0.99  # residuals count up to this quantile of chi^2_d: the noise is not 
 _FIRST = 2
 
 
-def capped_mean(dim: int) -> tuple[float, float]:
-    """The .99 point c of chi^2_d, and E[min(chi^2_d, c)] = d F_{d+2}(c) + c (1 - F_d(c))."""
-    cap = 2.0 * float(special.gammaincinv(dim / 2, _CAP))
+def capped_mean(dim: int, at: float = _CAP) -> tuple[float, float]:
+    """A quantile c of chi^2_d, the .99 point by default, and E[min(chi^2_d, c)] = d F_{d+2}(c) + c (1 - F_d(c))."""
+    cap = 2.0 * float(special.gammaincinv(dim / 2, at))
     return cap, float(dim * special.chdtr(dim + 2, cap) + cap * special.chdtrc(dim, cap))
 
 

@@ -96,11 +96,14 @@ def boundary(
     else:
         epochs = np.arange(_EPOCHS)
         ends, spent = FIRST_EPOCH << epochs, np.asarray(6.0 / (np.pi * (epochs + 1.0)) ** 2)
-    null = _Null(dim, sync_every, seed, law, tuple(channels))
+    null = _Null(dim, sync_every, seed, law, tuple(c for c in channels if c.threshold(alpha) is None))
     total = sum(channel.share for channel in channels)
     levels = {}
     for channel in channels:
         p = channel.share / total * alpha
+        if (known := channel.threshold(p)) is not None:
+            levels[channel.name] = np.full(len(ends), known)
+            continue
         heights = [null.level(channel, p * s, int(end), horizon is None) for s, end in zip(spent, ends, strict=True)]
         levels[channel.name] = MARGIN * np.array(heights)
     return Boundary(ends, levels)

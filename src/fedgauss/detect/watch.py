@@ -9,11 +9,13 @@ import numpy.typing as npt
 
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen, no_peak
+from fedgauss.detect.client_channel import ClientChannel
 from fedgauss.detect.mean_channel import MeanChannel
 from fedgauss.detect.saved import Arrays, Saved, part, prefixed
 from fedgauss.detect.spread_channel import SpreadChannel
 
 DEFAULT_CHANNELS: tuple[Channel, ...] = (MeanChannel(), SpreadChannel())
+CHANNELS_WITH_UPLOADS: tuple[Channel, ...] = (*DEFAULT_CHANNELS, ClientChannel())
 _SETTLE = 20  # steps left out at the beginning, and again before the earliest onset
 
 

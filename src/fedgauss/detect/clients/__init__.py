@@ -2,7 +2,7 @@
 
 A round is reduced to inner products of what clients changed (`sketch`, `features`); the last rounds of a client are
 compared with those before them (`surprise`, `watch`); an alarm names clients and an onset (`naming`). `ClientMonitor`
-puts it together, at a level that holds over the run (`level`).
+puts it together, at a level that holds over the run.
 """
 
 from fedgauss.detect.clients.compared import Compared, Exclusion

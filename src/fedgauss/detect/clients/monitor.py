@@ -17,12 +17,12 @@ from fedgauss.detect import storage
 from fedgauss.detect.clients.compared import Compared, Exclusion
 from fedgauss.detect.clients.features import Moves
 from fedgauss.detect.clients.groups import chance
-from fedgauss.detect.clients.level import spent
 from fedgauss.detect.clients.moves import ClientMoves, flat_moves
 from fedgauss.detect.clients.naming import named
 from fedgauss.detect.clients.sketch import Single, Sketch
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
 from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
+from fedgauss.detect.spending import spent
 
 FORMAT = "fedgauss client monitor 1"
 _KEPT = 0.9  # of a client's average direction, from round to round
