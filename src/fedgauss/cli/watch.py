@@ -70,7 +70,7 @@ def watch(
     horizon: Annotated[
         int | None, _alone("Steps, or rounds of clients, that alpha holds for; no end if not given.")
     ] = None,
-    rate: Annotated[float, _alone("Of clients that are named, the share that may be wrong.")] = 0.1,
+    rate: Annotated[float, _alone("Chance of a wrong name in an alarm about clients.")] = 0.05,
     host: Annotated[str, Option(help="Address of the page; others than loopback need a token.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Port of the page; 0 takes a free one.")] = 8765,
     token: Annotated[

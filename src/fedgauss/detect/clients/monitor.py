@@ -43,7 +43,8 @@ class ClientMonitor:
     horizon : int, optional
         The number of rounds over which alpha holds.
     rate : float
-        Of the names in an alarm, the share that may be wrong: the chance of a wrong name is at most this.
+        The chance of a wrong name in an alarm, by Holm's rule. Where few clients take part in a round it may be more
+        (docs/limits.md).
     seed : int, optional
         Of the sketch that stands for models with more than 16,384 parameters. Secret and random by default; keep one
         that you give from clients.
@@ -66,8 +67,8 @@ class ClientMonitor:
     Notes
     -----
     Clients are judged from round 12 on; one that joins later, from its tenth round on. While nobody can be judged the
-    verdict says so. A change that most clients share is no alarm; a
-    sudden one of all lengths, as when the rate falls by ten, makes the watch begin anew.
+    verdict says so. A change that most clients share is no alarm; a sudden one of all lengths, as when the rate falls
+    by ten, makes the watch begin anew.
 
     That alpha holds follows, by Bonferroni's inequality over clients and rounds, where features are Gaussian and
     independent over rounds, and clients nearly so given what they share; that real runs are tame enough is measured
@@ -254,12 +255,12 @@ class ClientMonitor:
         return self.alarm
 
     def suspects(self, rate: float | None = None) -> tuple[Name, ...]:
-        """Clients of the last round that stand out, the most surprising first.
+        """Clients of the last six rounds that stand out, the most surprising first.
 
         Parameters
         ----------
         rate : float, optional
-            The share of them that may be honest; that of the monitor by default.
+            The chance that any of them is honest; that of the monitor by default.
         """
         share = self.rate if rate is None else _checks.probability("rate", rate)
         if not self._watch.recent:

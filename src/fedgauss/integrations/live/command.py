@@ -44,7 +44,7 @@ class Asked:
     shift: float = 0.0
     alpha: float = 0.05
     horizon: int | None = None
-    rate: float = 0.1
+    rate: float = 0.05
     host: str = "127.0.0.1"
     port: int = 8765
     token: str | None = None
