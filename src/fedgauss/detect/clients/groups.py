@@ -11,7 +11,7 @@ from fedgauss._types import BoolArray, FloatArray, IntArray
 from fedgauss.detect.clients.surprise import surprise
 from fedgauss.detect.clients.watch import ClientWatch
 
-_SUSPICIOUS = 0.1  # p of the most surprising client, above which no groups are looked for
+_SUSPICIOUS = 1.0  # the smallest p-value times the number of clients, above which no groups are looked for
 _FIRST = 0.5  # of a round's share, for one client alone; the rest is for groups
 
 
@@ -84,7 +84,7 @@ def chance(watch: ClientWatch, p: FloatArray) -> FloatArray:
     count = np.isfinite(p).sum(axis=1)
     first = np.min(np.where(np.isfinite(p), p, 1.0), axis=1, initial=1.0)
     chances = np.where(count > 0, np.minimum(count * first / _FIRST, 1.0), 1.0)
-    suspicious = np.flatnonzero(first <= _SUSPICIOUS)
+    suspicious = np.flatnonzero((count * first <= _SUSPICIOUS) & (count > 0))
     if len(suspicious):
         chances[suspicious] = np.min([group.chance for group in groups(watch, suspicious)], axis=0, initial=1.0)
     return chances
