@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from mutants import expect_every_rule_has_a_mutant, expect_failure
 
-from fedgauss.detect import Channel, MeanChannel, Peak, SpreadChannel
+from fedgauss.detect import Channel, ClientChannel, MeanChannel, Peak, SpreadChannel
 from fedgauss.testing import channel, check_channel, checks_for_channel
 
-SHIPPED = {"mean": MeanChannel(), "spread": SpreadChannel(), "mean, another share": MeanChannel(share=0.5)}
+SHIPPED = {
+    "mean": MeanChannel(),
+    "spread": SpreadChannel(),
+    "clients": ClientChannel(),
+    "mean, another share": MeanChannel(share=0.5),
+}
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedgauss import step_sizes
-from fedgauss._linearization import linearization
+from fedgauss._linearization import Linearization, linearization
 from fedgauss._types import FloatArray
 from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen, checked_channels
 from fedgauss.detect.monitor import Monitor
@@ -21,6 +21,7 @@ from fedgauss.detect.thresholds import boundary
 from fedgauss.testing.battery import Check, Report, checks, expect, run
 
 _DIM, _TAU, _FIRST = 2, 20, 1
+_CLIENTS = 6  # for channels that look at them
 _RUNS, _ROUNDS, _CUT = 4, 40, 17  # of the battery's paths, and where they are saved and restored
 _ROUNDING = 1e-9
 _HORIZON = 500  # steps, for thresholds: 25 rounds
@@ -83,14 +84,26 @@ class _Case:
         """Whitened innovations of honest runs, (rounds, d, R)."""
         return np.random.default_rng(1).standard_normal((_ROUNDS, _DIM, _RUNS)) / np.sqrt(_TAU)
 
+    @cached_property
+    def calibrated(self) -> bool:
+        """Whether thresholds are quantiles of the statistic; a channel that knows them may look at clients instead."""
+        return self.channel.threshold(0.05) is None
+
     def started(self, replicates: int = _RUNS) -> Channel:
         """Ready for its first round."""
-        return self.channel.started(Conditions(_DIM, replicates, _TAU, _FIRST))
+        lin = None if self.calibrated else _clients(_CLIENTS)
+        return self.channel.started(Conditions(_DIM, replicates, _TAU, _FIRST, lin=lin))
 
     def watched(self, channel: Channel, x: FloatArray, after: int = 0) -> list[Peak]:
         """What a channel shows after each of these rounds, `after` rounds from the beginning."""
-        seen = (RoundSeen(each, float(_TAU), (_FIRST + after + j) * _TAU) for j, each in enumerate(x))
+        seen = (self._round(each, after + j) for j, each in enumerate(x))
         return [copy.deepcopy(channel.update(each)) for each in seen]
+
+    def _round(self, x: FloatArray, number: int) -> RoundSeen:
+        """With clients whose pulls come from the same numbers, one of them noisy in the end, where they are seen."""
+        sizes = np.array([1.0, -0.7, 1.2, 0.9, -1.1, 5.0 if number > _CUT else 1.0])
+        pulls = None if self.calibrated else sizes[:, None, None] * x
+        return RoundSeen(x, float(_TAU), (_FIRST + number) * _TAU, pulls=pulls)
 
     @cached_property
     def peaks(self) -> list[Peak]:
@@ -175,13 +188,13 @@ def _weights(case: _Case) -> None:
 
 def _everything_known(case: _Case) -> None:
     """What is None in a calibration may be there in a run: the place, the clients' uploads, the linearisation."""
-    eye = np.stack([np.eye(_DIM)] * 3)
-    conditions = Conditions(_DIM, 1, _TAU, _FIRST, lin=linearization(eye, eye, optimum=np.zeros(_DIM)))
+    conditions = Conditions(_DIM, 1, _TAU, _FIRST, lin=_clients(3))
     channel, uploads = case.channel.started(conditions), np.ones((3, _DIM))
     uploads[1] = np.nan  # an absent client
     for j in range(5):
         place, x = np.full((_DIM, 1), 0.1), case.x[j][:, :1]
-        peak = channel.update(RoundSeen(x, float(_TAU), (_FIRST + j) * _TAU, place, uploads, uploads))
+        known = (place, uploads, uploads, uploads[..., None])
+        peak = channel.update(RoundSeen(x, float(_TAU), (_FIRST + j) * _TAU, *known))
     got, fix = f"{peak.statistic}", "leave out clients whose uploads are NaN."
     expect(np.isfinite(peak.statistic).all(), got, fix)
     doubt = channel.may_be_travel(peak, np.full(1, 0.1))
@@ -243,9 +256,9 @@ def _thresholds(case: _Case) -> None:
 
 def _in_a_monitor(case: _Case) -> None:
     """A monitor with the channel goes on to the bit when it is saved and loaded."""
-    eye, channels = np.stack([np.eye(_DIM)] * 3), (case.channel,)
+    channels = (case.channel,)
     steps, generator = step_sizes.polynomial(0.3, 0.75), np.random.default_rng(3)
-    monitor = Monitor(linearization(eye, eye, optimum=np.zeros(_DIM)), steps, _TAU, horizon=_HORIZON, channels=channels)
+    monitor = Monitor(_clients(3), steps, _TAU, horizon=_HORIZON, channels=channels)
     path = 0.05 * generator.standard_normal((8, _DIM))
     for y in path[:6]:
         monitor.update(y)
@@ -255,6 +268,12 @@ def _in_a_monitor(case: _Case) -> None:
     for y in path[6:]:
         here, there = monitor.update(y), loaded.update(y)
         expect(here == there, f"{there} from the loaded monitor, not {here}", "list in `saved` all that changes.")
+
+
+def _clients(count: int) -> Linearization:
+    """Clients that are alike, at their optimum."""
+    eye = np.stack([np.eye(_DIM)] * count)
+    return linearization(eye, eye, optimum=np.zeros(_DIM))
 
 
 def _stacked(peaks: Sequence[Peak]) -> FloatArray:
