@@ -99,8 +99,9 @@ class ClientChannel(Channel):
         self.groups += 1
         p = np.stack([self._p_of(window) for window in _WINDOWS])  # (windows, K, R)
         best = np.where(here, p.min(axis=0), 1.0)
-        allowed = spent(1.0, self.horizon, self.groups)
-        chance = _together(np.minimum(_WAYS * best, 1.0)) / max(allowed, 1e-300)
+        # As with thresholds, what holds at the horizon goes on beyond it.
+        allowed = spent(1.0, self.horizon, self.groups if self.horizon is None else 1)
+        chance = _together(np.minimum(_WAYS * best, 1.0)) / allowed
         self.statistic = np.maximum(-np.log(np.maximum(chance, 1e-300)), 0.0)
         runs = np.arange(best.shape[1])
         back = np.array(_WINDOWS)[p[:, best.argmin(axis=0), runs].argmin(axis=0)]

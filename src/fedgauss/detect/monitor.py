@@ -267,17 +267,17 @@ class Monitor:
             if not self._watch.to_drop:
                 self._remember(self._mean, origin, sent, now)
             x, place = parts.whiten(block, self._mean, value), parts.place(self._mean)
-            pulls = None if sent is None else self._pulls_of(origin, sent, now)
+            pulls = None if sent is None else self._pulls_of(self._mean, origin, sent, now)
             seen = RoundSeen(x[:, None], block.weight, self.step, place[:, None], sent, origin, pulls)
             peaks = self._watch.update(seen)
         self._mean, self.step, self.round = value, now, self.round + 1
         return self._judge(peaks)
 
-    def _pulls_of(self, began: FloatArray | None, sent: FloatArray, now: int) -> FloatArray:
+    def _pulls_of(self, last: FloatArray, began: FloatArray | None, sent: FloatArray, now: int) -> FloatArray:
         """Client innovations of a round, (K, d, 1)."""
         if self._pulls is None:
             self._pulls = ClientInnovations(self.lin, self.steps, self._weights)
-        origin = np.broadcast_to(self._mean, sent.shape) if began is None else began
+        origin = np.broadcast_to(last, sent.shape) if began is None else began
         return self._pulls.of_round(origin, sent, self.step, now)[..., None]
 
     def _remember(self, last: FloatArray, began: FloatArray | None, sent: FloatArray | None, now: int) -> None:
