@@ -1,7 +1,7 @@
 """Whom a peer leaves out after an alarm, and the model that it goes back to.
 
 Names are those of `Monitor.suspects`. A `ClientMonitor` would name without delay, but it is made for models with many
-parameters and needs four clients: of the shifts that a peer's monitor sees in two dimensions it sees none.
+parameters, and needs four clients. With two parameters it saw none of the shifts that a peer's monitor sees.
 """
 
 import warnings
