@@ -1,6 +1,7 @@
 """A ring of peers without a server. Each is a process of its own that talks to its two neighbours only.
 
 python ring.py                                  six peers, one of which turns malicious half-way
+python ring.py --exclude                        the same, and who names it goes on without it
 python ring.py --attacker -1 --kill 2 --at 200  a clean run in which peer 2 is killed after step 200
 python ring.py --rank 3 --rendezvous ...        peer 3 alone, on a machine of its own
 """
@@ -34,6 +35,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--at", type=int, default=200, help="after this step")
     parser.add_argument("--chains", type=int, default=0, help="Client-GA chains that peers carry along")
     parser.add_argument("--alpha", type=float, default=0.01, help="chance of a false alarm, of each peer")
+    parser.add_argument("--exclude", action="store_true", help="go on without a neighbour that was named")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rank", type=int, help="run this peer, and start no others")
     parser.add_argument("--rendezvous", help="where peers meet: file:///a/new/file, or tcp://host:port of peer 0")
@@ -73,6 +75,7 @@ def run_one(asked: argparse.Namespace) -> None:
             "theta": seen.theta.tolist(),
             "shares": seen.shares,
             "lost": seen.lost,
+            "excluded": seen.excluded,
             "statistic": verdict.statistic,
             "threshold": verdict.threshold,
             "alarm": verdict.alarm,
@@ -97,6 +100,7 @@ def run_one(asked: argparse.Namespace) -> None:
             chains=asked.chains,
             alpha=asked.alpha,
             on_round=show,
+            on_alarm="exclude" if asked.exclude else "go on",
         )
     alarm = run.alarm
     ending = {
@@ -105,6 +109,7 @@ def run_one(asked: argparse.Namespace) -> None:
         "chains": run.chains.tolist(),
         "neighbours": run.neighbours,
         "lost": run.lost,
+        "excluded": [*run.excluded],
         "rounds": run.monitor.round,
         "alarm": None if alarm is None else {"step": alarm.step, "onset": alarm.onset},
         "suspects": suspects(run),
@@ -159,6 +164,8 @@ def follow(peer: subprocess.Popen[str], asked: argparse.Namespace, endings: dict
                 peer.kill()
             elif line["lost"]:
                 print(f"peer {line['peer']} lost {line['lost']} in the round up to step {line['step']}", flush=True)
+            elif line["excluded"]:
+                print(f"peer {line['peer']} leaves out {line['excluded']} after step {line['step']}", flush=True)
 
 
 def describe(rank: int, ending: dict[str, object] | None) -> str:
@@ -168,7 +175,8 @@ def describe(rank: int, ending: dict[str, object] | None) -> str:
     alarm = ending["alarm"]
     says = "no alarm"
     if isinstance(alarm, dict):
-        says = f"ALARM at step {alarm['step']}, onset {alarm['onset']}, suspects {ending['suspects']}"
+        names = f"left out {ending['excluded']}" if ending["excluded"] else f"suspects {ending['suspects']}"
+        says = f"ALARM at step {alarm['step']}, onset {alarm['onset']}, {names}"
     return f"peer {rank}: finished with neighbours {ending['neighbours']}; {says}"
 
 

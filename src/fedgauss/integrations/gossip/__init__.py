@@ -4,7 +4,8 @@
         run = run_peer(rank, problem, network, steps, n_steps=2000, exchange=links.exchange, lin=lin)
 
 `pip install 'fedgauss[gossip]'` for torch.distributed (gloo). A killed peer is noticed by its neighbours, who go on
-with Metropolis weights on the survivors. Every peer watches its own neighbourhood: see `neighbourhood`.
+with Metropolis weights on the survivors. Every peer watches its own neighbourhood: see `neighbourhood`; with
+`on_alarm="exclude"` it goes on without a neighbour that it named.
 """
 
 from typing import TYPE_CHECKING

@@ -92,6 +92,14 @@ class Neighbourhood:
             self._y = y
         return verdict
 
+    def begin_anew(self, y: FloatArray) -> None:
+        """Forget what was seen, and watch with a fresh alpha from here on, where the path goes on at y.
+
+        y is free: innovations are the same from wherever the path goes on.
+        """
+        self._y = y
+        self.monitor.reset(step=self.monitor.step, y=y, round=self.monitor.round)
+
     def _contraction(self, v: FloatArray, present: BoolArray, step: int) -> FloatArray:
         """P_j of the steps since the last update."""
         values, vectors = np.linalg.eigh(np.einsum("k,kij->ij", v, self._lin.client_hessians[present]))

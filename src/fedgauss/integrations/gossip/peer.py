@@ -3,20 +3,21 @@
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
-from fedgauss._random import Key, Noise, stage_key
-from fedgauss._types import FloatArray, JaxArray
+from fedgauss._random import Noise, stage_key
+from fedgauss._types import FloatArray
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.engine.loop import Start, resolve_start
 from fedgauss.integrations.gossip import messages
+from fedgauss.integrations.gossip.column import PeerColumn
+from fedgauss.integrations.gossip.exclusion import Exclusion
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
@@ -39,14 +40,17 @@ class PeerRound:
     step : int
         The last step of it.
     began, sent, theta : (d,) arrays
-        Its parameter when the round began, before mixing, and after it.
+        Its parameter when the round began, before mixing, and after it; after a round in which neighbours were left
+        out, the one that it went back to.
     shares : dict
-        c_kj of each neighbour that was heard; the rest of 1 is its column.
+        c_kj of each neighbour that it mixed with; the rest of 1 is its column.
     lost : tuple of int
         Neighbours that fell silent in this round, or sent what no honest peer sends; in the first round also those that
         did so before it.
     verdict : Verdict
         Of its monitor.
+    excluded : tuple of int
+        Neighbours that were left out after this round, since it named them.
     """
 
     step: int
@@ -56,6 +60,7 @@ class PeerRound:
     shares: dict[int, float]
     lost: tuple[int, ...]
     verdict: Verdict
+    excluded: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -77,9 +82,11 @@ class PeerRun:
     members : tuple of int
         The neighbourhood at the start, in the order of the monitor's clients.
     monitor : Monitor
-        Of the neighbourhood.
+        Of the neighbourhood; it began anew whenever neighbours were left out.
     alarm : Verdict or None
         The first alarm.
+    excluded : dict
+        The step after which a neighbour was left out, since this peer named it.
     """
 
     client: int
@@ -90,6 +97,7 @@ class PeerRun:
     members: tuple[int, ...]
     monitor: Monitor
     alarm: Verdict | None
+    excluded: dict[int, int]
 
 
 def run_peer(
@@ -107,6 +115,8 @@ def run_peer(
     chains: int = 0,
     alpha: float = 0.05,
     on_round: Callable[[PeerRound], None] | None = None,
+    on_alarm: Literal["go on", "exclude"] = "go on",
+    at_most: int | None = None,
 ) -> PeerRun:
     """PeerColumn `client` of Theta_t = (Theta_{t-1} - eta_t G_t) C_t, with C made by exchanges with neighbours.
 
@@ -134,11 +144,37 @@ def run_peer(
         Of this peer's monitor, over n_steps.
     on_round : callable, optional
         Called with a `PeerRound` after every round.
+    on_alarm : {"go on", "exclude"}
+        "go on" tells of it, and changes nothing. "exclude" asks the monitor who it was 100 steps after an alarm, and if
+        it names nobody again after 200, 400 and so on; goes on without the neighbours that are named, from this peer's
+        parameter and chains before the onset; and watches those who are left with a fresh alpha. Peers may differ in
+        it.
+    at_most : int, optional
+        With "exclude", how many neighbours may be left out in all; by default fewer than half of the neighbourhood,
+        this peer included. A warning tells of names that would be more, of whom none is left out, and of a peer that
+        names itself.
 
     Returns
     -------
     PeerRun
+
+    Notes
+    -----
+    Who is left out is told that this peer is lost to it, so it does not wait, and goes on with whom it has left. Its
+    share goes to this peer itself in the round of its exclusion; from the next on weights are Metropolis weights on the
+    graph without the edge.
+
+    Going back is this peer's alone. Nobody else is asked to: a neighbour that has not noticed, or notices later, sends
+    what the attack made of its parameter, and honest steps have to work that off. Steps are counted on, with eta_t as
+    it is by then. After an alarm the share of names that are wrong is meant to be a tenth at most: see
+    `Monitor.suspects`, whose rate is divided among the times that it is asked.
+
+    With "exclude" a peer keeps its parameter and chains of every round since it began to watch.
     """
+    if on_alarm not in ("go on", "exclude"):
+        raise ValueError(f"on_alarm must be 'go on' or 'exclude'; got {on_alarm!r}.")
+    if at_most is not None and on_alarm != "exclude":
+        raise ValueError("at_most must be left out unless on_alarm is 'exclude': nobody is left out otherwise.")
     neighbours = neighbours_of(client, network)
     tau, n_steps = _checks.whole("sync_every", sync_every), _checks.step_number("n_steps", n_steps)
     if n_steps % tau:
@@ -172,7 +208,8 @@ def run_peer(
     )
     silent = tuple(neighbour for neighbour in neighbours if neighbour not in members)
     neighbours = tuple(member for member in members if member != client)
-    lost = dict.fromkeys(silent, 0)
+    lost, excluded = dict.fromkeys(silent, 0), dict[int, int]()
+    exclusion = Exclusion(client, around, (column, chain), at_most) if on_alarm == "exclude" else None
     alarm: Verdict | None = None
     for step in range(tau, n_steps + 1, tau):
         began = column.theta[:, 0]
@@ -193,62 +230,23 @@ def run_peer(
         missed = tuple(neighbour for neighbour in neighbours if neighbour not in said)
         neighbours = tuple(neighbour for neighbour in neighbours if neighbour in said)
         lost |= dict.fromkeys(missed, step)
+        named = () if exclusion is None else exclusion.after(verdict)
+        if named:
+            taken = {}  # what mixing made is gone
+            neighbours = tuple(neighbour for neighbour in neighbours if neighbour not in named)
+            excluded |= dict.fromkeys(named, step)
         if on_round is not None:
-            on_round(PeerRound(step, began, mine.sent, column.theta[:, 0], taken, silent + missed, verdict))
+            on_round(PeerRound(step, began, mine.sent, column.theta[:, 0], taken, silent + missed, verdict, named))
         silent = ()
-    return PeerRun(client, column.theta[:, 0], chain.theta.T, neighbours, lost, members, around.monitor, alarm)
+    return PeerRun(
+        client, column.theta[:, 0], chain.theta.T, neighbours, lost, members, around.monitor, alarm, excluded
+    )
 
 
 def _warn_of(faults: Mapping[int, str]) -> None:
     for neighbour, words in faults.items():
         if words:
             warnings.warn(f"Peer {neighbour} is let go: {words}", _checks.FedgaussWarning, stacklevel=3)
-
-
-class PeerColumn:
-    """One client's column of Theta, (d, R): it makes steps by itself, and is mixed with those of others.
-
-    Its random numbers are those that `simulate` gives this client.
-    """
-
-    def __init__(self, problem: Problem, client: int, eta: FloatArray, seed: int, theta: FloatArray) -> None:
-        self.theta, self._problem, self._client = theta, problem, np.int32(client)
-        self._eta, self._key, self._step = np.asarray(eta, np.float32), stage_key(seed, "data"), 0
-        self.advance(0)  # compiles, so that nobody waits for it later
-
-    def advance(self, step: int) -> None:
-        """Make the steps up to this one."""
-        if self.theta.size:
-            start = np.asarray(self.theta, np.float32)  # the engine's precision
-            bounds = np.int32(self._step), np.int32(step)
-            moved = _local_steps(self._problem, self._key, self._client, start, self._eta, *bounds)
-            self.theta = np.asarray(moved, dtype=float)
-        self._step = step
-
-    def mix(self, shares: Mapping[int, float], others: Mapping[int, FloatArray]) -> None:
-        """theta_k <- (1 - sum_j c_kj) theta_k + sum_j c_kj theta_j."""
-        self.theta = self.theta + sum(shares[j] * (theirs - self.theta) for j, theirs in others.items())
-
-
-@jax.jit
-def _local_steps(
-    problem: Problem, key: Key, client: JaxArray, theta: JaxArray, eta: JaxArray, done: JaxArray, until: JaxArray
-) -> JaxArray:
-    """theta_t = theta_{t-1} - eta_t K w_k grad f_k(theta_{t-1}, xi_t) for t = done + 1, ..., until; theta is (d, R).
-
-    Draws are a function of (seed, step, client, replicate). They are made for all clients, and this one's column is
-    taken: a little work for nothing, and any problem will do.
-    """
-    dim, replicates = theta.shape
-    noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
-
-    def step(t: JaxArray, theta: JaxArray) -> JaxArray:
-        data = problem.sample(noise.at_step(t), t)
-        everywhere = jnp.broadcast_to(theta[:, None], (dim, problem.n_clients, replicates))
-        scale = eta[t - 1] * problem.n_clients * jnp.asarray(problem.weights)
-        return theta - scale[client] * problem.gradient(everywhere, data)[:, client]
-
-    return lax.fori_loop(done + 1, until + 1, step, theta)
 
 
 def own_surrogate(lin: Linearization, client: int) -> GaussianSurrogate:
