@@ -62,7 +62,7 @@ def watched(problem, runs, seed):
         problem, NETWORK, STEPS, N_STEPS, sync_every=TAU, replicates=runs, seed=seed, start=fg.near_optimum(0.25),
         observe=[fg.observers.path(TAU), fg.observers.uploads(TAU)],
     )  # fmt: skip
-    pulls = [client_innovations(b, s, lin, STEPS, TAU) for b, s in zip(found.began, found.sent, strict=True)]
+    pulls = client_innovations(found.began, found.sent, lin, STEPS, TAU)
     return watch_runs(lin, STEPS, found.path, TAU, horizon=N_STEPS, pulls=pulls)
 
 

@@ -125,8 +125,10 @@ def _told(monitor: Monitor, runs: Runs, wait: int) -> tuple[tuple[Verdict, ...],
 def _repeats(attack: StagedAttack, setup: DemoSetup, monitor: Monitor, attacked: Runs, honest: Runs) -> Repeats:
     """Watch all runs as this monitor watches one; ask those with an alarm after the attack for the clients."""
     lin, steps, tau = linearize(attack.honest), setup.steps, setup.sync_every
+    pulls, honest_pulls = (client_innovations(runs.began, runs.sent, lin, steps, tau) for runs in (attacked, honest))
     seen, unattacked = (
-        watch_runs(lin, steps, runs.path, tau, monitor.boundary, start=lin.optimum) for runs in (attacked, honest)
+        watch_runs(lin, steps, path, tau, monitor.boundary, lin.optimum, horizon=attack.n_steps, pulls=theirs)
+        for path, theirs in ((attacked.path, pulls), (honest.path, honest_pulls))
     )
     alarm, guilty = seen.alarm_step, set(attack.attackers)
     after = alarm >= attack.begins
@@ -135,8 +137,7 @@ def _repeats(attack: StagedAttack, setup: DemoSetup, monitor: Monitor, attacked:
         rung, clean = int(alarm[r]) // tau, int(onset - 1) // tau
         last = rung + attack.wait // tau
         if after[r] and last <= len(seen.steps) and clean >= drop + 2:  # a baseline has two rounds
-            rounds = client_innovations(attacked.began[r, :last], attacked.sent[r, :last], lin, steps, tau)
-            named.append(set(attribute(rounds, clean, rung, lin, rate=_RATE, burn_in=drop).malicious))
+            named.append(set(attribute(pulls[r, :last], clean, rung, lin, rate=_RATE, burn_in=drop).malicious))
     return Repeats(
         runs=len(alarm),
         before=int(((alarm > 0) & ~after).sum()),

@@ -45,13 +45,13 @@ class ClientInnovations:
 def client_innovations(
     began: ArrayLike, sent: ArrayLike, lin: Linearization, steps: StepSizes | ArrayLike, sync_every: int, after: int = 0
 ) -> FloatArray:
-    """E_j^k of every client in each of J rounds, as `ClientInnovations` defines it.
+    """E_j^k of every client in each of J rounds, as `ClientInnovations` defines it; of one run, or of several at once.
 
     Parameters
     ----------
-    began : (J, K, d) array_like
+    began : (..., J, K, d) array_like
         Where each client began round j, after the last mixing.
-    sent : (J, K, d) array_like
+    sent : (..., J, K, d) array_like
         What it uploaded at the end of round j, before mixing; NaN where it took no part.
     lin : Linearization
         The clients' Hessians and weights.
@@ -64,20 +64,21 @@ def client_innovations(
 
     Returns
     -------
-    (J, K, d) array
+    (..., J, K, d) array
     """
     start, end = np.asarray(began, dtype=np.float64), np.asarray(sent, dtype=np.float64)
     shape = (lin.n_clients, lin.dim)
-    if start.ndim != 3 or start.shape != end.shape or start.shape[1:] != shape:
+    if start.ndim < 3 or start.shape != end.shape or start.shape[-2:] != shape:
         raise ValueError(
             f"began and sent must both have shape (rounds, {shape[0]}, {shape[1]}): rounds, clients, dimensions; got "
             f"{start.shape} and {end.shape}."
         )
     tau, after = _checks.whole("sync_every", sync_every), _checks.whole("after", after, at_least=0)
-    parts = ClientInnovations(lin, steps)
-    ends = after + tau * np.arange(1, len(start) + 1)
-    rounds = [parts.of_round(b, s, int(last) - tau, int(last)) for b, s, last in zip(start, end, ends, strict=True)]
-    return np.stack(rounds) if rounds else np.empty_like(start)
+    parts, found = ClientInnovations(lin, steps), np.empty_like(start)
+    for j in range(start.shape[-3]):
+        first = after + tau * j
+        found[..., j, :, :] = parts.of_round(start[..., j, :, :], end[..., j, :, :], first, first + tau)
+    return found
 
 
 class Segment(NamedTuple):
