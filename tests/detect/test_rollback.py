@@ -21,7 +21,7 @@ def logistic():
 
 
 def attacked(name):
-    """The honest problem, the attacked one and the start. Step 251 lies within a round of 20 or 5 steps, or begins it."""
+    """The honest problem, the attacked one and the start. Step 251 lies within a round of 20 steps."""
     if name.startswith("flip"):
         honest = logistic()
         return honest, fg.problems.label_flip(honest, HALF if name == "flip" else [0], BEGINS), "optimum"
@@ -67,13 +67,12 @@ def gaussian_alarms(shift, replicates=60, tau=20):
     return found
 
 
-@pytest.mark.parametrize("shift", [0.6, 1.5])
-def test_the_rollback_lies_before_the_onset(shift):
-    """60 runs; over 2,000 it is too late in .001 at most: 4 or more of 60 then have chance below 1e-6.
+def test_the_rollback_lies_before_the_onset():
+    """60 runs; none of 985 is too late. At a true .003, 4 or more of 60 have chance 4e-5.
 
-    It would fail if the rollback were that of the estimated onset, which is late in a fifth of these runs and more.
+    It would fail if the rollback were that of the estimated onset, which is late in .32 of these runs.
     """
-    found = gaussian_alarms(shift)
+    found = gaussian_alarms(0.6)
     begin, before, lost = shares(found, 20)
     assert len(found) >= 50
     assert min(begin, before) >= 0.94
