@@ -13,17 +13,22 @@ NEXT = json.loads((FOLDER / "next.json").read_text())  # updates, and what 0.1.0
 
 @pytest.mark.parametrize("name", NEXT)
 def test_it_gives_the_verdicts_that_0_1_0_gave(name):
-    """Statistics to 1e-9, since another machine may round otherwise; everything else exactly."""
+    """Statistics to 1e-9, since another machine may round otherwise; else exactly, but for the rollback."""
     monitor = Monitor.load(FOLDER / f"{name}.npz")
+    before = monitor.alarm
     for update, wanted in zip(NEXT[name]["updates"], NEXT[name]["verdicts"], strict=True):
         verdict = monitor.update(**update)
-        for field in ("alarm", "channel", "round", "step", "onset", "rollback", "alpha", "travelling", "threshold"):
+        for field in ("alarm", "channel", "round", "step", "onset", "alpha", "travelling", "threshold"):
             assert getattr(verdict, field) == wanted[field], field
         assert verdict.statistic == pytest.approx(wanted["statistic"], rel=1e-9)
+        if verdict.alarm:  # 0.1.0 went back to the estimated onset, and not to before its interval
+            assert verdict.rollback <= wanted["rollback"]
     if NEXT[name]["suspects"] is not None:
-        for row, wanted in zip(monitor.suspects().table, NEXT[name]["suspects"], strict=True):
-            assert (row.client, row.malicious) == (wanted[0], wanted[4])
-            assert row[1:4] == pytest.approx(wanted[1:4], rel=1e-7)
+        found = monitor.suspects()
+        assert found.malicious == tuple(sorted(row[0] for row in NEXT[name]["suspects"] if row[4]))
+        if before is not None:  # a later alarm has another baseline than 0.1.0 took
+            for row, wanted in zip(found.table, NEXT[name]["suspects"], strict=True):
+                assert row == pytest.approx(wanted, rel=1e-7)
 
 
 @pytest.mark.parametrize("name", NEXT)

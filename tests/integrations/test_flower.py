@@ -15,6 +15,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAdam, FedAvg, FedMedian, Krum
 
 import fedgauss as fg
+from fedgauss.detect.client_rounds import ClientInnovations
 from fedgauss.integrations.flower import Alarmed, Monitored, Reported, ServerOnly
 from fedgauss.integrations.flower.feed import _as_in_the_paper
 from fedgauss.integrations.flower.kept import KeptArrays
@@ -332,13 +333,17 @@ def test_a_round_without_any_answer_is_left_out():
     assert strategy.participation[3] == ()
 
 
-def test_uploads_become_those_of_the_paper_whose_plain_mean_is_the_weighted_one():
+def test_uploads_become_those_of_the_paper_with_the_same_innovations():
     rng = np.random.default_rng(0)
     before, each = rng.standard_normal(3), rng.standard_normal((N, 3))
     uploads = tuple(Upload(k, {"w": row}, 1.0, {}) for k, row in enumerate(each))
-    table = _as_in_the_paper(LIN, TrainingRound(1, {"w": before}, uploads))
-    np.testing.assert_allclose(table.mean(axis=0), LIN.weights @ each, rtol=1e-12)
-    part = _as_in_the_paper(LIN, TrainingRound(1, {"w": before}, (uploads[1], uploads[4])))
+    table = _as_in_the_paper(monitor(), TrainingRound(1, {"w": before}, uploads))
+    began = np.broadcast_to(before, table.shape)
+    alike = ClientInnovations(LIN, STEPS, np.full(N, 1 / N)).of_round(began, each, 0, TAU)  # FedAvg's own steps
+    np.testing.assert_allclose(ClientInnovations(LIN, STEPS).of_round(began, table, 0, TAU), alike, rtol=1e-9)
+    # To first order it is the way scaled by K w_k, so that the plain mean is the weighted one.
+    np.testing.assert_allclose(table.mean(axis=0), LIN.weights @ each, atol=0.1)
+    part = _as_in_the_paper(monitor(), TrainingRound(1, {"w": before}, (uploads[1], uploads[4])))
     np.testing.assert_array_equal(part[[1, 4]], table[[1, 4]])
     assert np.isnan(part[[0, 9]]).all()
 

@@ -33,7 +33,8 @@ def test_verdicts_are_the_monitors_and_suspects_have_their_names():
     seen = list(rounds(60, onset=600))
     told = feed(run, seen)
     verdicts = [alone.update(y, clients=theta) for y, theta in seen]
-    since = {"onset": alone.alarm.onset, "rollback": alone.alarm.rollback}  # an alarm says the same as long as it is on
+    names = ("onset", "onset_interval", "rollback")
+    since = {name: getattr(alone.alarm, name) for name in names}  # an alarm says the same as long as it is on
     assert [t.words for t in told] == [str(replace(v, **since) if v.alarm else v) for v in verdicts]
     state = json.loads(json.dumps(state_of(run), allow_nan=False))
     first = next(j for j, t in enumerate(told, start=1) if t.kind == "alarm")
@@ -54,8 +55,8 @@ def test_missed_rounds_keep_the_logs_numbers():
     assert told.kind == "alarm"
     assert told.words.startswith("ALARM at round 50 (step 1000)")
     assert "lack what clients uploaded" in state_of(run)["suspects"]["note"]
-    onset = state_of(run)["alarm"]["onset"]
-    assert state_of(run)["alarm"]["rollback"] == (onset - 1) // TAU
+    first, _ = state_of(run)["alarm"]["onset_interval"]
+    assert state_of(run)["alarm"]["rollback"] == (first - 1) // TAU
 
 
 def refused(run, given, error=ValueError, match=""):
@@ -238,8 +239,8 @@ def test_a_rollback_never_drifts_onto_a_poisoned_round():
     told = [run.take(LoggedRound(j, y)) for j, (y, _) in enumerate(rounds(140, onset=56 * TAU, seed=56), start=1)]
     said = [int(t.words.split("roll back to round ")[1].rstrip(".")) for t in told if t.kind == "alarm"]
     assert len(said) > 50
-    assert set(said) == {56}
-    assert said[0] == state_of(run)["alarm"]["rollback"] == 56
+    assert len(set(said)) == 1
+    assert 50 <= said[0] == state_of(run)["alarm"]["rollback"] <= 56
 
 
 def test_another_run_is_not_taken_for_the_one_that_was_judged(tmp_path):

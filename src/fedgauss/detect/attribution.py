@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import chdtri, fdtrc, ndtr, stdtr
+from scipy.special import betainc, chdtri, fdtrc, fdtri, ndtr, stdtr
 
 from fedgauss import _checks
 from fedgauss._linearization import Linearization, client_dof
@@ -33,6 +33,13 @@ from fedgauss.step_sizes import StepSizes
 
 _FIRST = 2  # rounds of a baseline, at least
 _AGREEMENT = 0.05  # level at which the other clients must move together for their direction to be used
+_ASTRAY = 1e-4  # so small a chance is evidence even where the others moved elsewhere, which may have been chance
+_GREW = 0.01  # level at which noise must have grown for the two stretches to have sizes of their own
+_INEXACT = 0.1  # of a far way, how much a Hessian that is not exact there may add to an honest client's move
+_FAR_AWAY = (
+    "The model moved far after the onset: gradients changed by {:.1f} standard deviations of one. A tenth of that is "
+    "held against nobody. Roll back, go on apart, and ask again, to see smaller moves."
+)
 _TINY = 1e-60  # instead of a variance of zero
 _LEAST_WEIGHT = 0.02  # no client is ruled out before it is tested
 # The alarm rang at a moment that favoured it, so the baseline lies a little off: honest p-values below .05 had chance
@@ -76,12 +83,15 @@ class Attribution(Shown):
         The false-discovery rate asked for.
     baseline_rounds, rounds_after : int
         Rounds before the onset, and rounds after the alarm.
+    note : str
+        Further remarks, such as that the model was dragged far away.
     """
 
     table: tuple[Suspect, ...]
     rate: float
     baseline_rounds: int
     rounds_after: int
+    note: str = ""
 
     @property
     def malicious(self) -> tuple[int, ...]:
@@ -98,7 +108,7 @@ class Attribution(Shown):
         for row in self.table:
             mark = "  *" if row.malicious else ""
             lines.append(f"{row.client:8d}{row.statistic:12.2f}{row.p_value:12.2g}{row.q_value:12.2g}{mark}")
-        return "\n".join(lines)
+        return "\n".join([*lines, self.note] if self.note else lines)
 
     def to_frame(self) -> Any:
         """The table as a pandas frame."""
@@ -146,9 +156,12 @@ def attribute(
     D_k is the mean innovation after the alarm less that of the baseline. Its covariance Omega_k has the shape of
     Var(W^k) and a size estimated from the rounds. Let m be the other clients' common move, their D weighted by
     Omega^-1. Where m is too large for chance (level .05), a client that moved along with the others is suspect: a
-    one-sided t-test of m' Omega_k^-1 D_k. Where it is not, as when a single client attacks, any move is suspect: an
-    F-test of D_k' Omega_k^-1 D_k. Choice and direction come from the other clients alone, and so do not bias the
-    test of an honest one.
+    one-sided t-test of m' Omega_k^-1 D_k; so is one whose move, wherever it went, has chance below 1e-4. Where it is
+    not, as when a single client attacks, any move is suspect: an F-test of D_k' Omega_k^-1 D_k. Choice and direction
+    come from the other clients alone, and so do not bias the test of an honest one.
+
+    Where most clients' noise grew, which an attacker does to everybody who drags the model far away, the rounds before
+    and after have sizes of their own (Welch's test).
 
     Discoveries are those of Benjamini and Hochberg's procedure, with weights of mean one (Genovese, Roeder and
     Wasserman 2006) that spend the error where it buys power: a client's weight follows from its noise and from how far
@@ -178,10 +191,21 @@ def attribute(
 
 
 def attribute_segments(
-    before: Segment, after: Segment, lin: Linearization, rate: float, baseline_rounds: int, rounds_after: int
+    before: Segment,
+    after: Segment,
+    lin: Linearization,
+    rate: float,
+    baseline_rounds: int,
+    rounds_after: int,
+    way: FloatArray | None = None,
 ) -> Attribution:
-    """`attribute` from the sums of the baseline and of the rounds after the alarm."""
+    """`attribute` from the sums of the baseline and of the rounds after the alarm.
+
+    `way` (d,) is how far the model moved from the one to the other, where that is known.
+    """
     moves = _allowing_for_estimates(_moves(before, after, lin), lin)
+    distance = np.zeros(lin.n_clients) if way is None else _distances(way, lin)
+    moves = _allowing_for_distance(moves, distance, lin)
     n_clients = lin.n_clients
     statistics, p_values, effects = np.zeros(n_clients), np.ones(n_clients), np.full(n_clients, np.nan)
     for k in np.flatnonzero(moves.dof > 0):
@@ -191,7 +215,8 @@ def attribute_segments(
         Suspect(int(k), float(statistics[k]), float(p_values[k]), float(adjusted[k]), bool(adjusted[k] <= rate))
         for k in np.lexsort((-statistics, adjusted))
     )
-    return Attribution(table, rate, baseline_rounds, rounds_after)
+    note = _FAR_AWAY.format(np.median(distance)) if np.median(distance) > np.sqrt(lin.dim) else ""
+    return Attribution(table, rate, baseline_rounds, rounds_after, note)
 
 
 class ClientRecord(Saved):
@@ -216,7 +241,8 @@ class ClientRecord(Saved):
         n_clients, dim = self._lin.n_clients, self._lin.dim
         self.rounds, self.first = position, max(_FIRST, position + 1)
         self.reference = np.full((n_clients, dim), np.nan)
-        self.sums = self.at_alarm = self.baseline = np.zeros((n_clients * (dim + 2), 1))  # segments as columns
+        # Columns: a segment, then the rounds counted and the sum of where the clients' mean began them.
+        self.sums = self.at_alarm = self.baseline = np.zeros((n_clients * (dim + 2) + 1 + dim, 1))
         self.frozen = np.zeros(2, dtype=np.int64)  # rounds of the baseline, 0 without one, and rounds at the alarm
         self.kept = Candidates(len(self.sums), 1, self.first)
 
@@ -231,7 +257,10 @@ class ClientRecord(Saved):
         rows = self._parts.of_round(began, sent, after, last)
         self.reference = first_seen(self.reference, rows)
         sums = self._segment(self.sums).plus(rows, np.nan_to_num(self.reference), self._inverses)
-        self.sums = np.concatenate([part.ravel() for part in sums])[:, None]
+        here = np.isfinite(began).all(axis=1)
+        place = np.append(1.0, began[here].mean(axis=0)) if here.any() else np.zeros(1 + self._lin.dim)
+        column = np.concatenate([part.ravel() for part in sums])
+        self.sums = np.append(column, self.sums[len(column) :, 0] + place)[:, None]
         self.rounds = position + 1
 
     def freeze(self, onset: int) -> None:
@@ -250,21 +279,42 @@ class ClientRecord(Saved):
             raise ValueError("suspects needs rounds with clients before the onset, 2 at least; there were fewer.")
         if self.rounds == at_alarm:
             raise ValueError("suspects needs rounds with clients after the alarm; there is none yet. Wait for more.")
-        before, after = self._segment(self.baseline), self._segment(self.sums - self.at_alarm)
-        return attribute_segments(before, after, self._lin, rate, baseline_rounds, self.rounds - at_alarm)
+        latest = self.sums - self.at_alarm
+        before, after = self._segment(self.baseline), self._segment(latest)
+        places = [self._place(column) for column in (self.baseline, latest)]
+        way = None if places[0] is None or places[1] is None else places[1] - places[0]
+        return attribute_segments(before, after, self._lin, rate, baseline_rounds, self.rounds - at_alarm, way)
 
     def restore(self, arrays: Arrays) -> None:
         """Take up the state that `state` returned."""
+        length = len(self.sums)
         super().restore(arrays)
-        for column in (self.sums, self.at_alarm, self.baseline):
-            self._segment(column)  # raises where one has a wrong length
+        rows = length - 1 - self._lin.dim  # of a file from before places were kept
+        for name in ("sums", "at_alarm", "baseline"):
+            column = getattr(self, name)
+            setattr(self, name, np.pad(column, ((0, length - len(column) if len(column) == rows else 0), (0, 0))))
+            if len(getattr(self, name)) != length:
+                raise ValueError(f"{name} must have {length} rows")
+        if self.kept.sums.shape[1] == rows:
+            self.kept.sums = np.pad(self.kept.sums, ((0, 0), (0, length - rows), (0, 0)))
         self.kept.first = self.first
 
     def _segment(self, column: FloatArray) -> Segment:
-        """From (K (d + 2), 1)."""
+        """Its first K (d + 2) rows."""
         n_clients, dim = self._lin.n_clients, self._lin.dim
-        seen, total, square = np.split(column[:, 0], [n_clients, n_clients * (dim + 1)])
+        seen, total, square, _ = np.split(column[:, 0], [n_clients, n_clients * (dim + 1), n_clients * (dim + 2)])
         return Segment(seen, total.reshape(n_clients, dim), square)
+
+    def _place(self, column: FloatArray) -> FloatArray | None:
+        """The mean of where rounds began, from the last 1 + d rows; None where none was kept."""
+        count, *total = column[-1 - self._lin.dim :, 0]
+        return np.array(total) / count if count >= 1.0 else None
+
+
+def _distances(way: FloatArray, lin: Linearization) -> FloatArray:
+    """|Var(W^k)^-1/2 H_k way|, what the way changed of each client's gradient, in standard deviations of one, (K,)."""
+    changes = lin.client_hessians @ way
+    return np.asarray(np.sqrt(np.einsum("ki,kij,kj->k", changes, noise_inverses(lin), changes)))
 
 
 class _Moves(NamedTuple):
@@ -281,15 +331,45 @@ def _moves(before: Segment, after: Segment, lin: Linearization) -> _Moves:
     usable = (before.seen >= 1) & (after.seen >= 1) & (before.seen + after.seen >= 4)
     counts = [np.where(usable, part.seen, 1.0) for part in (before, after)]
     means = [part.total / count[:, None] for part, count in zip((before, after), counts, strict=True)]
-    # The sum of squares about the two means, which rounding must not make negative.
-    within = sum(
-        part.square - count * np.einsum("ki,kij,kj->k", mean, inverses, mean)
-        for part, count, mean in zip((before, after), counts, means, strict=True)
+    # Sums of squares about the two means, which rounding must not make negative, with their degrees of freedom.
+    within = np.maximum(
+        [
+            part.square - count * np.einsum("ki,kij,kj->k", mean, inverses, mean)
+            for part, count, mean in zip((before, after), counts, means, strict=True)
+        ],
+        0.0,
     )
-    dof = np.where(usable, dim * (counts[0] + counts[1] - 2.0), 0.0)
-    size = np.maximum(within, 0.0) / np.maximum(dof, 1.0) * (1.0 / counts[0] + 1.0 / counts[1])
+    freedom = dim * (np.array(counts) - 1.0)
+    dof = np.where(usable, freedom.sum(axis=0), 0.0)
+    size = within.sum(axis=0) / np.maximum(dof, 1.0) * (1.0 / counts[0] + 1.0 / counts[1])
+    apart = usable & (freedom.min(axis=0) > 0)
+    if _noise_grew(within[:, apart], freedom[:, apart]):
+        parts = within[:, apart] / freedom[:, apart] / np.array(counts)[:, apart]
+        size[apart] = parts.sum(axis=0)
+        dof[apart] = size[apart] ** 2 / np.maximum((parts**2 / freedom[:, apart]).sum(axis=0), _TINY)
+    gap = np.where(usable[:, None], means[1] - means[0], 0.0)
+    if usable.any() and not apart.any():
+        # One round after the alarm says nothing of its own noise. It is taken to be the median client's move.
+        f = np.einsum("ki,kij,kj->k", gap, inverses, gap)[usable] / np.maximum(size[usable], _TINY) / dim
+        size *= max(float(np.median(f / fdtri(dim, dof[usable], 0.5))), 1.0)
     precision = np.where(usable[:, None, None], inverses / np.maximum(size, _TINY)[:, None, None], 0.0)
-    return _Moves(np.where(usable[:, None], means[1] - means[0], 0.0), precision, dof)
+    return _Moves(gap, precision, dof)
+
+
+def _noise_grew(within: FloatArray, freedom: FloatArray) -> bool:
+    """Whether most clients are noisier after the alarm than before the onset, from sums of squares (2, K).
+
+    An attacker that drags the model far away makes everybody's gradients noisier there. One size for both stretches
+    would then be too small for the few rounds after the alarm, and honest clients would seem to move; each stretch has
+    a size of its own instead (Welch), which costs degrees of freedom, and so is not done without need. The median
+    client decides, at level .01: one attacker alone that gets noisier does not change how the others are judged.
+    """
+    if not within.size:
+        return False
+    grown = fdtrc(freedom[1], freedom[0], within[1] / freedom[1] / np.maximum(within[0] / freedom[0], _TINY))
+    half = (len(grown) + 1) // 2
+    # The k-th smallest of K uniform p-values has a beta law.
+    return bool(betainc(half, len(grown) - half + 1, np.sort(grown)[half - 1]) < _GREW)
 
 
 def _allowing_for_estimates(moves: _Moves, lin: Linearization) -> _Moves:
@@ -309,6 +389,18 @@ def _allowing_for_estimates(moves: _Moves, lin: Linearization) -> _Moves:
     return _Moves(moves.gap, moves.precision * (left / behind)[:, None, None], dof)
 
 
+def _allowing_for_distance(moves: _Moves, distance: FloatArray, lin: Linearization) -> _Moves:
+    """Moves, less what an honest client may show only because it was dragged far away.
+
+    There its Hessian and its noise are not quite those of `lin`. A gradient that changed by less than its own standard
+    deviation, sqrt(d), changes nothing; of what is beyond, a tenth is held against nobody.
+    """
+    allowed = _INEXACT * np.maximum(distance - np.sqrt(lin.dim), 0.0)
+    size = np.sqrt(np.einsum("ki,kij,kj->k", moves.gap, noise_inverses(lin), moves.gap))
+    left = np.maximum(1.0 - allowed / np.maximum(size, _TINY), 0.0)
+    return moves._replace(gap=moves.gap * np.where(allowed > 0.0, left, 1.0)[:, None])
+
+
 def _against_the_others(moves: _Moves, k: int) -> tuple[float, float, float]:
     """Statistic, p-value and foreseen effect of client k, in standard errors of its own move; NaN if none is."""
     dim, others = moves.gap.shape[1], np.arange(len(moves.gap)) != k
@@ -316,18 +408,20 @@ def _against_the_others(moves: _Moves, k: int) -> tuple[float, float, float]:
     pulls = np.einsum("kij,kj->i", precisions, gaps)
     common = np.linalg.pinv(precisions.sum(axis=0), hermitian=True) @ pulls
     precision, gap, dof = moves.precision[k], moves.gap[k], moves.dof[k]
+    f = gap @ precision @ gap / dim
     if pulls @ common < chdtri(dim, _AGREEMENT):
-        f = gap @ precision @ gap / dim
         return float(np.sqrt(f)), float(fdtrc(dim, dof, f)), np.nan
     length = np.sqrt(common @ precision @ common)
     t = common @ precision @ gap / length
+    along, anywhere = float(stdtr(dof, -t)), float(fdtrc(dim, dof, f))
+    p_value = min(along, anywhere) if anywhere < _ASTRAY else along
     # Each other client's move as a multiple of the common one, with its precision. The sum of squares over the sum of
     # those that follow is the multiple of one attacker, however many there are.
     weight = np.einsum("i,kij,j->k", common, precisions, common)
     push = np.einsum("i,kij,kj->k", common, precisions, gaps)
     squares = (np.divide(push**2, weight, out=np.zeros_like(push), where=weight > 0) - (weight > 0)).sum()
     multiple = max(squares, 0.0) / np.maximum(push, 0.0).sum()
-    return float(t), float(stdtr(dof, -t)), float(multiple * length)
+    return float(t), p_value, float(multiple * length)
 
 
 def power_weights(effects: FloatArray, rate: float) -> FloatArray:

@@ -1,10 +1,14 @@
 """Which past rounds are still candidates for the onset: O(log t) of them, thinned as they age."""
 
 import numpy as np
+import numpy.typing as npt
 
 from fedgauss._types import FloatArray
 from fedgauss.detect.saved import Saved
 
+# Twice the log-likelihood ratio by which a candidate may fall short of the best one and still be the onset: about
+# 2 log 20 = 6 for the noise after a change of known size, and the rest for an alarm that rings at a moment of its own.
+DROP = 8.0
 _FINE = 12  # ages up to here keep every round; each doubling of the age then keeps every second one of those left
 
 
@@ -44,6 +48,18 @@ class Candidates(Saved):
         if self._scratch.shape != self.sums.shape:
             self._scratch = np.empty_like(self.sums)
         return self._scratch
+
+    def span(self, evidence: FloatArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Slots of the earliest and the latest likely onset, (R,) each; evidence is twice a log-likelihood, (C, R).
+
+        The earliest is the candidate before the first whose evidence is within 8 of the best: a change that began
+        within a round, or between two candidates that are left, shows best at the next.
+        """
+        order = np.argsort(self.positions)
+        likely = evidence[order] >= evidence.max(axis=0) - DROP
+        earliest = np.maximum(likely.argmax(axis=0) - 1, 0)
+        latest = len(order) - 1 - likely[::-1].argmax(axis=0)
+        return order[earliest], order[latest]
 
     def keep(self, position: int, step: int, mass: float, total: FloatArray) -> None:
         """Take in the newest position, with its prefix sum, in place of the one whose time is over."""

@@ -53,6 +53,14 @@ class Peak(NamedTuple):
     rounds: npt.NDArray[np.int64]  # watched rounds before the change
 
 
+class OnsetSpan(NamedTuple):
+    """The changes that fit nearly as well as the peak: the last step before the earliest and the latest; (R,) each."""
+
+    first: npt.NDArray[np.int64]
+    rounds: npt.NDArray[np.int64]  # watched rounds before the earliest
+    last: npt.NDArray[np.int64]
+
+
 def no_peak(replicates: int) -> Peak:
     """What a channel shows before it has a candidate."""
     nowhere = np.zeros(replicates, dtype=np.int64)
@@ -144,6 +152,13 @@ class Channel(Saved, ABC):
         `contraction` is eta lambda_max(A) at the peak's step, (R,).
         """
         return np.zeros(len(peak.step), dtype=np.bool_)
+
+    def onset_span(self, peak: Peak) -> OnsetSpan:
+        """The changes that fit nearly as well as the peak of the last round; the peak's own alone, unless overridden.
+
+        A verdict's rollback is the last round before the earliest of them.
+        """
+        return OnsetSpan(peak.step, peak.rounds, peak.step)
 
     def started(self, conditions: Conditions) -> Self:
         """A copy of this template that is ready for its first round."""

@@ -6,7 +6,8 @@ import numpy as np
 from scipy.special import binom, fdtrc
 
 from fedgauss._types import FloatArray
-from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen, no_peak
+from fedgauss.detect.candidates import DROP
+from fedgauss.detect.channel import Channel, Conditions, OnsetSpan, Peak, RoundSeen, no_peak
 from fedgauss.detect.client_rounds import noise_inverses
 from fedgauss.detect.spending import spent
 from fedgauss.detect.spread_channel import capped_mean
@@ -42,7 +43,7 @@ class ClientChannel(Channel):
     name, share, alarm_words = "clients", 0.25, "clients' own gradients changed"
     saved = (
         "rounds", "filled", "weight", "began", "pulls", "groups", "recent", "sizes", "starts", "count", "sum", "size",
-        "statistic", "step", "rounds_before",
+        "statistic", "step", "rounds_before", "first", "rounds_first", "last",
     )  # fmt: skip
 
     def begin(self, conditions: Conditions) -> None:
@@ -61,6 +62,7 @@ class ClientChannel(Channel):
         self.count, self.size = np.zeros((2, clients, runs))
         self.sum = np.zeros((clients, dim, runs))
         self.statistic, self.step, self.rounds_before = no_peak(runs)
+        self.first, self.rounds_first, self.last = self.step, self.rounds_before, self.step
         self._cap, self._expected = capped_mean(dim, _CAP)
         if lin is not None:
             values, vectors = np.linalg.eigh(noise_inverses(lin))
@@ -104,8 +106,17 @@ class ClientChannel(Channel):
         chance = _together(np.minimum(_WAYS * best, 1.0)) / allowed
         self.statistic = np.maximum(-np.log(np.maximum(chance, 1e-300)), 0.0)
         runs = np.arange(best.shape[1])
-        back = np.array(_WINDOWS)[p[:, best.argmin(axis=0), runs].argmin(axis=0)]
-        self.step, self.rounds_before = self.starts[-back].T
+        evidence = -2.0 * np.log(np.maximum(p[:, best.argmin(axis=0), runs], 1e-300))  # (windows, R)
+        back, likely = np.array(_WINDOWS), evidence >= evidence.max(axis=0) - DROP
+        longest = back[len(back) - 1 - likely[::-1].argmax(axis=0)]
+        self.step, self.rounds_before = self.starts[-back[evidence.argmax(axis=0)]].T
+        # The change may lie between two windows.
+        self.first, self.rounds_first = self.starts[-np.minimum(np.maximum(2 * longest - 1, 2), _WINDOWS[-1])].T
+        self.last = self.starts[-back[likely.argmax(axis=0)], 0]
+
+    def onset_span(self, peak: Peak) -> OnsetSpan:
+        """From the windows whose p-value is near the smallest."""
+        return OnsetSpan(self.first, self.rounds_first, self.last)
 
     def _p_of(self, window: int) -> FloatArray:
         """The smallest of three p-values of each client, (K, R); 1 where its past is too short."""

@@ -35,11 +35,34 @@ class ClientInnovations:
 
     def of_round(self, began: FloatArray, sent: FloatArray, after: int, last: int) -> FloatArray:
         """E^k (..., K, d) from where clients began steps after + 1, ..., last, and what they sent after them."""
-        eta = step_sizes_between(self.steps, after, last).reshape(last - after, -1)  # one, or one a client
-        pulls, product = pulls_and_product(eta, self.values)  # in the eigenvectors of each H_k: (tau, K, d)
+        total, product = self._total_and_product(after, last)
         from_start, to_end = (np.einsum("kij,...ki->...kj", self.vectors, x) for x in (began, sent))
-        pull = (to_end - product * from_start) / pulls.sum(axis=0)
+        pull = (to_end - product * from_start) / total
         return np.einsum("kij,...kj->...ki", self.vectors, pull) / self.scale[:, None]
+
+    def sent(self, began: FloatArray, pull: FloatArray, after: int, last: int) -> FloatArray:
+        """What clients send that show the innovations `pull` (K, d): the inverse of `of_round`."""
+        total, product = self._total_and_product(after, last)
+        from_start, pulled = (np.einsum("kij,ki->kj", self.vectors, x) for x in (began, pull * self.scale[:, None]))
+        return np.einsum("kij,kj->ki", self.vectors, product * from_start + total * pulled)
+
+    def _total_and_product(self, after: int, last: int) -> tuple[FloatArray, FloatArray]:
+        """sum_t W_t and P in the eigenvectors of each H_k, (K, d)."""
+        eta = step_sizes_between(self.steps, after, last).reshape(last - after, -1)  # one, or one a client
+        pulls, product = pulls_and_product(eta, self.values)
+        return pulls.sum(axis=0), product
+
+
+def as_weighted_steps(
+    began: FloatArray, sent: FloatArray, lin: Linearization, steps: StepSizes, after: int, last: int
+) -> FloatArray:
+    """What clients that step by eta_t, as in FedAvg, would have sent had they stepped by eta_t K w_k, (K, d).
+
+    It shows the same innovations. To scale a client's way by K w_k instead is right to first order in eta only: far
+    from its optimum, where an attacker drags the model, the second order looks like a move of an honest client.
+    """
+    alike = ClientInnovations(lin, steps, np.full(lin.n_clients, 1.0 / lin.n_clients))
+    return ClientInnovations(lin, steps).sent(began, alike.of_round(began, sent, after, last), after, last)
 
 
 def client_innovations(

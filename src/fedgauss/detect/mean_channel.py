@@ -7,7 +7,7 @@ import numpy as np
 
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.candidates import Candidates
-from fedgauss.detect.channel import TEMPERING, Channel, Conditions, Peak, RoundSeen, no_peak
+from fedgauss.detect.channel import TEMPERING, Channel, Conditions, OnsetSpan, Peak, RoundSeen, no_peak
 from fedgauss.detect.saved import Saved
 
 _SIGNIFICANT = 4.0  # standard deviations that a gradient must have to count as a journey
@@ -62,14 +62,25 @@ class MeanChannel(Channel, tabulated=True):
         self.total += seen.weight * seen.x
         if not len(kept.positions):
             return no_peak(seen.x.shape[1])
+        t2 = self._evidence()
+        best = t2.argmax(axis=0)
+        return Peak(np.sqrt(t2[best, np.arange(len(best))]), kept.steps[best], kept.positions[best])
+
+    def _evidence(self) -> FloatArray:
+        """T^2 of every candidate, (C, R)."""
+        kept = self.candidates
         share = kept.masses / self.mass
         m = (kept.masses * (1.0 - share))[:, None]
         gap = kept.scratch  # with thousands of replicates a fresh array each round would cost more than the sums
         np.multiply(share[:, None, None], self.total, out=gap)
         np.subtract(kept.sums, gap, out=gap)
-        t2 = tempered(np.einsum("cdr,cdr->cr", gap, gap) / m, m, self.tempering)
-        best = t2.argmax(axis=0)
-        return Peak(np.sqrt(t2[best, np.arange(len(best))]), kept.steps[best], kept.positions[best])
+        return tempered(np.einsum("cdr,cdr->cr", gap, gap) / m, m, self.tempering)
+
+    def onset_span(self, peak: Peak) -> OnsetSpan:
+        """From the candidates whose T^2 is near the largest."""
+        kept = self.candidates
+        earliest, latest = kept.span(self._evidence())
+        return OnsetSpan(kept.steps[earliest], kept.positions[earliest], kept.steps[latest])
 
     def may_be_travel(self, peak: Peak, contraction: FloatArray) -> BoolArray:
         """Whether a run that has not arrived may show this shift by itself."""

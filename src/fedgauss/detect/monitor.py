@@ -330,20 +330,26 @@ class Monitor:
             ChannelReading(c.name, float(peak.statistic[0]), limit)
             for c, peak, limit in zip(self.channels, peaks, limits, strict=True)
         )
-        rounds, rollback = int(said.rounds[0]), None
+        rounds, rollback, interval = 0, None, None
         if alarm:
+            which = int(said.channel[0])
+            span = self._watch.channels[which].onset_span(peaks[which])
+            rounds, interval = int(span.rounds[0]), (int(span.first[0]) + 1, int(span.last[0]) + 1)
             rollback = self._origin_round + rounds_to_drop(self.sync_every) + rounds
         if rollback is not None and self.alarm is not None and self.alarm.rollback is not None:
             # Rounds are forgotten as they age, and a later estimate may lie on the next that is left: a poisoned one.
             rollback = min(rollback, self.alarm.rollback)
+            if interval is not None and self.alarm.onset_interval is not None:
+                interval = (min(interval[0], self.alarm.onset_interval[0]), interval[1])
         verdict = Verdict(
             alarm, statistic, threshold, channel.name, self.round, self.step, onset, rollback, self.alpha,
-            travelling, note, channel.alarm_words, readings,
+            travelling, note, channel.alarm_words, readings, interval,
         )  # fmt: skip
         if alarm and self.alarm is None:
             self.alarm = verdict
             if self._clients is not None:
-                self._clients.freeze(rounds)
+                # A baseline from before the interval, unless that leaves less than half of what lies before the onset.
+                self._clients.freeze(max(rounds, int(said.rounds[0]) // 2))
         return verdict
 
     def _next_step(self, step: int | None) -> int:

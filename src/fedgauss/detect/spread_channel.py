@@ -3,11 +3,12 @@
 import math
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from fedgauss._types import FloatArray
 from fedgauss.detect.candidates import Candidates
-from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen, no_peak
+from fedgauss.detect.channel import Channel, Conditions, OnsetSpan, Peak, RoundSeen, no_peak
 
 _GROUP = 10  # steps, at least, behind each residual
 _PRIOR = 50.0  # residuals of exactly the expected size, put before the first: early ratios stay near one
@@ -98,14 +99,28 @@ class SpreadChannel(Channel, tabulated=True):
         self.size += q
         if not len(kept.positions):
             return
+        evidence = self._evidence()
+        best = evidence.argmax(axis=0)
+        self.statistic = np.sqrt(evidence[best, np.arange(len(best))])
+        self.step, self.rounds_before = kept.steps[best], self._rounds_before(best)
+
+    def _evidence(self) -> FloatArray:
+        """L of every candidate, (C, R)."""
+        kept = self.candidates
         before, n1 = kept.sums[:, 0], (_PRIOR + kept.masses)[:, None]
         n2 = (self.count - kept.masses)[:, None]
         r1, r2 = (_PRIOR + before) / n1, (self.size - before) / n2
         pooled = (_PRIOR + self.size) / (_PRIOR + self.count)
         grown = r2 > r1
         ratio = (n1 + n2) * np.log(pooled) - n1 * np.log(r1) - n2 * np.log(np.where(grown, r2, 1.0))
-        ratio = np.where(grown, np.maximum(ratio, 0.0), 0.0)
-        best = ratio.argmax(axis=0)
-        self.statistic = np.sqrt(len(self.total) * ratio[best, np.arange(len(best))])
-        # The first group has no residual: it lies before all that are counted.
-        self.step, self.rounds_before = kept.steps[best], (kept.positions[best] + 1) * self.group
+        return len(self.total) * np.where(grown, np.maximum(ratio, 0.0), 0.0)
+
+    def _rounds_before(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Rounds before candidates. The first group has no residual: it lies before all that are counted."""
+        return (self.candidates.positions[slots] + 1) * self.group
+
+    def onset_span(self, peak: Peak) -> OnsetSpan:
+        """From the candidates whose L is near the largest."""
+        kept = self.candidates
+        earliest, latest = kept.span(self._evidence())
+        return OnsetSpan(kept.steps[earliest], self._rounds_before(earliest), kept.steps[latest])

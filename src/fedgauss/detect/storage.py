@@ -145,6 +145,9 @@ def verdict_from_words(words: dict[str, Any] | None, channels: Sequence[Channel]
         ChannelReading(_checks.one_of("channel", of, reasons), _checks.real("statistic", top), _checks.real("above", h))
         for of, top, h in words.get("readings", ())
     )
+    if (interval := words.get("onset_interval")) is not None:  # older files have none
+        first, last = (_checks.whole("onset_interval", step, at_least=0) for step in interval)
+        fields["onset_interval"] = (first, last)
     note, reason = str(words["note"]), reasons[name]
     return Verdict(True, channel=name, note=note, reason=reason, readings=readings, **fields)
 

@@ -32,8 +32,10 @@ class Verdict(Shown):
         Where the run is: rounds counted from 1, and steps of SGD.
     onset : int or None
         The estimated first affected step; None without an alarm.
+    onset_interval : (int, int) or None
+        The steps at which it may have begun: the first of them lies at or before the true one in .95 of alarms.
     rollback : int or None
-        The last round before the onset, 0 for the start; None without an alarm.
+        The last round before that interval, 0 for the start; None without an alarm.
     alpha : float
         The chance of any false alarm while the monitor watches.
     travelling : bool
@@ -59,6 +61,7 @@ class Verdict(Shown):
     note: str = ""
     reason: str = ""
     readings: tuple[ChannelReading, ...] = ()
+    onset_interval: tuple[int, int] | None = None
 
     @property
     def invalid(self) -> bool:
@@ -76,10 +79,12 @@ class Verdict(Shown):
             )
         elif self.alarm:
             what = self.reason or f"{self.channel} channel saw a change"
+            first, last = self.onset_interval or (self.onset, self.onset)
+            began = f"near step {self.onset}" + (f" ({first} to {last})" if first != last else "")
             words = (
                 f"ALARM at {where}: the {what} (statistic {self.statistic:.2f}, threshold {self.threshold:.2f}; "
                 f"{self.alpha:g} is the chance of any false alarm). "
-                f"It began near step {self.onset}: roll back to round {self.rollback}."
+                f"It began {began}: roll back to round {self.rollback}."
             )
         else:
             words = f"{where}: no alarm (statistic {self.statistic:.2f}, threshold {self.threshold:.2f})."

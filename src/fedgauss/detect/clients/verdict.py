@@ -41,7 +41,6 @@ class ClientVerdict(Verdict):
     """
 
     suspects: tuple[Name, ...] = ()
-    onset_interval: tuple[int, int] | None = None
     watched: int = 0
     surprises: Mapping[Name, float] = field(default_factory=dict, hash=False)
 

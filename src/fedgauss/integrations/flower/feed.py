@@ -7,6 +7,7 @@ import numpy as np
 
 from fedgauss._linearization import Linearization
 from fedgauss._types import FloatArray
+from fedgauss.detect.client_rounds import as_weighted_steps
 from fedgauss.detect.clients import ClientMonitor
 from fedgauss.detect.innovations import Innovations
 from fedgauss.detect.monitor import Monitor
@@ -53,8 +54,8 @@ class MonitorFeed:
 
     that of the paper has steps eta_t K w_k grad f_k and a plain mean. With w_k = v_k both move Y by the same sum, and
     differ only in where in the round gradients are taken, by O(eta): A = sum w_k H_k and V_K = sum w_k^2 Var(W^k) are
-    the same to first order. What client k would have uploaded under the paper's recursion is, to the same order,
-    Y + K w_k (theta_k - Y), and this is what the monitor is given for `suspects`.
+    the same to first order. For `suspects` the monitor is given what client k would have uploaded under the paper's
+    recursion, with the innovation that its own steps show (`as_weighted_steps`).
 
     A round that does not begin where the last one ended, after a rollback or by something outside that changes arrays,
     is no part of the monitor's recursion: the monitor is reset to where it begins.
@@ -96,7 +97,7 @@ class MonitorFeed:
         alone = _alone(lin, seen)
         verdict = self.monitor.update(
             y,
-            clients=None if alone else _as_in_the_paper(lin, seen),
+            clients=None if alone else _as_in_the_paper(self.monitor, seen),
             participants=None if alone or len(seen.uploads) == lin.n_clients else seen.clients,
         )
         return with_note(with_note(verdict, anew), _not_a_mean(seen, y) or ("" if alone else _other_weights(lin, seen)))
@@ -151,15 +152,17 @@ def _alone(lin: Linearization, seen: TrainingRound) -> bool:
 
 
 def _scaled(lin: Linearization, seen: TrainingRound) -> FloatArray:
-    """Y + K w_k (theta_k - Y), a row for each upload."""
+    """Y + K w_k (theta_k - Y), a row for each upload: near enough to say what is plausible."""
     return seen.origin + lin.n_clients * lin.weights[seen.clients, None] * (seen.each - seen.origin)
 
 
-def _as_in_the_paper(lin: Linearization, seen: TrainingRound) -> FloatArray:
-    """The same for all clients, (K, d); NaN for those that took no part."""
+def _as_in_the_paper(monitor: Monitor, seen: TrainingRound) -> FloatArray:
+    """What clients would have uploaded with steps eta_t K w_k, (K, d); NaN for those that took no part."""
+    lin, step = monitor.lin, monitor.step
     table = np.full((lin.n_clients, lin.dim), np.nan)
-    table[seen.clients] = _scaled(lin, seen)
-    return table
+    table[seen.clients] = seen.each
+    began = np.broadcast_to(seen.origin, table.shape)
+    return as_weighted_steps(began, table, lin, monitor.steps, step, step + monitor.sync_every)
 
 
 def _not_a_mean(seen: TrainingRound, y: FloatArray) -> str:

@@ -66,6 +66,11 @@ function strokes(at, { steps, kinds }) {
   return count;
 }
 
+// The steps at which it may have begun, in brackets, where there are several.
+function among({ onset_interval: steps }) {
+  return steps && steps[0] !== steps[1] ? ` (${steps[0]} to ${steps[1]})` : "";
+}
+
 // Two lines across, and their names above the plot, the onset's over the alarm's.
 function nameAlarm(at, alarm) {
   const raised = at.x(alarm.step), began = at.x(alarm.onset);
@@ -94,7 +99,7 @@ function draw(canvas, seen) {
   const broken = strokes(at, seen);
   if (alarm) {
     nameAlarm(at, alarm);
-    notes.push(`First alarm after round ${alarm.round}; the estimated first affected step is ${alarm.onset}, after round ${alarm.rollback}.`);
+    notes.push(`First alarm after round ${alarm.round}; the estimated first affected step is ${alarm.onset}${among(alarm)}. The last round before it is ${alarm.rollback}.`);
   }
   if (at.largest > at.height) notes.push(`The line is cut at ${at.height}; it reached ${at.largest}.`);
   if (broken) notes.push(`Short strokes at the top: invalid updates, ${broken} so far.`);

@@ -210,7 +210,7 @@ class LiveRun:
             verdict = self.monitor.update(given.parameters, clients=sent, participants=mask, step=step)
         self.note = " ".join([self.note, *(str(w.message) for w in warned)]).strip()
         if verdict.alarm and not verdict.invalid and (first := self.monitor.alarm) is not None:
-            verdict = replace(verdict, onset=first.onset, rollback=first.rollback)  # one place to go back to
+            verdict = replace(verdict, onset=first.onset, onset_interval=first.onset_interval, rollback=first.rollback)
         verdict = self._renumbered(verdict, given.number)
         if verdict.invalid:
             verdict = replace(verdict, note=with_name(verdict.note, everybody))
@@ -223,5 +223,6 @@ class LiveRun:
 
     def _renumbered(self, verdict: Verdict, number: int) -> Verdict:
         """With the log's numbers of rounds: the monitor counts only those it took in."""
-        before = None if verdict.onset is None else self.history.round_before(verdict.onset)
+        first = verdict.onset if verdict.onset_interval is None else verdict.onset_interval[0]
+        before = None if first is None else self.history.round_before(first)
         return replace(verdict, round=number, rollback=verdict.rollback if before is None else before)

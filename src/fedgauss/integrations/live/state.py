@@ -7,7 +7,7 @@ from fedgauss.detect.attribution import Attribution
 from fedgauss.integrations.live.run import LiveRun
 
 _SHOWN = 50  # parameters whose intervals are sent
-_OF_AN_ALARM = ("round", "step", "onset", "rollback", "channel", "reason")  # as it was when it rang first
+_OF_AN_ALARM = ("round", "step", "onset", "onset_interval", "rollback", "channel", "reason")  # when it rang first
 
 
 def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
@@ -55,8 +55,8 @@ def _suspects(run: LiveRun) -> dict[str, Any]:
     ]
     note = (
         f"{attribution.rounds_after} rounds after the alarm against {attribution.baseline_rounds} before the onset. "
-        f"At most {attribution.rate:.0%} of the clients called malicious are expected to be honest."
-    )
+        f"At most {attribution.rate:.0%} of the clients called malicious are expected to be honest. {attribution.note}"
+    ).rstrip()
     return {"rows": rows, "note": note}
 
 
