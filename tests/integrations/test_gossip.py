@@ -286,7 +286,7 @@ def test_a_neighbourhood_of_everybody_is_what_a_server_sees(weights):
     lin = fg.linearize(problem)
     began, sent = uploads(problem, fg.networks.complete(6), replicates=1)
     server = fg.Monitor(lin, _ETA, _TAU, horizon=_STEPS, start=began[0, 0, 0])
-    expected = [server.update(row.mean(axis=0)) for row in sent[0]]
+    expected = [server.update(row.mean(axis=0), clients=row) for row in sent[0]]
     found = watched(lin, tuple(range(6)), began[0], sent[0])
     np.testing.assert_allclose([v.statistic for v in found], [v.statistic for v in expected], atol=1e-4)
     assert [v.threshold for v in found] == [v.threshold for v in expected]
