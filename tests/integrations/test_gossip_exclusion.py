@@ -9,7 +9,7 @@ from gossip_threads import Threads
 from scipy.stats import binom
 
 import fedgauss as fg
-from fedgauss.integrations.gossip.exclusion import Exclusion
+from fedgauss.integrations.gossip.healing import Healing
 from fedgauss.integrations.gossip.peer import run_peer
 
 _PEERS, _TAU, _BAD = 6, 10, 4
@@ -187,14 +187,14 @@ class _Around:
 def acted(malicious, n_steps=500, **options):
     """The steps at which peers were left out, for peer 10, and what became of its column, which counts rounds."""
     around, column = _Around(malicious), SimpleNamespace(theta=np.zeros((1, 1)))
-    exclusion = Exclusion(10, around, (column,), **options)
+    healing = Healing(10, around, (column,), **options)
     out = {}
     for number in range(1, n_steps // 10 + 1):
         around.monitor.round, column.theta = number, column.theta + 1.0
         alarm = number >= 5 and not out
         verdict = SimpleNamespace(alarm=alarm, invalid=False, step=10 * number, rollback=3 if alarm else None)
         around.monitor.alarm = around.monitor.alarm or (verdict if alarm else None)
-        if named := exclusion.after(verdict):
+        if named := healing.after(verdict):
             out[verdict.step] = named
     return out, around, column.theta[0, 0]
 

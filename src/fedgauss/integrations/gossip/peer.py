@@ -17,7 +17,7 @@ from fedgauss.detect.verdict import Verdict
 from fedgauss.engine.loop import Start, resolve_start
 from fedgauss.integrations.gossip import messages
 from fedgauss.integrations.gossip.column import PeerColumn
-from fedgauss.integrations.gossip.exclusion import Exclusion
+from fedgauss.integrations.gossip.healing import Healing
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.networks import Network
 from fedgauss.problems.base import Problem
@@ -209,7 +209,7 @@ def run_peer(
     silent = tuple(neighbour for neighbour in neighbours if neighbour not in members)
     neighbours = tuple(member for member in members if member != client)
     lost, excluded = dict.fromkeys(silent, 0), dict[int, int]()
-    exclusion = Exclusion(client, around, (column, chain), at_most) if on_alarm == "exclude" else None
+    healing = Healing(client, around, (column, chain), at_most) if on_alarm == "exclude" else None
     alarm: Verdict | None = None
     for step in range(tau, n_steps + 1, tau):
         began = column.theta[:, 0]
@@ -230,7 +230,7 @@ def run_peer(
         missed = tuple(neighbour for neighbour in neighbours if neighbour not in said)
         neighbours = tuple(neighbour for neighbour in neighbours if neighbour in said)
         lost |= dict.fromkeys(missed, step)
-        named = () if exclusion is None else exclusion.after(verdict)
+        named = () if healing is None else healing.after(verdict)
         if named:
             taken = {}  # what mixing made is gone
             neighbours = tuple(neighbour for neighbour in neighbours if neighbour not in named)

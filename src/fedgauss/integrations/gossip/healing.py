@@ -17,7 +17,7 @@ _ASKED_AFTER = 100  # steps after an alarm: fewer name the wrong one more often
 _RATE = 0.10  # of wrong names: half of it for the first time that names are asked for, a quarter for the second, ...
 
 
-class Exclusion:
+class Healing:
     """What a peer needs to go on without a neighbour: who it was, and where its columns were before.
 
     client   this peer
