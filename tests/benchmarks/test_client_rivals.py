@@ -20,6 +20,7 @@ import rival_rounds
 import robust_means
 from federated_runs import Attack
 
+pytestmark = pytest.mark.study
 RNG = np.random.default_rng(1)
 MOVES = RNG.normal(size=(11, 40)).astype(np.float32)
 

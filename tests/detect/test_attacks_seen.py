@@ -164,7 +164,6 @@ TABLE = {(attack, clients): float(share) for attack, clients, share in ROW.finda
 QUICK = {
     ("no attack", "own"),
     ("mean_shift 2 and -2", "own"),
-    ("man in the middle, shift 1", "own"),
 }
 
 

@@ -186,7 +186,7 @@ def test_a_sketch_keeps_inner_products():
 
 
 def test_honest_runs_are_left_alone_and_bad_clients_named():
-    """30 honest runs of 50 rounds, and 40 with two clients that turn round in round 41; alpha = .05.
+    """30 honest runs of 50 rounds, and 20 with two clients that turn round in round 41; alpha = .05.
 
     At the nominal level more than 9 alarms in 30 have a chance of 1e-5. Recall below .8 would show that clients are
     judged beside those already named, wrong names above .15 that honest ones are framed.
@@ -197,9 +197,9 @@ def test_honest_runs_are_left_alone_and_bad_clients_named():
         alarms |= chance(watch, watch.update(moves).p) <= spent(0.05, 60, number)
     assert alarms.sum() <= 9
 
-    watch, seen = ClientWatch(40, N_CLIENTS), np.zeros(40, int)
+    watch, seen = ClientWatch(20, N_CLIENTS), np.zeros(20, int)
     right = wrong = early = 0
-    for number, moves in enumerate(synthetic(rng, 46, 40, bad=(1, 5), onset=41), 1):
+    for number, moves in enumerate(synthetic(rng, 46, 20, bad=(1, 5), onset=41), 1):
         p = watch.update(moves).p
         if number < 41:
             continue
@@ -211,7 +211,7 @@ def test_honest_runs_are_left_alone_and_bad_clients_named():
             wrong += len(set(found.clients) - {1, 5})
             early += found.earliest <= 41
     count = (seen > 0).sum()
-    assert count >= 34
+    assert count >= 17
     assert np.median(seen[seen > 0]) <= 42
     assert right >= 0.8 * 2 * count
     assert wrong <= 0.15 * (right + wrong)

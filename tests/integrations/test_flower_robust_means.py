@@ -16,6 +16,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 from robust_means import RULES
 
+pytestmark = pytest.mark.study
 N = 11
 STRATEGIES = {
     "median": lambda f: FedMedian(),

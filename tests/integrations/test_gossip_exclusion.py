@@ -104,6 +104,7 @@ def test_without_exclusion_the_others_are_drawn_away():
     assert min(np.linalg.norm(runs[peer].theta - honest_optimum(_HONEST)) for peer in _HONEST) > 1.2
 
 
+@pytest.mark.study
 @pytest.mark.filterwarnings("ignore:peer 4 names itself")
 def test_a_second_attacker_is_left_out_too():
     """Catches a watch that ends with the first exclusion, or that cannot do without who is gone."""
