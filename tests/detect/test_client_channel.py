@@ -99,5 +99,10 @@ def test_it_joins_a_monitor_that_is_given_uploads_from_the_first_round_on(tmp_pa
         rounds = (y + 0.02 * draws.standard_normal((N_CLIENTS, 2)) for _ in range(12))
         return [monitor.update(sent.mean(axis=0), clients=sent) for sent in rounds]
 
+    fg.Monitor(lin, STEPS, TAU, horizon=N_STEPS).save(tmp_path / "fresh.npz")
+    fresh = fg.Monitor.load(tmp_path / "fresh.npz")
+    fresh.update(y, clients=np.tile(y, (N_CLIENTS, 1)))
+    assert [channel.name for channel in fresh.channels] == ["mean", "spread", "clients"]
+
     joined.save(tmp_path / "monitor.npz")
     assert go_on(fg.Monitor.load(tmp_path / "monitor.npz")) == go_on(joined)

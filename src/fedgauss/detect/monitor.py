@@ -14,8 +14,9 @@ from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect import storage
-from fedgauss.detect.attribution import Attribution, ClientRecord
+from fedgauss.detect.attribution import Attribution
 from fedgauss.detect.channel import INVALID, Channel, Conditions, Peak, RoundSeen, checked_channels
+from fedgauss.detect.client_record import ClientRecord
 from fedgauss.detect.client_rounds import ClientInnovations
 from fedgauss.detect.innovations import Innovations, innovations, step_sizes_between
 from fedgauss.detect.saved import part, prefixed
@@ -102,8 +103,7 @@ class Monitor:
         watched = DEFAULT_CHANNELS if channels is None else checked_channels(channels)
         first = None if start is None else _checks.real_array("start", start, shape=(lin.dim,))
         self._seed, self._may_join = _checks.whole("seed", seed, at_least=0), channels is None
-        seed = self._seed
-        self._begin(parts, settings, boundary(lin.dim, *settings, seed, parts.whitening, watched), watched)
+        self._begin(parts, settings, boundary(lin.dim, *settings, self._seed, parts.whitening, watched), watched)
         self._mean = first
 
     def _begin(self, parts: Innovations, settings: _Settings, limits: Boundary, channels: tuple[Channel, ...]) -> None:
@@ -114,7 +114,7 @@ class Monitor:
         self._weights: FloatArray | None = None  # those of lin
         self._mean = None
         self._clients: ClientRecord | None = None  # from the first upload on
-        self._pulls: ClientInnovations | None = None
+        self._innovations_of_clients: ClientInnovations | None = None
         self._warned = False
         self._forget()
 
@@ -184,9 +184,7 @@ class Monitor:
         """
         count = self.lin.n_clients
         self._weights = None if weights is None else _checks.client_weights(weights, count)
-        self._pulls = None
-        if self._clients is not None:
-            self._clients.reweight(self._weights)
+        self._innovations_of_clients = None
         if weights is not None:
             self._warn_of_optima()
 
@@ -264,31 +262,31 @@ class Monitor:
             base = self.lin.weights if self._weights is None else self._weights
             weights = self._weights if present is None else participant_weights(present, base)
             block = parts.block(self.step, now, weights)
+            where = np.broadcast_to(self._mean, (self.lin.n_clients, self.lin.dim)) if origin is None else origin
+            pulls = None if sent is None else self._pulls(where, sent, now)
             if not self._watch.to_drop:
-                self._remember(self._mean, origin, sent, now)
+                self._remember(where, pulls)
             x, place = parts.whiten(block, self._mean, value), parts.place(self._mean)
-            pulls = None if sent is None else self._pulls_of(self._mean, origin, sent, now)
-            seen = RoundSeen(x[:, None], block.weight, self.step, place[:, None], sent, origin, pulls)
+            theirs = None if pulls is None else pulls[..., None]
+            seen = RoundSeen(x[:, None], block.weight, self.step, place[:, None], sent, origin, theirs)
             peaks = self._watch.update(seen)
         self._mean, self.step, self.round = value, now, self.round + 1
         return self._judge(peaks)
 
-    def _pulls_of(self, last: FloatArray, began: FloatArray | None, sent: FloatArray, now: int) -> FloatArray:
-        """Client innovations of a round, (K, d, 1)."""
-        if self._pulls is None:
-            self._pulls = ClientInnovations(self.lin, self.steps, self._weights)
-        origin = np.broadcast_to(last, sent.shape) if began is None else began
-        return self._pulls.of_round(origin, sent, self.step, now)[..., None]
+    def _pulls(self, began: FloatArray, sent: FloatArray, now: int) -> FloatArray:
+        """Client innovations of a round, (K, d)."""
+        if self._innovations_of_clients is None:
+            self._innovations_of_clients = ClientInnovations(self.lin, self.steps, self._weights)
+        return self._innovations_of_clients.of_round(began, sent, self.step, now)
 
-    def _remember(self, last: FloatArray, began: FloatArray | None, sent: FloatArray | None, now: int) -> None:
-        """Keep the uploads of a round for `suspects`, or that there were none."""
-        position, shape = self._watch.rounds, (self.lin.n_clients, self.lin.dim)
+    def _remember(self, began: FloatArray, pulls: FloatArray | None) -> None:
+        """Keep what clients did in a round for `suspects`, or that nothing is known of it."""
+        position = self._watch.rounds
         if self._clients is None:
-            if sent is None:
+            if pulls is None:
                 return
-            self._clients = ClientRecord(self.lin, self.steps, self._weights, position)
-        origin = np.broadcast_to(last, shape) if began is None else began
-        self._clients.update(position, origin, np.full(shape, np.nan) if sent is None else sent, self.step, now)
+            self._clients = ClientRecord(self.lin, position)
+        self._clients.update(position, began, np.full(began.shape, np.nan) if pulls is None else pulls)
 
     def suspects(self, rate: float = 0.10) -> Attribution:
         """Which clients turned malicious, the most suspect first.
@@ -396,6 +394,8 @@ class Monitor:
             "counters": [self.round, self.step, self._origin_round, self._origin_step],
             "alarm": None if self.alarm is None else asdict(self.alarm),
             "channels": [channel.name for channel in self.channels],
+            "seed": self._seed,
+            "may_join": self._may_join,
         }
         optional = {"last": self._mean, "weights": self._weights}
         arrays |= {name: array for name, array in optional.items() if array is not None}
@@ -438,7 +438,8 @@ class Monitor:
     @classmethod
     def _restored(cls, words: dict[str, Any], arrays: storage.Arrays, channels: tuple[Channel, ...]) -> Monitor:
         monitor = cls.__new__(cls)
-        monitor._seed, monitor._may_join = 0, False
+        monitor._seed = _checks.whole("seed", words.get("seed", 0), at_least=0)
+        monitor._may_join = words.get("may_join") is True  # a file of 0.1.0 has its channels
         lin = storage.lin_from_arrays(arrays, words["n_warmup"], words["dof"])
         parts = innovations(lin, storage.steps_from_words(words["steps"], arrays))
         settings = _settings(words["sync_every"], words["alpha"], words["horizon"])
@@ -453,7 +454,7 @@ class Monitor:
         monitor.alarm = storage.verdict_from_words(words.get("alarm"), channels)
         monitor._watch.restore(part(arrays, "watch."))
         if stored := part(arrays, "clients."):
-            monitor._clients = ClientRecord(lin, parts.steps, monitor._weights)
+            monitor._clients = ClientRecord(lin)
             monitor._clients.restore(stored)
         return monitor
 

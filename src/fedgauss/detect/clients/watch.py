@@ -114,8 +114,7 @@ class ClientWatch:
         return Past(values, numbers, self.scores[runs, :, :-1])
 
     def same_as(self, run: int, clients: IntArray) -> BoolArray:
-        """Which clients of a run sent the same, in the last round, as one of these or, if they are some of these, as
-        anybody: (K,)."""
+        """Which clients of a run sent the same in the last round as one of these, or are the one: copies and copied, (K,)."""
         moves = self.recent[-1][1].of_run(run)
         who, products = moves.who[0], moves.products[0]
         size = np.sqrt(np.maximum(np.diagonal(products), np.finfo(np.float64).tiny))
@@ -153,11 +152,8 @@ class ClientWatch:
         watch = cls(1, n_clients)
         for name in _SAVED:
             kept, given = getattr(watch, name), arrays[name]
-            if (
-                given.shape != kept.shape
-                or given.dtype != kept.dtype
-                or (given.dtype.kind == "f" and np.isinf(given).any())
-            ):
+            fits = given.shape == kept.shape and given.dtype == kept.dtype
+            if not fits or (given.dtype.kind == "f" and np.isinf(given).any()):
                 raise ValueError(f"{name} must be {kept.dtype} of shape {kept.shape}, and finite or NaN")
             setattr(watch, name, given.copy())
         watch.round = int(arrays["round"])
