@@ -16,8 +16,8 @@ from fedgauss.integrations.live.client_lines import client_line_from_json
 from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.client_state import client_state
 from fedgauss.integrations.live.command import Asked, watch
+from fedgauss.integrations.live.followed import Ended
 from fedgauss.integrations.live.history import OutOfOrder
-from fedgauss.integrations.live.run import Ended
 from fedgauss.integrations.sinks import client_log
 
 

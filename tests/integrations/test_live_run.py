@@ -13,9 +13,10 @@ from scipy import stats
 
 import fedgauss as fg
 from fedgauss.integrations.live.average import RunningAverage
+from fedgauss.integrations.live.followed import Ended
 from fedgauss.integrations.live.history import OutOfOrder
 from fedgauss.integrations.live.rounds import LoggedRound, round_from_json
-from fedgauss.integrations.live.run import Ended, LiveRun
+from fedgauss.integrations.live.run import LiveRun
 from fedgauss.integrations.live.state import state_of
 from fedgauss.integrations.live.warm_up import WarmUp
 

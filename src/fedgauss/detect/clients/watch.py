@@ -114,7 +114,7 @@ class ClientWatch:
         return Past(values, numbers, self.scores[runs, :, :-1])
 
     def same_as(self, run: int, clients: IntArray) -> BoolArray:
-        """Which clients of a run sent the same in the last round as one of these, or are the one: copies and copied, (K,)."""
+        """Which clients of a run sent the same in the last round as one of these, copies and copied alike, (K,)."""
         moves = self.recent[-1][1].of_run(run)
         who, products = moves.who[0], moves.products[0]
         size = np.sqrt(np.maximum(np.diagonal(products), np.finfo(np.float64).tiny))

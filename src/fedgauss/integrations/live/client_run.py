@@ -1,8 +1,6 @@
 """A run whose clients are watched: lines of its log go in, checked and in order; what the page shows comes out."""
 
 import copy
-import secrets
-import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,11 +9,10 @@ from fedgauss.detect.clients import ClientMonitor, ClientVerdict
 from fedgauss.detect.clients.verdict import Name
 from fedgauss.detect.clients.watch import FEWEST
 from fedgauss.integrations.live.client_lines import MOST_CLIENTS, ClientLine, client_line_from_json
+from fedgauss.integrations.live.followed import FollowedRun, Told
 from fedgauss.integrations.live.history import Kind, OutOfOrder
 from fedgauss.integrations.live.numbered import Numbered
-from fedgauss.integrations.live.refusals import Refusals
 from fedgauss.integrations.live.rounds import short
-from fedgauss.integrations.live.run import Ended, Told
 
 _CELLS = 1_000_000  # clients in rounds that a page draws
 _LEAST = 100  # cells that a round counts for, so that ten clients have 10,000 rounds
@@ -51,19 +48,16 @@ class Record:
     at: int = 0  # the round of the largest
 
 
-class ClientRun:
+class ClientRun(FollowedRun[ClientLine]):
     """Feeds a `ClientMonitor` with the lines of a log, and keeps what a page shows of the run.
 
     A line that cannot be right is a ValueError, and nothing has changed then. Rounds that a restored monitor has seen
-    are counted but not judged again. `lock` is for whoever reads.
+    are counted but not judged again.
     """
 
-    read = staticmethod(client_line_from_json)  # what a line of its log means
-
     def __init__(self, monitor: ClientMonitor) -> None:
-        self.id = secrets.token_hex(8)
-        self.lock, self._turn = threading.RLock(), threading.Lock()
         self.monitor = monitor
+        super().__init__()
         self.seen_before = monitor.round
         self.last = 0  # round
         self.cells: Numbered[CellRow] = Numbered(_CELLS, lambda row: max(len(row.clients), _LEAST))
@@ -72,49 +66,28 @@ class ClientRun:
         self.records = [Record() for _ in monitor.clients]
         self.alarms: deque[ClientVerdict] = deque([] if monitor.alarm is None else [monitor.alarm], maxlen=_ALARMS)
         self.verdict: ClientVerdict | None = None
-        self.refusals = Refusals()
-        self.told = Told("waiting", f"waiting for the first round.{self._past()}")
-        self._ended = False
 
     @property
     def alarm(self) -> ClientVerdict | None:
         """The first verdict of the alarm that is on."""
         return self.monitor.alarm
 
-    def _past(self) -> str:
-        """Of an alarm that is on, for a sentence about something else."""
-        first = self.alarm
-        return "" if first is None else f" It alarmed at round {first.round}: roll back to round {first.rollback}."
+    def read(self, text: bytes) -> ClientLine:
+        """What a line of its log means."""
+        return client_line_from_json(text)
 
-    def end(self) -> None:
-        """Take no more lines, once the one that is being taken is done."""
-        with self._turn:
-            self._ended = True
-
-    def take_json(self, text: bytes) -> Told:
-        """Judge what a line of JSON says."""
-        return self.take(self.read(text))
-
-    def refuse(self, message: str) -> None:
-        """Remember why something was refused, for the page."""
-        with self.lock:
-            self.refusals.add(message)
-
-    def take(self, line: ClientLine) -> Told:
+    def _taken(self, line: ClientLine) -> Told:
         """Judge a round, or remember what a line says of one."""
-        with self._turn:
-            if self._ended:
-                raise Ended
-            with self.lock:
-                if line.settings is not None:
-                    self._set(line)
-                elif line.refused:
-                    self.refusals.add(f"round {line.number}, by the run itself: {line.refused}")
-                elif line.moves is None:
-                    self._show(line, self.last)
-                else:
-                    self._judge(line)
-                return self.told
+        with self.lock:
+            if line.settings is not None:
+                self._set(line)
+            elif line.refused:
+                self.refusals.add(f"round {line.number}, by the run itself: {line.refused}")
+            elif line.moves is None:
+                self._show(line, self.last)
+            else:
+                self._judge(line)
+            return self.told
 
     def _set(self, line: ClientLine) -> None:
         """Settings of the run's own monitor; a monitor that has begun has its own."""

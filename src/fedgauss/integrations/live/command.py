@@ -17,9 +17,10 @@ from fedgauss.detect.clients import ClientMonitor
 from fedgauss.detect.clients.monitor import FORMAT as CLIENT_FORMAT
 from fedgauss.detect.monitor import Monitor
 from fedgauss.integrations.live.client_run import ClientRun
+from fedgauss.integrations.live.followed import Told
 from fedgauss.integrations.live.history import Kind
 from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
-from fedgauss.integrations.live.run import LiveRun, Told
+from fedgauss.integrations.live.run import LiveRun
 from fedgauss.integrations.live.server import Guard, LiveServer
 from fedgauss.integrations.live.warm_up import WarmUp
 

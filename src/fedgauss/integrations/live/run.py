@@ -1,10 +1,7 @@
 """A run that is being watched: rounds go in, checked and in order; what the page shows comes out."""
 
-import secrets
-import threading
 import warnings
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,42 +12,23 @@ from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault, mean_vector, participant_mask
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.integrations.live.average import RunningAverage
+from fedgauss.integrations.live.followed import FollowedRun, Told
 from fedgauss.integrations.live.history import History, HistoryRow, Kind, Participation
-from fedgauss.integrations.live.refusals import Refusals
 from fedgauss.integrations.live.rounds import ClientNames, LoggedRound, round_from_json, with_name
 from fedgauss.integrations.live.warm_up import WarmUp
 
 
-class Ended(ValueError):
-    """The watcher is about to stop, and takes no more rounds."""
-
-    def __init__(self) -> None:
-        super().__init__("the watcher is about to stop, and takes no more rounds. Send it again to the next one.")
-
-
-class Told(NamedTuple):
-    """What came of a round, in one word and in a sentence."""
-
-    kind: Kind
-    words: str
-
-
-class LiveRun:
+class LiveRun(FollowedRun[LoggedRound]):
     """Feeds a monitor, or first its warm-up, and keeps what a page shows of the run.
 
     A round that cannot be right is a ValueError, and nothing has changed then. A round up to the step that a restored
     monitor has seen is counted but not judged again. A monitor of one client stands for the average of all: it is
     shown who took part, and cannot say who attacks.
 
-    Rounds are taken one at a time. `lock` is for whoever reads: it is not held while a warm-up becomes a monitor, which
-    may take seconds.
+    `lock` is not held while a warm-up becomes a monitor, which may take seconds.
     """
 
-    read = staticmethod(round_from_json)  # what a line of its log means
-
     def __init__(self, watcher: Monitor | WarmUp) -> None:
-        self.id = secrets.token_hex(8)
-        self.lock, self._turn = threading.RLock(), threading.Lock()
         self.sync_every, self.alpha = watcher.sync_every, watcher.alpha
         self.monitor: Monitor | None = None
         self.warm_up = watcher if isinstance(watcher, WarmUp) else None
@@ -60,13 +38,11 @@ class LiveRun:
             self._begin(watcher)
         self.seen_before = 0 if self.monitor is None else self.monitor.step
         self.history, self.participation = History(), Participation()
-        self.told = Told("waiting", f"waiting for the first round.{self._past()}")
-        self.refusals = Refusals()
+        super().__init__()
         self.note = ""  # what the monitor warns of, for the page
         self.readings: tuple[ChannelReading, ...] = ()  # of every channel, after the last round judged
         self._last: FloatArray | None = None
         self._another = ""  # why this cannot be the run that the monitor has seen
-        self._ended = False
         self._suspects: tuple[int, Attribution | str] = (-1, "")
 
     def _begin(self, monitor: Monitor) -> None:
@@ -82,47 +58,29 @@ class LiveRun:
             return first
         return self._renumbered(first, self.history.round_before(first.step + 1) or first.round)
 
-    def _past(self) -> str:
-        """Of an alarm that is on, for a sentence about something else."""
-        first = self.alarm
-        return "" if first is None else f" It alarmed at round {first.round}: roll back to round {first.rollback}."
+    def read(self, text: bytes) -> LoggedRound:
+        """What a line of its log means."""
+        return round_from_json(text)
 
-    def end(self) -> None:
-        """Take no more rounds, once the one that is being taken is done."""
-        with self._turn:
-            self._ended = True
-
-    def take(self, given: LoggedRound) -> Told:
+    def _taken(self, given: LoggedRound) -> Told:
         """Judge a round."""
-        with self._turn:
-            if self._ended:
-                raise Ended
-            step = given.number * self.sync_every if given.step is None else given.step
-            self.history.check(given.number, step, self.seen_before)
-            if step > self.seen_before and self._another:
-                raise ValueError(self._another)
-            present, everybody = self._who(given)
-            self.participation.check(present)
-            warmed = self._warm(given, step) if self.monitor is None else None
-            with self.lock:
-                told, ratio = (warmed, None) if warmed else self._judge(given, step, present, everybody)
-                if told.kind != "invalid update":
-                    self.participation.add(present, everybody)
-                    self._last = given.parameters
-                    if self.roster is not None and everybody is not None:
-                        self.roster.names = everybody
-                self.history.add(HistoryRow(given.number, step, ratio, told.kind))
-                self.told = told
-                return told
-
-    def take_json(self, text: bytes) -> Told:
-        """Judge what a round of JSON says."""
-        return self.take(self.read(text))
-
-    def refuse(self, message: str) -> None:
-        """Remember why something was refused, for the page."""
+        step = given.number * self.sync_every if given.step is None else given.step
+        self.history.check(given.number, step, self.seen_before)
+        if step > self.seen_before and self._another:
+            raise ValueError(self._another)
+        present, everybody = self._who(given)
+        self.participation.check(present)
+        warmed = self._warm(given, step) if self.monitor is None else None
         with self.lock:
-            self.refusals.add(message)
+            told, ratio = (warmed, None) if warmed else self._judge(given, step, present, everybody)
+            if told.kind != "invalid update":
+                self.participation.add(present, everybody)
+                self._last = given.parameters
+                if self.roster is not None and everybody is not None:
+                    self.roster.names = everybody
+            self.history.add(HistoryRow(given.number, step, ratio, told.kind))
+            self.told = told
+            return told
 
     def suspects(self) -> Attribution | str:
         """The clients behind an alarm, or why there is no table yet."""

@@ -20,9 +20,10 @@ from urllib.parse import parse_qs
 
 from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.client_state import client_state
+from fedgauss.integrations.live.followed import Ended, Told
 from fedgauss.integrations.live.history import OutOfOrder
 from fedgauss.integrations.live.rounds import MOST_BYTES
-from fedgauss.integrations.live.run import Ended, LiveRun, Told
+from fedgauss.integrations.live.run import LiveRun
 from fedgauss.integrations.live.state import state_of
 from fedgauss.report.page import palette_css
 
