@@ -1,31 +1,20 @@
 """The page of watched clients in a real browser: it fits, marks who was named and left out, and runs no name."""
 
 import json
-import threading
-import time
 
 import pytest
 from client_runs import NAMES, line, logged, rounds
 from live_chromium import BROWSER, Tab
+from live_pages import CONNECTED, fits, serving
 
 import fedgauss as fg
 from fedgauss.integrations.live.client_run import CellRow, ClientRun
-from fedgauss.integrations.live.server import Guard, LiveServer
 
 pytestmark = pytest.mark.skipif(
     BROWSER is None, reason="Chromium is not installed: only a browser can say how a page looks"
 )
 
 SHADY = ("<img src=x onerror='window.ran = true'>", *NAMES[1:2], "<script>window.ran = true</script>", *NAMES[3:])
-CONNECTED = "document.getElementById('link').textContent.startsWith('Up to date')"
-FITS = """JSON.stringify({
-  width: innerWidth, scroll: document.documentElement.scrollWidth,
-  wide: [...document.querySelectorAll("main *")].filter((e) => !e.closest(".wide")
-    && e.getBoundingClientRect().right > innerWidth + 0.5).map((e) => e.outerHTML.slice(0, 80)),
-  text: Math.min(...[...document.querySelectorAll("p, li, td, th, dd, figcaption, footer")].map(
-    (e) => parseFloat(getComputedStyle(e).fontSize))),
-  chart: document.getElementById("chart").getBoundingClientRect().width,
-})"""
 
 
 @pytest.fixture
@@ -40,13 +29,8 @@ def tab(tmp_path):
 @pytest.fixture
 def served():
     run = ClientRun(fg.ClientMonitor(horizon=60, seed=1))
-    server = LiveServer(run, "Watching run.jsonl", Guard("127.0.0.1", None), 0)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
+    with serving(run) as server:
         yield run, server
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def texts(tab, selector):
@@ -64,16 +48,6 @@ def colour(tab, row, number):
           return JSON.stringify([...pen.getImageData(x, y, 1, 1).data]);
         }})()""")
     )
-
-
-def fits(tab, width):
-    tab.size(width)
-    time.sleep(0.3)  # a frame or two in the new size
-    seen = json.loads(tab.value(FITS))
-    assert (seen["width"], seen["wide"]) == (width, [])
-    assert seen["scroll"] <= width
-    assert seen["text"] >= 13
-    assert seen["chart"] >= 0.85 * min(width, 1088) - 40
 
 
 def test_the_page_shows_who_was_named_and_left_out_and_names_are_text(served, tab, tmp_path):

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 from live_chromium import BROWSER, Tab
+from live_pages import CONNECTED, fits, serving
 from live_runs import NAMES, OPTIMUM, line, monitor, rounds
 
 from fedgauss.integrations.live.command import Asked, watch
@@ -22,17 +23,7 @@ pytestmark = pytest.mark.skipif(
 HOSTILE = '<script>document.title = "run"; window.ran = true</script>'
 IMAGE = '<img src=x onerror="window.ran = true">'
 SHADY = (HOSTILE, IMAGE, *NAMES[2:])
-CONNECTED = "document.getElementById('link').textContent.startsWith('Up to date')"
 ALARMED = "document.getElementById('status').className === 'status alarm'"
-# What sticks out of the window, outside of boxes that scroll by themselves; and text too small to read.
-FITS = """JSON.stringify({
-  width: innerWidth, scroll: document.documentElement.scrollWidth,
-  wide: [...document.querySelectorAll("main *")].filter((e) => !e.closest(".wide")
-    && e.getBoundingClientRect().right > innerWidth + 0.5).map((e) => e.outerHTML.slice(0, 80)),
-  text: Math.min(...[...document.querySelectorAll("p, li, td, th, dd, figcaption, footer")].map(
-    (e) => parseFloat(getComputedStyle(e).fontSize))),
-  chart: document.getElementById("chart").getBoundingClientRect().width,
-})"""
 
 
 @pytest.fixture
@@ -47,23 +38,8 @@ def tab(tmp_path):
 @pytest.fixture
 def served():
     run = LiveRun(monitor(horizon=4000))
-    server = LiveServer(run, "Watching run.jsonl", Guard("127.0.0.1", None), 0)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
+    with serving(run) as server:
         yield run, server
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def fits(tab, width):
-    tab.size(width)
-    time.sleep(0.3)  # a frame or two in the new size
-    seen = json.loads(tab.value(FITS))
-    assert (seen["width"], seen["wide"]) == (width, [])
-    assert seen["scroll"] <= width
-    assert seen["text"] >= 13
-    assert seen["chart"] >= 0.85 * min(width, 1088) - 40
 
 
 def test_an_alarm_is_shown_in_time_at_both_widths_and_a_script_in_a_name_is_text(served, tab):
