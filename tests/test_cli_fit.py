@@ -47,8 +47,8 @@ def test_a_terminal_is_shown_that_work_goes_on(table, tmp_path, monkeypatch):
 
 def test_help_teaches():
     shown = fit("--help").output
-    assert all(name in shown for name in fg.problems.families.names())
-    assert {fg.problems.families.family(name).name for name in fg.problems.families.names()} == set(shipped_families())
+    assert all(name in shown for name in fg.families.names())
+    assert {fg.families.family(name).name for name in fg.families.names()} == set(shipped_families())
     for word in ("--target", "--client", "one_versus_rest", "fedgauss fit data.csv --target y --client hospital"):
         assert word in shown
 

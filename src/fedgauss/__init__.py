@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from fedgauss._lazy import lazy
 
 if TYPE_CHECKING:
-    from fedgauss import approx, detect, networks, problems, step_sizes, theory
+    from fedgauss import approx, detect, families, networks, problems, step_sizes, theory
     from fedgauss._checks import FedgaussWarning
     from fedgauss._linearization import Linearization, gradient_moments, linearization
     from fedgauss.detect.clients.monitor import ClientMonitor
@@ -47,6 +47,7 @@ __all__ = [
     "approx",
     "ball_distance",
     "detect",
+    "families",
     "fit",
     "gradient_moments",
     "infer",
@@ -67,7 +68,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "": "approx detect networks problems step_sizes theory",
+    "": "approx detect families networks problems step_sizes theory",
     "_checks": "FedgaussWarning",
     "_linearization": "Linearization gradient_moments linearization",
     "detect.clients.monitor": "ClientMonitor",

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-_FOLDER = Path(__file__).parent / "problems" / "families"
+_FOLDER = Path(__file__).parent / "families"
 
 
 def shipped_families() -> list[str]:
@@ -13,7 +13,7 @@ def shipped_families() -> list[str]:
 def check_family(name: str) -> str:
     """`name`, if it is a family that comes with the package or that this process has registered."""
     if name not in shipped_families():
-        from fedgauss.problems.families import family
+        from fedgauss.families import family
 
         family(name)
     return name

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,6 +10,14 @@ from fedgauss import _checks
 from fedgauss._deprecated import renamed_attribute
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
+
+
+class Moments(NamedTuple):
+    """Client risks at one parameter: gradient (K, d), Hessian (K, d, d), gradient covariance (K, d, d)."""
+
+    gradient: FloatArray
+    hessian: FloatArray
+    noise_cov: FloatArray
 
 
 @dataclass(frozen=True, repr=False)

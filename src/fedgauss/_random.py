@@ -92,6 +92,10 @@ class Noise:
         """Standard normal numbers, (count, K, R), by inverting the normal distribution function."""
         return self._draw(count, lambda words: np.float32(np.sqrt(2.0)) * lax.erf_inv(2.0 * _unit(words) - 1.0))
 
+    def poisson(self, mean: JaxArray) -> JaxArray:
+        """Counts with these means, (K, R), by inverting the Poisson distribution function."""
+        return _poisson_quantile(self.uniform(1)[0], mean)
+
     def _draw(self, count: int, transform: Callable[[JaxArray], JaxArray]) -> JaxArray:
         """Transformed words. Both ways give the same numbers; they differ in what the compiler makes of them."""
         total = count * self.n_clients
@@ -133,3 +137,35 @@ def _unit(words: JaxArray) -> JaxArray:
     """The 23 leading bits as the midpoint of one of 2^23 equal cells of (0, 1): never 0, never 1, exact in float32."""
     mantissa = (words >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1.0 - 2.0**-24)
+
+
+def _poisson_quantile(u: JaxArray, mean: JaxArray) -> JaxArray:
+    """The Poisson quantile at u, by summing the distribution up to it.
+
+    exp(-mean) leaves float32 near mean 87, so above 64 the quantile is the second-order Cornish-Fisher one.
+    """
+    small = jnp.minimum(mean, 64.0)
+
+    def unreached(count: JaxArray, mass: JaxArray, cdf: JaxArray) -> JaxArray:
+        # Past the mean, stop where rounding no longer lets the sum grow: it may stay just below u for ever.
+        following = mass * small / (count + 1.0)
+        return (u > cdf) & ((cdf + following > cdf) | (count < small))
+
+    def unfinished(state: tuple) -> JaxArray:
+        return jnp.any(unreached(*state))
+
+    def add_next(state: tuple) -> tuple:
+        count, mass, cdf = state
+        following = mass * small / (count + 1.0)
+        more = unreached(count, mass, cdf)
+        return (
+            jnp.where(more, count + 1.0, count),
+            jnp.where(more, following, mass),
+            jnp.where(more, cdf + following, cdf),
+        )
+
+    first = jnp.exp(-small)
+    exact = lax.while_loop(unfinished, add_next, (jnp.zeros_like(u), first, first))[0]
+    z = np.sqrt(2.0).astype(np.float32) * lax.erf_inv(2.0 * u - 1.0)
+    expanded = jnp.floor(mean + jnp.sqrt(mean) * z + (z**2 - 1.0) / 6.0 + 0.5)
+    return jnp.where(mean > 64.0, jnp.maximum(expanded, 0.0), exact)

@@ -191,7 +191,7 @@ def test_standardising_changes_the_way_and_not_the_result():
 
 
 def test_huber_keeps_its_threshold_in_the_units_of_the_target():
-    from fedgauss.problems.families import Huber
+    from fedgauss.families import Huber
 
     frame = changed(cost=FRAME.cost + 20_000 * (RNG.random(N) < 0.05))
     x = np.column_stack([np.ones(N), FRAME.year, FRAME.smokes])

@@ -16,10 +16,10 @@ import statsmodels.api as sm
 import fedgauss as fg
 from fedgauss.coverage.cells import CoverageCell
 from fedgauss.coverage.federation import Federation
+from fedgauss.families import Family, ResidualMoments, base, register
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import decoded, encoded
 from fedgauss.inference.federated.site import Site
-from fedgauss.problems.families import Family, ResidualMoments, base, register
 from fedgauss.report.coefficients import write_fit
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from mutants import expect_every_rule_has_a_mutant, expect_failure
 
-from fedgauss.problems.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, ResidualMoments, names
-from fedgauss.problems.families.base import family as family_named
+from fedgauss.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, ResidualMoments, names
+from fedgauss.families.base import family as family_named
 from fedgauss.testing import check_family, checks_for_family, family
 
 SHIPPED = {

@@ -92,9 +92,9 @@ class Federation:
 
     def problem(self) -> Regression:
         """The clients: x ~ N(0, H), coefficients about a common centre."""
-        from fedgauss import problems
+        from fedgauss import families, problems
 
-        family = problems.families.family(self.family)
+        family = families.family(self.family)
         generator, n_params = np.random.default_rng(self.draw), self.dim * family.n_outputs
         noise = generator.standard_normal((self.n_clients, n_params))
         beta = np.resize(_CENTRE, n_params) + self.offsets * noise

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.families import Family
 from fedgauss.inference.accuracy import WARN, predicted_coverage
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.estimate import Estimate, Readout
@@ -17,7 +18,6 @@ from fedgauss.inference.passes import Passes, run_passes
 from fedgauss.inference.preparation import Units, check_rows, check_separable, checked_columns, starting_point
 from fedgauss.networks import Network, as_network, ring
 from fedgauss.problems.arrays import checked_weights, from_arrays
-from fedgauss.problems.families import Family
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,7 +70,7 @@ def fit(
         The column that says to whom a row belongs.
     family : str or Family
         "linear" ("gaussian"), "logistic" ("binomial"), "poisson", "huber", "one_versus_rest", any other registered
-        name, or an instance of a family (`fedgauss.problems.families`).
+        name, or an instance of a family (`fedgauss.families`).
     features : sequence of str, optional
         The covariates; by default all other columns. Text, categories and true/false columns become indicators, with
         the first level as base.

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgauss._types import FloatArray, IntArray
+from fedgauss.families import Family, as_family
 from fedgauss.inference.tables import Frame, FrameColumn, listed, repeats
-from fedgauss.problems.families import Family, as_family
 
 _RULE = "a formula may have columns, C(column), Q('column'), '.', +, and - 1 for no intercept"
 _QUOTED = re.compile(r"""^Q\(\s*(["'])(.*)\1\s*\)$""")

@@ -13,10 +13,10 @@ from scipy.linalg import block_diag, qr, solve_triangular
 from scipy.optimize import linprog
 
 from fedgauss._types import BoolArray, FloatArray, IntArray
+from fedgauss.families import Family
 from fedgauss.inference.estimate import Readout
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.tables import listed
-from fedgauss.problems.families import Family
 
 _ROWS_A_CLIENT = 10
 _ROWS_A_PARAMETER = 10

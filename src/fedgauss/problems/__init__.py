@@ -1,6 +1,6 @@
 """What clients minimise: simulated regressions, data sets, any loss, and problems made of problems."""
 
-from fedgauss.problems import families
+from fedgauss import families
 from fedgauss.problems.arrays import MNIST_FLIP, from_arrays, mnist
 from fedgauss.problems.attacked import AttackedProblem, Schedule, from_step, on_off, slow_drift
 from fedgauss.problems.attacks import (

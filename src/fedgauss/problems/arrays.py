@@ -15,9 +15,9 @@ from fedgauss import _checks
 from fedgauss._random import Noise, threefry
 from fedgauss._types import ArrayLike, FloatArray, IntArray, JaxArray
 from fedgauss.data import mnist_scores
+from fedgauss.families import Family, as_family
 from fedgauss.problems.base import Moments, pytree
-from fedgauss.problems.families import Family, as_family
-from fedgauss.problems.families.base import FamilyProblem
+from fedgauss.problems.family_problem import FamilyProblem
 
 Order = Literal["once", "replacement"]
 

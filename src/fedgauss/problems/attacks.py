@@ -8,7 +8,7 @@ from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.problems.attacked import Collusion, LabelFlip, MeanShift, NoisyGradient, ScaledGradient, Schedule, aim
 from fedgauss.problems.base import Problem
-from fedgauss.problems.families.base import FamilyProblem
+from fedgauss.problems.family_problem import FamilyProblem
 from fedgauss.problems.linearize import linearize
 
 

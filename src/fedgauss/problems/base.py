@@ -5,12 +5,13 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
 
 from fedgauss._lanes import add_up
+from fedgauss._linearization import Moments
 from fedgauss._random import Noise
 from fedgauss._types import FloatArray, JaxArray
 
@@ -42,14 +43,6 @@ def pytree(cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_with_keys(frozen, flatten_with_keys, unflatten, flatten)
     return frozen
-
-
-class Moments(NamedTuple):
-    """Client risks at one parameter: gradient (K, d), Hessian (K, d, d), gradient covariance (K, d, d)."""
-
-    gradient: FloatArray
-    hessian: FloatArray
-    noise_cov: FloatArray
 
 
 class Problem(abc.ABC):

@@ -10,9 +10,9 @@ from fedgauss import _checks
 from fedgauss._lanes import add_up, times
 from fedgauss._random import Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, as_family
 from fedgauss.problems.base import Moments, pytree
-from fedgauss.problems.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, as_family
-from fedgauss.problems.families.base import FamilyProblem, predictors
+from fedgauss.problems.family_problem import FamilyProblem, predictors
 
 
 @pytree

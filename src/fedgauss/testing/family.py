@@ -13,8 +13,8 @@ import numpy as np
 
 from fedgauss._random import Noise, stage_key
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.families import Family, names
-from fedgauss.problems.families import family as family_named
+from fedgauss.families import Family, names
+from fedgauss.families import family as family_named
 from fedgauss.problems.regression import from_family
 from fedgauss.testing.battery import Check, Report, checks, expect, not_applicable, run
 from fedgauss.testing.chance import expect_mean
@@ -52,7 +52,7 @@ def check_family(family: Family) -> Report:
 
     Examples
     --------
-    >>> from fedgauss.problems.families import Poisson
+    >>> from fedgauss.families import Poisson
     >>> from fedgauss.testing import check_family
     >>> print(check_family(Poisson()))  # doctest: +SKIP
     """
@@ -74,7 +74,7 @@ def checks_for_family(family: Family) -> list[Check]:
     """
     if not isinstance(family, Family):
         got = type(family).__name__
-        raise ValueError(f"a family must be an instance of a subclass of problems.families.Family; got {got}.")
+        raise ValueError(f"a family must be an instance of a subclass of families.Family; got {got}.")
     return checks(_RULES, _Case(family)) + _as_a_problem(family)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fedgauss import _checks
+from fedgauss import _checks, families
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.engine.simulate import Runs
 from fedgauss.inference.client_steps import busy_steps, client_statistics, steps_of_a_pass
@@ -30,7 +30,6 @@ from fedgauss.inference.preparation import (
 )
 from fedgauss.inference.tables import Frame, FrameColumn, listed
 from fedgauss.networks import Network, as_network, ring
-from fedgauss.problems import families
 from fedgauss.problems.arrays import checked_weights
 
 # An order and what goes with it for each site; their replies in the same order.
@@ -91,7 +90,7 @@ def fit_sites(
     if isinstance(family, families.Family):
         raise ValueError(
             f"family must be a name here: sites are other processes. Register {type(family).__name__} at every site "
-            "(problems.families.register), and give its name."
+            "(families.register), and give its name."
         )
     families.family(family)
     n_sites = len(sites)

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fedgauss import _checks, networks
+from fedgauss import _checks, families, networks
 from fedgauss._random import stage_key
 from fedgauss._types import FloatArray
 from fedgauss.engine.simulate import padded, simulate
@@ -21,7 +21,6 @@ from fedgauss.inference.model_data import ModelData, ModelSpec, model_data, resp
 from fedgauss.inference.passes import LastClients, schedule, warm_hessians
 from fedgauss.inference.preparation import Location, Units, separable, triangle
 from fedgauss.inference.tables import Frame
-from fedgauss.problems import families
 from fedgauss.problems.arrays import from_arrays
 
 _SUMS = ("gradient_sum", "square_sum", "hessian_sum")
@@ -56,7 +55,7 @@ class Site:
     Notes
     -----
     The family of a fit is found by its name in the registry of the site's own process: a family of your own must be
-    registered here too (`fedgauss.problems.families.register`).
+    registered here too (`fedgauss.families.register`).
 
     Examples
     --------

@@ -1,14 +1,18 @@
 """Poisson regression: responses are counts."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from fedgauss._random import Noise
+from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.families.base import GAUSS_HERMITE, Family, ResidualMoments, register, require
+from fedgauss.families.base import GAUSS_HERMITE, Family, ResidualMoments, register, require
+
+if TYPE_CHECKING:
+    from fedgauss._random import Noise
 
 
 @register
@@ -24,11 +28,11 @@ class Poisson(Family):
 
     def mean(self, predictor: JaxArray) -> JaxArray:
         """exp(eta)."""
-        return jnp.exp(predictor)
+        return numpy_for(predictor).exp(predictor)
 
     def steepness(self, predictor: JaxArray, response: JaxArray) -> JaxArray:
         """exp(eta), and at least y / 4: a step towards a large count meets the curvature there, not that here."""
-        return jnp.maximum(jnp.exp(predictor), response / 4.0)
+        return numpy_for(predictor).maximum(self.mean(predictor), response / 4.0)
 
     def check_response(self, response: FloatArray) -> None:
         """Counts are whole and not negative."""
@@ -46,45 +50,13 @@ class Poisson(Family):
 
     def respond(self, predictor: JaxArray, noise: Noise, noise_sd: JaxArray) -> JaxArray:
         """Y is Poisson with mean exp(eta)."""
-        return _poisson_quantile(noise.uniform(1)[0], jnp.exp(predictor[0]))
+        return noise.poisson(self.mean(predictor[0]))
 
     def slopes(self, theta_var: JaxArray, beta_var: JaxArray, gap_var: JaxArray, noise_sd: JaxArray) -> tuple:
         """E[exp(s)] = exp(variance / 2)."""
-        return jnp.exp(theta_var / 2), jnp.exp(beta_var / 2)
+        return self.mean(theta_var / 2), self.mean(beta_var / 2)
 
     def residual_moments(self, u: FloatArray, v: FloatArray) -> ResidualMoments:
         """Mean and variance of y are both exp(v)."""
         p, q = np.exp(u), np.exp(v)
         return ResidualMoments(p - q, (p - q) ** 2 + q, p)
-
-
-def _poisson_quantile(u: JaxArray, mean: JaxArray) -> JaxArray:
-    """The Poisson quantile at u, by summing the distribution up to it.
-
-    exp(-mean) leaves float32 near mean 87, so above 64 the quantile is the second-order Cornish-Fisher one.
-    """
-    small = jnp.minimum(mean, 64.0)
-
-    def unreached(count: JaxArray, mass: JaxArray, cdf: JaxArray) -> JaxArray:
-        # Past the mean, stop where rounding no longer lets the sum grow: it may stay just below u for ever.
-        following = mass * small / (count + 1.0)
-        return (u > cdf) & ((cdf + following > cdf) | (count < small))
-
-    def unfinished(state: tuple) -> JaxArray:
-        return jnp.any(unreached(*state))
-
-    def add_next(state: tuple) -> tuple:
-        count, mass, cdf = state
-        following = mass * small / (count + 1.0)
-        more = unreached(count, mass, cdf)
-        return (
-            jnp.where(more, count + 1.0, count),
-            jnp.where(more, following, mass),
-            jnp.where(more, cdf + following, cdf),
-        )
-
-    first = jnp.exp(-small)
-    exact = lax.while_loop(unfinished, add_next, (jnp.zeros_like(u), first, first))[0]
-    z = np.sqrt(2.0).astype(np.float32) * lax.erf_inv(2.0 * u - 1.0)
-    expanded = jnp.floor(mean + jnp.sqrt(mean) * z + (z**2 - 1.0) / 6.0 + 0.5)
-    return jnp.where(mean > 64.0, jnp.maximum(expanded, 0.0), exact)

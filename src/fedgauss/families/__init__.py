@@ -11,12 +11,12 @@ A family of your own is a subclass of `Family` with a `name`; `register` makes i
     fg.fit(frame, "hours", "hospital", "exponential")
 """
 
-from fedgauss.problems.families.base import AdditiveNoise, Family, ResidualMoments, as_family, family, names, register
-from fedgauss.problems.families.huber import Huber
-from fedgauss.problems.families.linear import Linear
-from fedgauss.problems.families.logistic import Logistic
-from fedgauss.problems.families.one_versus_rest import OneVersusRest
-from fedgauss.problems.families.poisson import Poisson
+from fedgauss.families.base import AdditiveNoise, Family, ResidualMoments, as_family, family, names, register
+from fedgauss.families.huber import Huber
+from fedgauss.families.linear import Linear
+from fedgauss.families.logistic import Logistic
+from fedgauss.families.one_versus_rest import OneVersusRest
+from fedgauss.families.poisson import Poisson
 
 __all__ = [
     "AdditiveNoise",

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 
+from fedgauss._linearization import Moments
+from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.base import Moments
-from fedgauss.problems.families.base import AdditiveNoise, register
+from fedgauss.families.base import AdditiveNoise, register
 
 
 @register
@@ -22,7 +22,8 @@ class Linear(AdditiveNoise):
 
     def slopes(self, theta_var: JaxArray, beta_var: JaxArray, gap_var: JaxArray, noise_sd: JaxArray) -> tuple:
         """Grad F_k = H (theta - beta)."""
-        return jnp.ones_like(theta_var), jnp.ones_like(theta_var)
+        ones = numpy_for(theta_var).ones_like(theta_var)
+        return ones, ones
 
     def moments(
         self, theta: FloatArray, coefficients: FloatArray, noise_var: FloatArray, design_cov: FloatArray

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from scipy.special import logit
 
-from fedgauss._random import Noise
+from fedgauss._namespaces import numpy_for, special_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.families.base import Family, register, require
+from fedgauss.families.base import Family, register, require
+
+if TYPE_CHECKING:
+    from fedgauss._random import Noise
 
 _MOST_CLASSES = 50
 
@@ -32,12 +32,13 @@ class OneVersusRest(Family):
 
     def mean(self, predictor: JaxArray) -> JaxArray:
         """Sigmoid(eta_c), for the indicator of class c."""
-        return jax.nn.sigmoid(predictor)
+        return special_for(predictor).expit(predictor)
 
     def residual(self, predictor: JaxArray, response: JaxArray) -> JaxArray:
         """Sigmoid(eta_c) - 1{y = c}."""
-        classes = lax.broadcasted_iota(predictor.dtype, (self.n_outputs, 1, 1), 0)
-        return jax.nn.sigmoid(predictor) - (response == classes)
+        jnp = numpy_for(predictor)
+        classes = jnp.arange(self.n_outputs, dtype=predictor.dtype).reshape(-1, *[1] * (predictor.ndim - 1))
+        return self.mean(predictor) - (response == classes)
 
     def with_classes(self, n_classes: int) -> OneVersusRest:
         """One output for each."""
@@ -73,6 +74,9 @@ class OneVersusRest(Family):
 
     def respond(self, predictor: JaxArray, noise: Noise, noise_sd: JaxArray) -> JaxArray:
         """Y is class c with probability softmax(eta)_c."""
+        import jax
+
+        jnp = jax.numpy
         cumulative = jnp.cumsum(jax.nn.softmax(predictor, axis=0), axis=0)
         drawn = (noise.uniform(1)[0] > cumulative).sum(axis=0)
         return jnp.minimum(drawn, self.n_outputs - 1).astype(predictor.dtype)

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from scipy.special import erf
 from scipy.stats import median_abs_deviation
 
+from fedgauss._linearization import Moments
+from fedgauss._namespaces import numpy_for, special_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.base import Moments
-from fedgauss.problems.families.base import AdditiveNoise, register
+from fedgauss.families.base import AdditiveNoise, register
 
 _NARROWEST, _USUAL = 0.2, 2.0  # thresholds in median absolute deviations of the response
 
@@ -37,7 +36,7 @@ class Huber(AdditiveNoise):
 
     def residual(self, predictor: JaxArray, response: JaxArray) -> JaxArray:
         """Eta - y, clipped at the threshold."""
-        return jnp.clip(predictor - response, -self.threshold, self.threshold)
+        return numpy_for(predictor).clip(predictor - response, -self.threshold, self.threshold)
 
     def describe(self) -> str:
         """With the threshold in the units of the response."""
@@ -51,7 +50,7 @@ class Huber(AdditiveNoise):
             raise ValueError(
                 f"the threshold of family 'huber' must be at least {_NARROWEST:g} of the median absolute deviation of "
                 f"the target; it is {self.threshold:g}, and that of {target!r} is {spread:.3g}. Measure the target in "
-                f"other units, or use family=problems.families.Huber({_USUAL * spread:.2g})."
+                f"other units, or use family=families.Huber({_USUAL * spread:.2g})."
             )
         return response
 
@@ -63,7 +62,8 @@ class Huber(AdditiveNoise):
         """Grad F_k = P(|r| < c) H (theta - beta) with r ~ N(0, gap_var + noise_var)."""
         if self.df is not None:
             return super().slopes(theta_var, beta_var, gap_var, noise_sd)
-        inside = lax.erf(self.threshold / jnp.sqrt(2.0 * (gap_var + noise_sd**2)))
+        spread = numpy_for(gap_var).sqrt(2.0 * (gap_var + noise_sd**2))
+        inside = special_for(spread).erf(self.threshold / spread)
         return inside, inside
 
     def moments(

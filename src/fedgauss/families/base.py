@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
-from fedgauss._lanes import add_up
-from fedgauss._random import Noise
+from fedgauss._linearization import Moments
+from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.base import Moments, Problem
+
+if TYPE_CHECKING:
+    from fedgauss._random import Noise
 
 F = TypeVar("F", bound="type[Family]")
 
@@ -103,7 +103,9 @@ class Family(abc.ABC):
 
     def steepness(self, predictor: JaxArray, response: JaxArray) -> JaxArray:
         """The second derivative of the loss in each predictor, (C, K, R), or what a step should take it for."""
-        ones = jnp.ones_like(predictor)
+        import jax
+
+        ones = numpy_for(predictor).ones_like(predictor)
         return jax.jvp(lambda eta: self.residual(eta, response), (predictor,), (ones,))[1]
 
     def describe(self) -> str:
@@ -228,34 +230,6 @@ class Family(abc.ABC):
         return gradient, second_moment(slope), second_moment(square) - np.outer(gradient, gradient)
 
 
-class FamilyProblem(Problem):
-    """The contract of a regression: data are rows x (p, K, R) with responses y (K, R), and a family has the loss.
-
-    With C outputs the parameter stacks C vectors of length p, and d = C p.
-    """
-
-    family: Family
-
-    def gradient(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> JaxArray:
-        """X times residual(x'theta, y), for each output."""
-        x, response = data
-        residual = self.family.residual(predictors(theta, x, self.family.n_outputs), response)
-        return (residual[:, None] * x).reshape(theta.shape)
-
-    def steepness(self, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray) -> JaxArray:
-        """sum_c h_c (x'v_c)^2 for a direction v, with the family's h, (K, R)."""
-        x, response = data
-        h = self.family.steepness(predictors(theta, x, self.family.n_outputs), response)
-        return add_up(h * predictors(direction, x, self.family.n_outputs) ** 2)
-
-
-def predictors(theta: JaxArray, x: JaxArray, n_outputs: int) -> JaxArray:
-    """x'theta_c for each output c: (C p, K, R) and (p, K, R) give (C, K, R)."""
-    n_features = x.shape[0]
-    blocks = theta.reshape(n_outputs, n_features, *theta.shape[1:])
-    return add_up(blocks * x, axis=1)
-
-
 class AdditiveNoise(Family):
     """y = eta + noise, Gaussian or Student-t with `df` degrees of freedom and the same variance."""
 
@@ -276,6 +250,7 @@ class AdditiveNoise(Family):
         if df is None:
             return noise.normal(1)[0]
         u, v = noise.uniform(2)
+        jnp = numpy_for(u)
         student = jnp.sqrt(df * jnp.expm1(-2.0 / df * jnp.log(u))) * jnp.cos(2.0 * np.pi * v)
         return student * np.sqrt((df - 2.0) / df).astype(np.float32)
 

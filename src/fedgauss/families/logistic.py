@@ -1,18 +1,20 @@
 """Logistic regression: responses 0 and 1."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from scipy.special import expit, logit
 
-from fedgauss._random import Noise
+from fedgauss._namespaces import numpy_for, special_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.problems.families.base import TRAPEZOID, Family, ResidualMoments, is_number, register, require
+from fedgauss.families.base import TRAPEZOID, Family, ResidualMoments, is_number, register, require
+
+if TYPE_CHECKING:
+    from fedgauss._random import Noise
 
 
 @register
@@ -27,7 +29,7 @@ class Logistic(Family):
 
     def mean(self, predictor: JaxArray) -> JaxArray:
         """Sigmoid(eta)."""
-        return jax.nn.sigmoid(predictor)
+        return special_for(predictor).expit(predictor)
 
     def read(self, target: str, values: FloatArray, levels: Sequence[Any] | None) -> FloatArray:
         """0 and 1, or false and true. Two other values are easily made so, and the message says how."""
@@ -54,17 +56,20 @@ class Logistic(Family):
 
     def respond(self, predictor: JaxArray, noise: Noise, noise_sd: JaxArray) -> JaxArray:
         """Y is Bernoulli with success probability sigmoid(eta)."""
-        return (noise.uniform(1)[0] < jax.nn.sigmoid(predictor[0])).astype(predictor.dtype)
+        return (noise.uniform(1)[0] < self.mean(predictor[0])).astype(predictor.dtype)
 
     def slopes(self, theta_var: JaxArray, beta_var: JaxArray, gap_var: JaxArray, noise_sd: JaxArray) -> tuple:
         """E[sigmoid'(s)] for s ~ N(0, variance), by the trapezoidal rule."""
+        from jax import lax
+
+        jnp = numpy_for(theta_var)
 
         def mean_slope(variance: JaxArray) -> JaxArray:
             nodes, weights = (jnp.asarray(part, variance.dtype) for part in TRAPEZOID[:2])
             sd = jnp.sqrt(variance + 1e-12)  # the square root has a derivative at zero then
 
             def add_node(i: JaxArray, total: JaxArray) -> JaxArray:
-                p = jax.nn.sigmoid(sd * nodes[i])
+                p = self.mean(sd * nodes[i])
                 return total + weights[i] * p * (1.0 - p)
 
             return lax.fori_loop(0, len(nodes), add_node, jnp.zeros_like(variance))
