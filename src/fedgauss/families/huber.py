@@ -38,6 +38,16 @@ class Huber(AdditiveNoise):
         """Eta - y, clipped at the threshold."""
         return numpy_for(predictor).clip(predictor - response, -self.threshold, self.threshold)
 
+    def loss(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """Half the squared residual up to the threshold c, c |r| - c^2 / 2 beyond."""
+        size = np.abs(predictor[0] - response)
+        inside = np.minimum(size, self.threshold)
+        return inside * (size - inside / 2.0)
+
+    def weight(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """One inside the threshold, zero beyond."""
+        return (np.abs(predictor - response) < self.threshold).astype(float)
+
     def describe(self) -> str:
         """With the threshold in the units of the response."""
         return f"huber (threshold {self.threshold:g})"
