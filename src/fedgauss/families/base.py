@@ -190,6 +190,13 @@ class Family(abc.ABC):
         deviance, pearson = (weights @ part(eta, y) for part in (self.deviance, self.pearson))
         return Goodness(float(likelihood.sum()) + rows.constant, float(deviance), float(pearson))
 
+    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
+        """What each row counts for in the sums at a parameter, (n,) each: in the score, and in the information."""
+        eta = self._predictors(rows, theta)
+        residual = np.abs(self.residual(eta, rows.response)) * rows.weights
+        weight = np.abs(self.weight(eta, rows.response)) * rows.weights
+        return [residual.sum(axis=0), weight.reshape(-1, rows.count).sum(axis=0)]
+
     def likelihood_dispersion(self, pearson: float, n_rows: int, dim: int) -> float:
         """The dispersion at which the log-likelihood is reported."""
         return pearson / max(1, n_rows - dim)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -67,13 +67,19 @@ class Exact(NamedTuple):
     squares: Squares
     dispersion: float
     goodness: Goodness
-    null: Goodness | None  # of the model with an intercept alone
+    null: Goodness  # of the model without covariates
     apart: Apart
     rounds: int
 
 
 def exact_fit(
-    sites: Sites, family: Family, start: FloatArray, null: Sequence[int], n_rows: int, ridge: FloatArray | None = None
+    sites: Sites,
+    family: Family,
+    start: FloatArray,
+    null: Sequence[int],
+    n_rows: int,
+    ridge: FloatArray | None = None,
+    check: Callable[[FloatArray], None] = lambda information: None,
 ) -> Exact:
     """Fit by scoring.
 
@@ -86,27 +92,28 @@ def exact_fit(
     start : (d,) ndarray
         Near the model without covariates.
     null : sequence of int
-        The parameters of that model; empty for no such model.
+        The parameters of that model; empty where it has none.
     n_rows : int
         Of all sites.
     ridge : (d,) ndarray, optional
         Penalties, in the units of the rows.
+    check : callable, optional
+        Is given the information at the start, (d, d), and raises where nothing can be fitted.
     """
-    alone = scored(sites.sums, start, null) if len(null) else None
-    begin = start if alone is None else alone.theta
-    end = scored(sites.sums, begin, ridge=ridge, first=None if alone is None else alone.sums)
+    first = sites.sums(start)
+    check(first.information)
+    alone = scored(sites.sums, start, null, first=first)
+    end = scored(sites.sums, alone.theta, ridge=ridge, first=alone.sums)
     final = sites.final(end.theta)
-    goodness, dispersion, rounds = final.goodness, 1.0, end.rounds + 1
+    goodness, dispersion, rounds = final.goodness, 1.0, alone.rounds + end.rounds + 3
     if family.has_dispersion:
         dispersion = goodness.pearson / max(1, n_rows - len(start))
         likelihood = sites.goodness(end.theta, family.likelihood_dispersion(goodness.pearson, n_rows, len(start)))
         goodness, rounds = goodness._replace(log_likelihood=likelihood.log_likelihood), rounds + 1
-    of_null, penalty = None, 0.0 if ridge is None else np.diag(ridge)
-    if alone is not None:
-        of_null, rounds = sites.goodness(alone.theta, dispersion), rounds + alone.rounds + 1
+    penalty = 0.0 if ridge is None else np.diag(ridge)
     return Exact(
-        end.theta, end.sums.information, final.observed + penalty, final.squares, dispersion, goodness, of_null,
-        final.apart, rounds,
+        end.theta, end.sums.information, final.observed + penalty, final.squares, dispersion, goodness,
+        sites.goodness(alone.theta, dispersion), final.apart, rounds,
     )  # fmt: skip
 
 

@@ -68,6 +68,10 @@ class ModelData:
     family: Family
     clients: tuple[str, ...]  # (K,)
     counts: IntArray  # (K,)
+    offset: FloatArray | None = None  # (N,), added to the predictor
+    row_weights: FloatArray | None = None  # (N,)
+    cluster: IntArray | None = None  # (N,)
+    beside: FloatArray | None = None  # (N,), trials or events
 
     @property
     def firsts(self) -> IntArray:

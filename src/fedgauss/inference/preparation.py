@@ -139,13 +139,18 @@ def triangle(covariates: FloatArray, columns: Location) -> FloatArray:
     return np.asarray(np.linalg.qr((covariates - columns.mean) / columns.scale, mode="r"), dtype=float)
 
 
-def check_collinear(names: Sequence[str], triangles: Sequence[FloatArray], total: int, intercept: bool) -> None:
-    """Columns that are sums of others, by name: pivoted QR of the clients' triangles, as good as that of all rows."""
+def check_collinear(
+    names: Sequence[str], triangles: Sequence[FloatArray], total: int, intercept: bool, least: float = _DEPENDENT
+) -> None:
+    """Columns that are sums of others, by name: pivoted QR of the clients' triangles, as good as that of all rows.
+
+    least   of a standard deviation, what must be left of a column beside the others
+    """
     if not names:
         return
     joined, pivots = qr(np.concatenate(triangles), mode="r", pivoting=True)
     left = np.abs(np.diag(joined)) / np.sqrt(total)
-    rank = int(np.sum(left > _DEPENDENT))
+    rank = int(np.sum(left > least))
     if rank == len(names):
         return
     made_of = solve_triangular(joined[:rank, :rank], joined[:rank, rank])

@@ -139,9 +139,18 @@ ASKED: dict[str, Fields] = {
         "until": _whole(1), "theta": _array("d", most=_SINGLE), "matrix": _array("d", "d", most=_SINGLE),
     },
     "report": {},
+    # an exact fit
+    "units": {"means": _array("p"), "scales": _array("p", above=0.0)},
+    "sums": {"theta": _array("d")},
+    "final": {"theta": _array("d")},
+    "goodness": {"theta": _array("d"), "dispersion": _number(above=0.0)},
+    "own": {},
 }  # fmt: skip
 
 _HESSIAN: Fields = {"hessian_sum": _definite("d")}
+_GOODNESS: Fields = {
+    "goodness.log_likelihood": _number(), "goodness.deviance": _number(), "goodness.pearson": _number(least=0.0)
+}  # fmt: skip
 REPLIES: dict[str, Fields] = {
     "describe": {"rows": _whole(1, _MOST_ROWS), "levels": _LEVELS},
     "design": {"names": _TEXTS, "sums": _array("p"), "response": _number(), "marks": _array("C")},
@@ -154,4 +163,15 @@ REPLIES: dict[str, Fields] = {
         "gradient_sum": _array("d", most=_SINGLE), "square_sum": _definite("d"), **_HESSIAN,
         "average": _array("d", most=_SINGLE),
     },
+    "units": {},
+    "sums": {"log_likelihood": _number(), "score": _array("d"), "information": _definite("d")},
+    "final": {
+        "observed": _array("d", "d"),
+        "squares.rows": _definite("d"), "squares.clusters": _definite("d"), "squares.sites": _definite("d"),
+        "squares.n_clusters": _number(least=0.0), **_GOODNESS,
+        "apart.square": _number(least=0.0), "apart.pull": _array("d"), "apart.weight": _definite("d"),
+        "apart.sites": _number(least=0.0),
+    },
+    "goodness": {name.partition(".")[2]: field for name, field in _GOODNESS.items()},
+    "own": {"theta": _array("d"), "cov": _definite("d")},
 }  # fmt: skip
