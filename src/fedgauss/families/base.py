@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.linalg import block_diag
 
 from fedgauss import _checks
 from fedgauss._linearization import Moments
 from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.rows import Goodness, Rows, Sums
+from fedgauss.families.rows import Goodness, Rows, Sums, blocks_of
 
 if TYPE_CHECKING:
     from fedgauss._random import Noise
@@ -208,7 +207,7 @@ class Family(abc.ABC):
         """sum_i h_i x_i x_i', block by block of outputs, (d, d)."""
         weighted = curvature * rows.weights
         if weighted.ndim == 2:
-            return block_diag(*[(rows.x * h[:, None]).T @ rows.x for h in weighted])
+            return blocks_of([(rows.x * h[:, None]).T @ rows.x for h in weighted])
         return np.block([[(rows.x * h[:, None]).T @ rows.x for h in row] for row in weighted])
 
     # Reading a response column.

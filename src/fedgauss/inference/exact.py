@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from scipy import stats
+from scipy.special import chdtrc
 
 from fedgauss._types import FloatArray
 from fedgauss.families import Family
 from fedgauss.families.rows import Goodness, Rows, Sums
 from fedgauss.inference.errors import Squares, squares_of
+from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.reference_laws import ChiSquared
 from fedgauss.inference.scoring import NoFiniteEstimate, inverse, scored
 
@@ -33,7 +34,7 @@ class Apart(NamedTuple):
             return None
         statistic = self.square - float(self.pull @ inverse(self.weight) @ self.pull)
         dof = int(self.sites - 1) * len(self.pull)
-        return ChiSquared(max(0.0, statistic), dof, float(stats.chi2.sf(statistic, dof)))
+        return ChiSquared(max(0.0, statistic), dof, float(chdtrc(dof, statistic)))
 
 
 class Final(NamedTuple):
@@ -134,6 +135,15 @@ class PooledSites:
     def goodness(self, theta: FloatArray, dispersion: float) -> Goodness:
         """With this dispersion."""
         return total([self._family.goodness(rows, theta, dispersion) for rows in self._rows])
+
+
+def client_rows(data: ModelData, x: FloatArray, which: slice) -> Rows:
+    """The rows of one client as its family takes them."""
+    offset = 0.0 if data.offset is None else data.offset[which]
+    weights = 1.0 if data.row_weights is None else data.row_weights[which]
+    clusters = None if data.cluster is None else data.cluster[which]
+    beside = None if data.beside is None else data.beside[which]
+    return data.family.rows(Rows(x[which], data.response[which], offset, weights, clusters), beside)
 
 
 def final_terms(family: Family, rows: Rows, theta: FloatArray) -> Final:

@@ -1,8 +1,10 @@
 """`fit`: a regression on a frame whose rows belong to clients, with a summary like statsmodels'."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -12,7 +14,9 @@ from fedgauss.families import Family
 from fedgauss.inference.errors import Errors
 from fedgauss.inference.estimate import Estimate
 from fedgauss.inference.model_data import ModelData, ModelSpec, read_model_data
-from fedgauss.networks import Network
+
+if TYPE_CHECKING:
+    from fedgauss.networks import Network
 
 Solver = Literal["scoring", "sgd"]
 Method = Literal["plugin", "bootstrap", "random_scaling", "batch_means"]
@@ -51,7 +55,7 @@ class SgdOptions:
     finish: int = 0
 
     @classmethod
-    def given(cls, solver: Solver, **options: Any) -> "SgdOptions":
+    def given(cls, solver: Solver, **options: Any) -> SgdOptions:
         """Those that are not None; refused where they would do nothing."""
         chosen = {name: value for name, value in options.items() if value is not None}
         if chosen and solver != "sgd":

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import block_diag
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray
-from fedgauss.families.rows import Rows
+from fedgauss.families.rows import blocks_of
 from fedgauss.inference.errors import ERRORS, Errors, covariance
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.exact import Exact, PooledSites, Sites, exact_fit
+from fedgauss.inference.exact import Exact, PooledSites, Sites, client_rows, exact_fit
 from fedgauss.inference.fit import Fit, as_fit
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.preparation import (
@@ -40,15 +39,6 @@ def fit_exactly(data: ModelData, errors: Errors, level: float, ridge: float) -> 
     except NoFiniteEstimate:
         check_separable(data, x)  # which columns, in words
         raise
-
-
-def client_rows(data: ModelData, x: FloatArray, which: slice) -> Rows:
-    """The rows of one client as its family takes them."""
-    offset = 0.0 if data.offset is None else data.offset[which]
-    weights = 1.0 if data.row_weights is None else data.row_weights[which]
-    clusters = None if data.cluster is None else data.cluster[which]
-    beside = None if data.beside is None else data.beside[which]
-    return data.family.rows(Rows(x[which], data.response[which], offset, weights, clusters), beside)
 
 
 def fit_of_sites(
@@ -90,7 +80,7 @@ def fit_of_sites(
 def _readout(units: Units, n_outputs: int, extra: int) -> Readout:
     """From the units of the rows to those of the user's; extra parameters stay as they are."""
     matrix, offset = units.readout(n_outputs)
-    return Readout(block_diag(matrix, np.eye(extra)) if extra else matrix, np.concatenate([offset, np.zeros(extra)]))
+    return Readout(blocks_of([matrix, np.eye(extra)]), np.concatenate([offset, np.zeros(extra)]))
 
 
 def _facts(exact: Exact, errors: Errors, n_rows: int) -> dict[str, str]:

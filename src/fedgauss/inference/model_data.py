@@ -45,7 +45,7 @@ class ModelSpec(NamedTuple):
     """Which regression; fields are as `fit` has them."""
 
     target: str
-    family: str | Family
+    family: str | Family | None
     features: Sequence[str] | None
     formula: str | None
     intercept: bool
@@ -218,9 +218,9 @@ def covariates_of(terms: Formula, columns: dict[str, FrameColumn], total: int) -
     return np.column_stack(parts) if parts else np.empty((n_rows, 0)), tuple(names)
 
 
-def response_of(column: FrameColumn, family: str | Family) -> Response:
+def response_of(column: FrameColumn, family: str | Family | None) -> Response:
     """The target as its family reads it."""
-    chosen = as_family(family)
+    chosen = as_family(family or "linear")
     if not chosen.by_class:
         return chosen.read(column.name, column.values, column.levels), (), chosen
     if column.levels is None and np.any(column.values != np.floor(column.values)):

@@ -1,11 +1,13 @@
 """The coordinator of a federated fit: `fit` with rows that stay where they are."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -20,7 +22,9 @@ from fedgauss.inference.fit_exact import fit_of_sites
 from fedgauss.inference.model_data import ModelData, ModelSpec, model_data, response_of, right_hand_side
 from fedgauss.inference.preparation import Location, check_constant, check_rows, starting_point
 from fedgauss.inference.tables import Frame, FrameColumn, listed
-from fedgauss.networks import Network
+
+if TYPE_CHECKING:
+    from fedgauss.networks import Network
 
 Levels = Mapping[str, Sequence[Any] | None]  # None for a column of numbers
 
@@ -86,7 +90,7 @@ def fit_sites(
             f"family must be a name here: sites are other processes. Register {type(family).__name__} at every site "
             "(families.register), and give its name."
         )
-    families.family(family)
+    families.family(family or "linear")
     talk = Conversation(ask, sites)
     named = features if features is None or isinstance(features, str) else list(features)
     data, totals = _agreed(talk, ModelSpec(target, family, named, formula, intercept), sites)

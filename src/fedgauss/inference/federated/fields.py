@@ -123,7 +123,7 @@ _LEVELS = Field(
 
 ASKED: dict[str, Fields] = {
     "describe": {
-        "target": _TEXT, "family": _TEXT, "features": _none_or(_TEXTS), "formula": _none_or(_TEXT),
+        "target": _TEXT, "family": _none_or(_TEXT), "features": _none_or(_TEXTS), "formula": _none_or(_TEXT),
         "intercept": _TRUTH,
     },
     "design": {"levels": _LEVELS, "total": _whole(1, 10**12)},

@@ -8,11 +8,10 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.inference.errors import covariance, squares_of
-from fedgauss.inference.exact import final_terms
+from fedgauss.inference.exact import client_rows, final_terms
 from fedgauss.inference.federated.disclosure import FEWEST, Refused
 from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, Sizes
 from fedgauss.inference.federated.lines import Message
-from fedgauss.inference.fit_exact import client_rows
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.preparation import Location, Units
 from fedgauss.inference.scoring import MOST_ROUNDS, NoFiniteEstimate, scored

@@ -166,7 +166,7 @@ class Site:
         """The number of rows, and the levels of each column, in the order of the columns."""
         target = model["target"]
         with in_words():
-            by_class = families.family(model["family"]).by_class
+            by_class = families.family(model["family"] or "linear").by_class
             terms = right_hand_side(self._table, ModelSpec(**model))
             columns = self._table.read(list(dict.fromkeys([target, *(term.column for term in terms.terms)])))
         rows = len(columns[target].values)
@@ -186,7 +186,7 @@ class Site:
         if levels.keys() != self._columns.keys():
             raise Refused("levels must be those of the columns that were described, and of no others.")
         columns = {name: disclosure.recoded(self._columns[name], of_all) for name, of_all in levels.items()}
-        family = families.family(model["family"])
+        family = families.family(model["family"] or "linear")
         try:
             response = response_of(columns[model["target"]], family)
         except ValueError as error:

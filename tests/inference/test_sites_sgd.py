@@ -3,16 +3,20 @@
 import io
 import json
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import fedgauss as fg
-from fedgauss.inference.federated.coordinator import agreed_levels, fit_sites
+from fedgauss.inference.federated.coordinator import agreed_levels
+from fedgauss.inference.federated.coordinator import fit_sites as fit_any
 from fedgauss.inference.federated.lines import decoded, encoded, order_line, serve_lines
 from fedgauss.inference.federated.site import Site
 
+fit_sites = partial(fit_any, solver="sgd")
+by_sgd = partial(fg.fit, solver="sgd")
 RNG = np.random.default_rng(3)
 SIZES = {"a": 60, "b": 60, "c": 150}  # sites of one size share their programs
 N = sum(SIZES.values())
@@ -67,7 +71,7 @@ def fitted():
 
 def test_sites_give_what_the_pooled_frame_gives(fitted):
     _, found, frame = fitted
-    pooled = fg.fit(frame, "died", "h", "logistic")
+    pooled = by_sgd(frame, "died", "h", "logistic")
     assert found.names == pooled.names == ("const", "age", "dose", "ward[T.north]", "ward[T.east]")
     np.testing.assert_allclose(found.params, pooled.params, atol=1e-4 * pooled.std_errors.min())
     np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-3, atol=1e-9)
@@ -93,7 +97,7 @@ def test_other_families_too(target, family, formula):
     features = ["age", "dose"] if formula is None else None
     channel = Channel(frame)
     found = fit_sites(channel.ask, channel.names, target, family, features, formula)
-    pooled = fg.fit(frame, target, "h", family, features, formula)
+    pooled = by_sgd(frame, target, "h", family, features, formula)
     assert found.names == pooled.names
     np.testing.assert_allclose(found.params, pooled.params, atol=1e-3 * pooled.std_errors.min())
     np.testing.assert_allclose(found.std_errors, pooled.std_errors, rtol=1e-3)
@@ -298,7 +302,7 @@ def test_a_begin_that_fails_is_not_tried_again(site, monkeypatch):
     def fails(*inputs):
         raise RuntimeError("row 0 is 53")
 
-    monkeypatch.setattr("fedgauss.inference.federated.site.warm_hessians", fails)
+    monkeypatch.setattr("fedgauss.inference.federated.sgd_site.warm_hessians", fails)
     for order, content in PREPARED:
         site.answer(order, content)
     assert site.answer("begin", PLAN) == {"error": "the order 'begin' failed at this site (RuntimeError)."}
