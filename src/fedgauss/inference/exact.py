@@ -17,6 +17,7 @@ from fedgauss.inference.reference_laws import ChiSquared
 from fedgauss.inference.scoring import NoFiniteEstimate, inverse, scored
 
 _ROWS_A_PARAMETER = 5  # of a site whose own estimate is compared with those of the others
+_LEAST = -1e150  # a log-likelihood below all others
 Added = TypeVar("Added", bound=tuple)
 
 
@@ -126,7 +127,7 @@ class PooledSites:
 
     def sums(self, theta: FloatArray) -> Sums:
         """For scoring."""
-        return total([self._family.sums(rows, theta) for rows in self._rows])
+        return total([finite_sums(self._family, rows, theta) for rows in self._rows])
 
     def final(self, theta: FloatArray) -> Final:
         """At the estimate."""
@@ -135,6 +136,18 @@ class PooledSites:
     def goodness(self, theta: FloatArray, dispersion: float) -> Goodness:
         """With this dispersion."""
         return total([self._family.goodness(rows, theta, dispersion) for rows in self._rows])
+
+
+def finite_sums(family: Family, rows: Rows, theta: FloatArray) -> Sums:
+    """Those of one site; a parameter so far off that numbers overflow is as unlikely as can be."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        sums = family.sums(rows, theta)
+    return sums if all(np.all(np.isfinite(part)) for part in sums) else unlikely(len(theta))
+
+
+def unlikely(dim: int) -> Sums:
+    """The sums of a parameter that scoring must turn back from."""
+    return Sums(_LEAST, np.zeros(dim), np.zeros((dim, dim)))
 
 
 def client_rows(data: ModelData, x: FloatArray, which: slice) -> Rows:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.inference.errors import covariance, squares_of
-from fedgauss.inference.exact import client_rows, final_terms
+from fedgauss.inference.exact import client_rows, final_terms, finite_sums, unlikely
 from fedgauss.inference.federated.disclosure import FEWEST, Refused
 from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, Sizes
 from fedgauss.inference.federated.lines import Message
@@ -16,7 +16,7 @@ from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.preparation import Location, Units
 from fedgauss.inference.scoring import MOST_ROUNDS, NoFiniteEstimate, scored
 
-_MOST = {"sums": 2 * MOST_ROUNDS, "final": 1, "goodness": 4, "own": 1}  # times that each may be asked
+_MOST = {"sums": 2 * MOST_ROUNDS, "final": 3, "goodness": 6, "own": 1}  # times that each may be asked
 Term = TypeVar("Term", bound=tuple)
 
 
@@ -24,7 +24,8 @@ class ScoringRun:
     """Rows in units of means and scales that all sites share.
 
     Far from any estimate a parameter can give all but a few rows no weight: sums at it would be theirs alone. So the
-    rows behind a sum are counted by their weights, (sum h)^2 / sum h^2, and must be at least `FEWEST`.
+    rows behind a sum are counted by their weights, (sum h)^2 / sum h^2. Where they are fewer than `FEWEST` a site only
+    says that the parameter is unlikely, which is what scoring needs to turn back.
     """
 
     orders = ("sums", "final", "goodness", "own")
@@ -63,24 +64,25 @@ class ScoringRun:
             raise Refused(f"{order!r} is answered at most {_MOST[order]} times in a fit. Restart the site.")
         if order == "own":
             return self._own()
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused by its field
-            theta = content["theta"]
-            self._check_many_rows(theta)
-            if order == "sums":
-                return as_message(self._family.sums(self._rows, theta))
-            if order == "final":
-                return as_message(final_terms(self._family, self._rows, theta))
-            return as_message(self._family.goodness(self._rows, theta, float(content["dispersion"])))
+        theta = content["theta"]
+        many = self._many_rows(theta)
+        if order == "sums":
+            return as_message(finite_sums(self._family, self._rows, theta) if many else unlikely(len(theta)))
+        if not many:
+            raise Refused(
+                f"at least {FEWEST} rows must stand behind a sum, and at this parameter fewer do. Is there a value far "
+                "from all others, or a level that explains everything?"
+            )
+        if order == "final":
+            return as_message(final_terms(self._family, self._rows, theta))
+        return as_message(self._family.goodness(self._rows, theta, float(content["dispersion"])))
 
-    def _check_many_rows(self, theta: FloatArray) -> None:
-        """Refuse a parameter at which few rows have any weight."""
-        for behind in self._family.behind(self._rows, theta):
-            count = behind.sum() ** 2 / max(float(behind @ behind), np.finfo(float).tiny)
-            if not count >= FEWEST:
-                raise Refused(
-                    f"at least {FEWEST} rows must stand behind a sum; at this parameter it would be {count:.1f}. Is "
-                    "there a value far from all others, or a level that explains everything?"
-                )
+    def _many_rows(self, theta: FloatArray) -> bool:
+        """Whether enough rows have weight at a parameter."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            behind = self._family.behind(self._rows, theta)
+            counts = [part.sum() ** 2 / (part @ part) for part in behind]
+        return all(count >= FEWEST for count in counts)  # false for a NaN, too
 
     def _own(self) -> Message:
         """The estimate of this site's rows alone, with its robust covariance."""
