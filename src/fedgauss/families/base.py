@@ -181,7 +181,7 @@ class Family(abc.ABC):
         A row of weight w is one of dispersion phi / w where there is a dispersion, and w rows where there is none.
         """
         eta, y = self._predictors(rows, theta), rows.response
-        weights = np.broadcast_to(rows.weights, rows.count)
+        weights = np.broadcast_to(rows.weights, rows.n)
         if self.has_dispersion:
             likelihood = self.log_likelihood(eta, y, dispersion / weights)
         else:
@@ -194,7 +194,7 @@ class Family(abc.ABC):
         eta = self._predictors(rows, theta)
         residual = np.abs(self.residual(eta, rows.response)) * rows.weights
         weight = np.abs(self.weight(eta, rows.response)) * rows.weights
-        return [residual.sum(axis=0), weight.reshape(-1, rows.count).sum(axis=0)]
+        return [residual.sum(axis=0), weight.reshape(-1, rows.n).sum(axis=0)]
 
     def likelihood_dispersion(self, pearson: float, n_rows: int, dim: int) -> float:
         """The dispersion at which the log-likelihood is reported."""

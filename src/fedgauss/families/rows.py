@@ -21,8 +21,8 @@ class Rows(NamedTuple):
     constant: float = 0.0  # part of the log-likelihood that depends on no parameter
 
     @property
-    def count(self) -> int:
-        """n."""
+    def n(self) -> int:
+        """How many there are."""
         return len(self.x)
 
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from fedgauss._types import FloatArray
+from fedgauss._types import FloatArray, IntArray
 from fedgauss.inference.scoring import inverse
 
 Errors = Literal["HC0", "HC1", "model", "cluster", "site"]
@@ -32,7 +32,7 @@ class Squares(NamedTuple):
     n_clusters: float
 
 
-def squares_of(scores: FloatArray, clusters: FloatArray | None) -> Squares:
+def squares_of(scores: FloatArray, clusters: IntArray | None) -> Squares:
     """Of the scores of one site's rows, (n, d)."""
     whole = scores.sum(axis=0)
     if clusters is None:

@@ -58,7 +58,7 @@ def fit_of_sites(
     moves = np.concatenate([*slopes, np.zeros(extra, dtype=bool)])  # what the model without covariates leaves at zero
     try:
         exact = exact_fit(
-            sites, family, start, np.flatnonzero(~moves), n_rows, ridge * moves if ridge else None,
+            sites, family, start, np.flatnonzero(~moves).tolist(), n_rows, ridge * moves if ridge else None,
             check=lambda information: _check_independent(data, information),
         )  # fmt: skip
     except NoFiniteEstimate as error:

@@ -35,10 +35,10 @@ class ScoringRun:
         self._family = data.family
         self._rows = client_rows(data, units.rows(data.covariates), slice(None))
         self._asked = dict.fromkeys(self.orders, 0)
-        if self._rows.count < 2 * sizes["d"]:
+        if self._rows.n < 2 * sizes["d"]:
             raise Refused(
                 f"an exact fit of {sizes['d']} parameters needs at least {2 * sizes['d']} rows at each site, or sums "
-                f"would reveal single rows; here are {self._rows.count}. Use fewer columns, or merge small sites."
+                f"would reveal single rows; here are {self._rows.n}. Use fewer columns, or merge small sites."
             )
 
     def asked(self, order: str) -> Fields:
@@ -92,7 +92,7 @@ class ScoringRun:
             end = scored(lambda theta: family.sums(rows, theta), start)
             squares = squares_of(family.row_scores(rows, end.theta), rows.clusters)
             observed = family.observed(rows, end.theta)
-            cov = covariance("HC0", end.sums.information, observed, squares, 1.0, rows.count, 1)
+            cov = covariance("HC0", end.sums.information, observed, squares, 1.0, rows.n, 1)
         except NoFiniteEstimate as error:
             raise Refused("this site's rows alone have no finite estimate.") from error
         return {"theta": end.theta, "cov": cov}

@@ -31,7 +31,9 @@ _BEGINNINGS = ("begin", "units")
 class Run(Protocol):
     """A site's part in a fit, once the columns are agreed on."""
 
-    orders: tuple[str, ...]
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Those that it answers."""
 
     def asked(self, order: str) -> Fields:
         """The fields of an order, as things stand."""
