@@ -4,14 +4,18 @@ The coordinator knows the order in which a site reads its rows, so each number i
 There must be many more unknowns than equations, also in the difference of any two numbers.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedgauss.inference.passes import StepPlan, warm_rows
 from fedgauss.inference.tables import FrameColumn, coded
+
+if TYPE_CHECKING:
+    from fedgauss.inference.passes import StepPlan
 
 FEWEST = 5  # rows behind a level, or behind parameters
 
@@ -29,17 +33,17 @@ def in_words(before: str = "") -> Iterator[None]:
         raise Refused(f"{before}{error}") from error
 
 
-def check_many(column: FrameColumn) -> None:
-    """Levels, and values other than the most common one, must each occur in at least FEWEST rows."""
+def check_many(column: FrameColumn, fewest: int = FEWEST) -> None:
+    """Levels must each occur in at least `fewest` rows, and so must values other than the most common one, together."""
     counts = np.unique(column.values, return_counts=True)[1]
-    if column.levels is not None and counts.min() < FEWEST:
+    if column.levels is not None and counts.min() < fewest:
         raise Refused(
-            f"levels must have at least {FEWEST} rows each at this site, or sums would reveal single rows; some of "
+            f"levels must have at least {fewest} rows each at this site, or sums would reveal single rows; some of "
             f"{column.name!r} have fewer. Merge rare levels, or leave the column out."
         )
-    if 0 < len(column.values) - counts.max() < FEWEST:
+    if 0 < len(column.values) - counts.max() < fewest:
         raise Refused(
-            f"at least {FEWEST} rows must differ from the others in a column, or sums would reveal single rows; in "
+            f"at least {fewest} rows must differ from the others in a column, or sums would reveal single rows; in "
             f"{column.name!r} fewer do at this site. Leave the column out, or the site."
         )
 
@@ -103,6 +107,8 @@ def told_apart(warm: int, plan: StepPlan, rows: int, dim: int) -> bool:
 
 def warm_steps(plan: StepPlan, counts: Sequence[int], dim: int) -> int:
     """Over how many steps the warm-up goes: as `fit` has it, or as many as the burn-in or the pass if that is near."""
+    from fedgauss.inference.passes import warm_rows  # needs JAX, which a site of an exact fit does not load
+
     n_steps, usual = len(plan.eta), warm_rows(dim, len(counts))
     if all(told_apart(usual, plan, rows, dim) for rows in counts):
         return usual
