@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from fedgauss.inference.federated import few_rows
 from fedgauss.inference.federated.disclosure import Refused
 from fedgauss.inference.federated.few_rows import check_design, check_round, check_shares, leverages, rows_apart
 
@@ -114,6 +115,8 @@ def test_leverage_is_the_largest_share_of_a_row():
     basis = np.linalg.qr(np.column_stack([ONES, AGE, SMOKES]))[0]
     hat = basis @ basis.T
     np.testing.assert_allclose(leverages(basis), np.diag(hat))
+    twice = np.column_stack([ONES, AGE, SMOKES, 1 - SMOKES, 0 * ONES])
+    np.testing.assert_allclose(few_rows._quick_leverages(twice), np.diag(hat), rtol=1e-8)
 
 
 def test_a_column_that_few_rows_have():

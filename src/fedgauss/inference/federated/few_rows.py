@@ -63,10 +63,10 @@ def check_design(
     about three rows for each column the search may end before it has seen all. Single rows and pairs of 0/1 columns are
     always found.
     """
-    _check_pairs(x, names, fewest, in_a_cell)
+    covariates = len(names)
     if response:
         x, names = np.column_stack([x, *response.values()]), [*names, *response]
-        _check_pairs(x, names, fewest, in_a_cell=1)
+    _check_pairs(x, names, fewest, in_a_cell, covariates)
     rows = rows_apart(x, fewest - 1)
     if rows is not None:
         raise Refused(
@@ -144,7 +144,7 @@ def check_round(
             f"at least {few} rows must count at the parameters of an order, or sums would reveal single rows; at these "
             "nearly all the weight is with fewer. Is a coefficient very large?"
         )
-    if leverages(_orthonormal(x * np.sqrt(w)[:, None])).max(initial=0.0) > _WEIGHTED:
+    if _quick_leverages(x * np.sqrt(w)[:, None]).max(initial=0.0) > _WEIGHTED:
         raise Refused(
             "no row may outweigh all others in a combination of columns at the parameters of an order, or sums would "
             "reveal it; at these one does. Is a coefficient very large, or a level without both outcomes?"
@@ -173,6 +173,15 @@ def rows_apart(x: FloatArray, most: int) -> IntArray | None:
 def leverages(basis: FloatArray) -> FloatArray:
     """Of each row, given an orthonormal basis of the columns."""
     return np.einsum("ij,ij->i", basis, basis)
+
+
+def _quick_leverages(x: FloatArray) -> FloatArray:
+    """The same from X'X: half the digits, a tenth of the time, as there is a round for each."""
+    size = np.sqrt(np.einsum("ij,ij->j", x, x))
+    scaled = x[:, size > 0.0] / size[size > 0.0]
+    values, vectors = np.linalg.eigh(scaled.T @ scaled)
+    kept = values > 1e-12 * values.max(initial=0.0)
+    return leverages(scaled @ (vectors[:, kept] / np.sqrt(values[kept])))
 
 
 def _searched(basis: FloatArray, out: frozenset[int], most: int, tried: set[frozenset[int]]) -> frozenset[int] | None:
@@ -208,9 +217,9 @@ def _left_out(basis: FloatArray, row: int) -> FloatArray:
 def _orthonormal(x: FloatArray) -> FloatArray:
     """A basis of the space of the columns, each of which counts the same whatever its unit."""
     size = np.sqrt(np.einsum("ij,ij->j", x, x))
-    scaled = x[:, size > 0.0] / size[size > 0.0]
-    left, values, _ = np.linalg.svd(scaled, full_matrices=False)
-    return left[:, values > _ROUNDING * values.max(initial=0.0)]
+    basis, triangle = np.linalg.qr(x[:, size > 0.0] / size[size > 0.0])
+    left, values, _ = np.linalg.svd(triangle, full_matrices=False)
+    return basis @ left[:, values > _ROUNDING * values.max(initial=0.0)]
 
 
 def _involved(x: FloatArray, names: Sequence[str], rows: IntArray) -> list[str]:
@@ -226,11 +235,12 @@ def _involved(x: FloatArray, names: Sequence[str], rows: IntArray) -> list[str]:
     return [name for name, part in zip(names, np.abs(v), strict=True) if part > 1e-3 * np.abs(v).max()]
 
 
-def _check_pairs(x: FloatArray, names: Sequence[str], fewest: int, in_a_cell: int) -> None:
+def _check_pairs(x: FloatArray, names: Sequence[str], fewest: int, in_a_cell: int, covariates: int) -> None:
     """Columns must differ in enough rows from constants and from each other, and cells of two must have enough."""
-    common = [_most_common(column) for column in x.T]
-    apart = np.column_stack([column != value for column, value in zip(x.T, common, strict=True)]).astype(float)
-    two = np.array([len(np.unique(column[column != value])) == 1 for column, value in zip(x.T, common, strict=True)])
+    apart, two = np.empty(x.shape), np.empty(len(names), dtype=bool)
+    for j, column in enumerate(x.T):
+        values, counts = np.unique(column, return_counts=True)
+        apart[:, j], two[j] = column != values[counts.argmax()], len(values) == 2
     n, both = len(x), apart.T @ apart
     own = np.diag(both)
     rare = [name for name, count in zip(names, own, strict=True) if 0 < count < fewest]
@@ -251,16 +261,11 @@ def _check_pairs(x: FloatArray, names: Sequence[str], fewest: int, in_a_cell: in
                 f"single rows; {pair} do not. Leave one of them out."
             )
         cells = (both[j, k], only_first[j, k], only_first[k, j], neither[j, k])
-        if any(0 < cell < in_a_cell for cell in cells):
+        if k < covariates and any(0 < cell < in_a_cell for cell in cells):
             raise Refused(
                 f"cells of two columns must have at least {in_a_cell} rows or none at this site, or sums would reveal "
                 f"single rows; some of {pair} have fewer. Merge rare levels, leave a column out, or mask the sums."
             )
-
-
-def _most_common(values: FloatArray) -> float:
-    some, counts = np.unique(values, return_counts=True)
-    return float(some[counts.argmax()])
 
 
 def _check_share(what: str, parts: FloatArray, share: float, fewest: int) -> None:
