@@ -1,6 +1,7 @@
 """A site's policy: read, refused where it is wrong, and kept."""
 
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +35,13 @@ def test_what_is_written_is_what_holds(written, tmp_path):
     assert policy.ledger == str(tmp_path / "kept" / "answered.jsonl")
     assert policy.most_rounds == Policy().most_rounds
     assert Policy.read(written("")) == Policy()
+
+
+def test_the_policy_in_the_documentation_is_one(written):
+    page = (Path(__file__).parents[3] / "docs" / "inference.md").read_text(encoding="utf-8")
+    lines = page.split("    [site]\n")[1].split("\n\n")[0].splitlines()
+    policy = Policy.read(written("[site]\n" + "\n".join(line.strip() for line in lines)))
+    assert (policy.fewest_sites, policy.masks) == (3, "required")
 
 
 def test_it_prints_itself():
