@@ -24,17 +24,17 @@ def in_words(before: str = "") -> Iterator[None]:
         raise Refused(f"{before}{error}") from error
 
 
-def check_many(column: FrameColumn) -> None:
-    """Levels, and values other than the most common one, must each occur in at least FEWEST rows."""
+def check_many(column: FrameColumn, fewest: int = FEWEST) -> None:
+    """Levels must each occur in at least `fewest` rows, and so must values other than the most common one, together."""
     counts = np.unique(column.values, return_counts=True)[1]
-    if column.levels is not None and counts.min() < FEWEST:
+    if column.levels is not None and counts.min() < fewest:
         raise Refused(
-            f"levels must have at least {FEWEST} rows each at this site, or sums would reveal single rows; some of "
+            f"levels must have at least {fewest} rows each at this site, or sums would reveal single rows; some of "
             f"{column.name!r} have fewer. Merge rare levels, or leave the column out."
         )
-    if 0 < len(column.values) - counts.max() < FEWEST:
+    if 0 < len(column.values) - counts.max() < fewest:
         raise Refused(
-            f"at least {FEWEST} rows must differ from the others in a column, or sums would reveal single rows; in "
+            f"at least {fewest} rows must differ from the others in a column, or sums would reveal single rows; in "
             f"{column.name!r} fewer do at this site. Leave the column out, or the site."
         )
 

@@ -52,7 +52,7 @@ def check_fields(fields: Fields, message: Message, sizes: Sizes) -> None:
 def _array(*shape: str | int, least: float = -np.inf, above: float = -np.inf, most: float = _LARGEST) -> Field:
     def fits(value: Any, sizes: Sizes) -> bool:
         wanted = tuple(size if isinstance(size, int) else sizes[size] for size in shape)
-        if not isinstance(value, np.ndarray) or value.shape != wanted or value.dtype.kind not in "fiu":
+        if not isinstance(value, np.ndarray) or value.shape != wanted or value.dtype.kind not in "fi":
             return False
         return bool(np.all(np.abs(value) <= most) and np.all(value >= least) and np.all(value > above))
 
