@@ -121,7 +121,14 @@ _LEVELS = Field(
     lambda value, sizes: isinstance(value, dict) and all(map(_are_levels, value.values())),
 )
 
+_PUBLICS = Field(
+    "public keys by site, all text",
+    lambda value, sizes: isinstance(value, dict) and all(isinstance(key, str) for key in value.values()),
+)
+
 ASKED: dict[str, Fields] = {
+    "keys": {"name": _TEXT},
+    "meet": {"run": _TEXT, "publics": _PUBLICS},
     "describe": {
         "target": _TEXT, "family": _none_or(_TEXT), "features": _none_or(_TEXTS), "formula": _none_or(_TEXT),
         "intercept": _TRUTH,
@@ -152,6 +159,8 @@ _GOODNESS: Fields = {
     "goodness.log_likelihood": _number(), "goodness.deviance": _number(), "goodness.pearson": _number(least=0.0)
 }  # fmt: skip
 REPLIES: dict[str, Fields] = {
+    "keys": {"public": _TEXT},
+    "meet": {},
     "describe": {"rows": _whole(1, _MOST_ROWS), "levels": _LEVELS},
     "design": {"names": _TEXTS, "sums": _array("p"), "response": _number(), "marks": _array("C")},
     "squares": {"squares": _array("p", least=0.0), "response": _number(least=0.0)},
@@ -175,3 +184,24 @@ REPLIES: dict[str, Fields] = {
     "goodness": {name.partition(".")[2]: field for name, field in _GOODNESS.items()},
     "own": {"theta": _array("d"), "cov": _definite("d")},
 }  # fmt: skip
+
+# What is summed over sites, with its shape: all that is masked in a masked run.
+SUMMED: dict[str, dict[str, tuple[str, ...]]] = {
+    "design": {"sums": ("p",), "response": (), "marks": ("C",)},
+    "squares": {"squares": ("p",), "response": ()},
+    "sums": {"log_likelihood": (), "score": ("d",), "information": ("d", "d")},
+    "final": {
+        "observed": ("d", "d"), "squares.rows": ("d", "d"), "squares.clusters": ("d", "d"), "squares.sites": ("d", "d"),
+        "squares.n_clusters": (), "goodness.log_likelihood": (), "goodness.deviance": (), "goodness.pearson": (),
+        "apart.square": (), "apart.pull": ("d",), "apart.weight": ("d", "d"), "apart.sites": (),
+    },
+    "goodness": {"log_likelihood": (), "deviance": (), "pearson": ()},
+}  # fmt: skip
+# What an order for sums has besides in a masked run, and what takes their place in the reply.
+MASKING_ASKED: Fields = {"round": _whole(1), "attempt": _whole(0), "sites": _TEXTS}
+MASKING: Fields = {"masked": Field("masked numbers by name", lambda value, sizes: isinstance(value, dict))}
+
+
+def shapes_of(summed: Mapping[str, tuple[str, ...]], sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    """Shapes with their letters filled in."""
+    return {name: tuple(sizes[letter] for letter in shape) for name, shape in summed.items()}
