@@ -13,7 +13,7 @@ from fedgauss.inference.accuracy import WARN, predicted_coverage
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.infer import METHODS, Method, check_hessian, heterogeneity, infer, population, run_facts
-from fedgauss.inference.model_data import ModelData, ModelSpec, read_model_data
+from fedgauss.inference.model_data import ModelData, ModelSpec, check_plain, read_model_data
 from fedgauss.inference.passes import Passes, run_passes
 from fedgauss.inference.preparation import Units, check_rows, check_separable, checked_columns, starting_point
 from fedgauss.networks import Network, as_network, ring
@@ -75,7 +75,8 @@ def fit(
         The covariates; by default all other columns. Text, categories and true/false columns become indicators, with
         the first level as base.
     formula : str, optional
-        In place of `features`: "y ~ a + b + C(c)", with "- 1" for no intercept.
+        In place of `features`: "y ~ a*b + log(c) + C(d)", with "- 1" for no intercept; `docs/inference.md` says
+        what it may have.
     intercept : bool
         Whether the model has an intercept.
     passes : int
@@ -133,6 +134,7 @@ def fit(
     if passes > 1 and correct_drift:
         raise ValueError("correct_drift belongs to one pass; over several, steps shrink until there is no drift.")
     data = read_model_data(frame, client, ModelSpec(target, family, features, formula, intercept))
+    check_plain(data)
     check_rows(data.clients, data.counts, len(data.all_names))
     n_clients = len(data.clients)
     graph = ring(n_clients) if network is None else as_network(network, n_clients)

@@ -14,11 +14,11 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.engine.simulate import Runs
 from fedgauss.inference.client_steps import busy_steps, client_statistics, steps_of_a_pass
 from fedgauss.inference.federated.disclosure import stops_of, warm_steps
-from fedgauss.inference.federated.fields import REPLIES, Fields, check_fields
+from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, check_fields
 from fedgauss.inference.federated.lines import Message, printable
 from fedgauss.inference.fit import Fit, as_fit
 from fedgauss.inference.infer import IntArray, Request, check_hessian, estimate_from_pass
-from fedgauss.inference.model_data import ModelData, ModelSpec, model_data, response_of, right_hand_side
+from fedgauss.inference.model_data import ModelData, ModelSpec, check_plain, model_data, response_of, right_hand_side
 from fedgauss.inference.passes import Pass, inverse, schedule
 from fedgauss.inference.preparation import (
     Location,
@@ -152,7 +152,7 @@ class _Totals(NamedTuple):
 
 def _agreed(talk: Conversation, spec: ModelSpec, sites: Sequence[str]) -> tuple[ModelData, _Totals]:
     """The model without its rows: columns and levels of all sites together, and a name for each parameter."""
-    described = talk.all("describe", spec._asdict())
+    described = talk.all("describe", {name: getattr(spec, name) for name in ASKED["describe"]})
     counts = np.array([int(reply["rows"]) for reply in described])
     total = int(counts.sum())
     levels = agreed_levels([reply["levels"] for reply in described], sites)
@@ -163,6 +163,7 @@ def _agreed(talk: Conversation, spec: ModelSpec, sites: Sequence[str]) -> tuple[
     response = response_of(columns[spec.target], spec.family)
     right = right_hand_side(Frame(columns), spec)  # columns that nobody named come in the order of `columns`
     data = model_data(spec, right, columns, response, sites, counts, total)
+    check_plain(data, apart=True)
     check_rows(sites, counts, len(data.all_names))
     talk.sizes = [data.sizes(rows) for rows in counts.tolist()]
     replies = talk.all("design", {"levels": levels, "total": total})

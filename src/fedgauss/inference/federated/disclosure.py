@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.passes import StepPlan, warm_rows
 from fedgauss.inference.tables import FrameColumn, coded
 
@@ -42,6 +43,21 @@ def check_many(column: FrameColumn) -> None:
             f"at least {FEWEST} rows must differ from the others in a column, or sums would reveal single rows; in "
             f"{column.name!r} fewer do at this site. Leave the column out, or the site."
         )
+
+
+def check_design(data: ModelData, columns: Mapping[str, FrameColumn]) -> None:
+    """Products of columns and splines must not set a few rows apart either."""
+    design = data.design
+    if design is None:
+        return
+    for j in design.products():
+        check_many(FrameColumn(data.names[j], data.covariates[:, j]))
+    for name, rows in design.fewest_between_knots(columns, data.agreed).items():
+        if rows < FEWEST:
+            raise Refused(
+                f"at least {FEWEST} rows must lie between two knots of a spline at this site, or sums would reveal "
+                f"single rows; for {name} fewer do. Use fewer knots, or leave the column out."
+            )
 
 
 def plain_levels(column: FrameColumn) -> list[Any] | None:

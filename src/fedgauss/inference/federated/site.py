@@ -17,7 +17,15 @@ from fedgauss.inference.federated import disclosure
 from fedgauss.inference.federated.disclosure import Refused, in_words
 from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, Sizes, check_fields
 from fedgauss.inference.federated.lines import Message
-from fedgauss.inference.model_data import ModelData, ModelSpec, model_data, response_of, right_hand_side
+from fedgauss.inference.model_data import (
+    ModelData,
+    ModelSpec,
+    check_plain,
+    model_data,
+    read_columns,
+    response_of,
+    right_hand_side,
+)
 from fedgauss.inference.passes import LastClients, schedule, warm_hessians
 from fedgauss.inference.preparation import Location, Units, separable, triangle
 from fedgauss.inference.tables import Frame
@@ -143,12 +151,13 @@ class Site:
         target = model["target"]
         with in_words():
             by_class = families.family(model["family"]).by_class
-            terms = right_hand_side(self._table, ModelSpec(**model))
-            columns = self._table.read(list(dict.fromkeys([target, *(term.column for term in terms.terms)])))
+            spec = ModelSpec(**model)
+            terms = right_hand_side(self._table, spec)
+            columns, _ = read_columns(self._table, spec, terms)
         rows = len(columns[target].values)
         if rows < self._least:
             raise Refused(f"this site takes part with at least {self._least} rows; it has {rows}.")
-        as_levels = {term.column for term in terms.terms if term.levels} | ({target} if by_class else set())
+        as_levels = terms.as_levels | ({target} if by_class else set())
         columns = {name: c.as_levels() if name in as_levels else c for name, c in columns.items()}
         for column in columns.values():
             disclosure.check_many(column)
@@ -173,7 +182,9 @@ class Site:
         with in_words():
             spec, total = ModelSpec(**model), int(agreed["total"])
             terms = right_hand_side(Frame(columns), spec)
-            data = model_data(spec, terms, columns, response, ("here",), (self._rows,), total)
+            data = model_data(spec, terms, columns, response, ("here",), (self._rows,), total, agreed={})
+            check_plain(data, apart=True)
+        disclosure.check_design(data, columns)
         self._data = data
         self._sizes = data.sizes(self._rows)
         return {
