@@ -92,7 +92,9 @@ class _Terms:
     """Reads the right-hand side."""
 
     def __init__(self, reader: Reader, others: Sequence[str]) -> None:
-        self._reader, self._others = reader, others
+        self._reader = reader
+        levels = _inside_levels(reader)
+        self._others: list[Term] = [(Expression(name, (), name),) for name in others if name not in levels]
         self._intercept, self._offsets = True, list[Expression]()
 
     def all(self) -> Formula:
@@ -153,7 +155,7 @@ class _Terms:
                 terms = self._sum()
                 reader.expect(")")
         elif reader.accept("."):
-            terms = [(Expression(name, (), name),) for name in self._others if name not in self._inside_levels()]
+            terms = self._checked(self._others)
         else:
             terms = [(self._factor(),)]
         if not reader.accept("**"):
@@ -200,13 +202,6 @@ class _Terms:
             reader.expect(")")
         return factor
 
-    def _inside_levels(self) -> set[str]:
-        """Columns that the formula has inside C(): '.' does not stand for them."""
-        tokens = self._reader.tokens
-        places = [i for i, token in enumerate(tokens[:-2]) if token.text == "C" and tokens[i + 1].text == "("]
-        quoted = {tokens[i + 4].inside for i in places if tokens[i + 2].text == "Q" and len(tokens) > i + 4}
-        return {tokens[i + 2].text for i in places} | quoted
-
     def _crossed(self, left: Sequence[Term], right: Sequence[Term]) -> list[Term]:
         """All products; a factor that occurs twice in one counts once."""
         self._check_number(len(left) * len(right))
@@ -214,7 +209,10 @@ class _Terms:
 
     def _checked(self, terms: Sequence[Term]) -> list[Term]:
         """Each term once."""
-        once = list({frozenset(term): term for term in reversed(terms)}.values())[::-1]
+        found: dict[frozenset[Factor], Term] = {}
+        for term in terms:
+            found.setdefault(frozenset(term), term)
+        once = list(found.values())
         self._check_number(len(once))
         if any(len(term) > _MOST_FACTORS for term in once):
             raise self._reader.refuse(f"at most {_MOST_FACTORS} factors interact; here more do")
@@ -238,3 +236,11 @@ def _one_call(reader: Reader) -> Expression:
     if isinstance(part, float):
         raise reader.refuse(f"{text!r} has no column")
     return part._replace(name=text)
+
+
+def _inside_levels(reader: Reader) -> set[str]:
+    """Columns that the formula has inside C(): '.' does not stand for them."""
+    tokens = reader.tokens
+    places = [i for i, token in enumerate(tokens[:-2]) if token.text == "C" and tokens[i + 1].text == "("]
+    quoted = {tokens[i + 4].inside for i in places if tokens[i + 2].text == "Q" and len(tokens) > i + 4}
+    return {tokens[i + 2].text for i in places} | quoted

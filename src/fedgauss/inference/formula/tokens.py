@@ -34,14 +34,15 @@ def tokens_of(formula: str, columns: Sequence[str]) -> list[Token]:
     """The tokens of a formula. A column whose name is no word, such as "bmi (kg)", is one name where it stands so."""
     if len(formula) > LONGEST:
         raise ValueError(f"a formula may have at most {LONGEST:,} characters; got {len(formula):,}.")
-    odd = sorted((name for name in columns if _is_odd(name)), key=len, reverse=True)
+    odd = frozenset(name for name in columns if _is_odd(name))
+    lengths = sorted({len(name) for name in odd}, reverse=True)
     found: list[Token] = []
     place = 0
     while place < len(formula):
         if formula[place].isspace():
             place += 1
             continue
-        token = _odd_name(formula, place, odd) or _plain(formula, place)
+        token = _odd_name(formula, place, odd, lengths) or _plain(formula, place)
         found.append(token)
         place += len(token.text)
     return [*found, Token("end", "", len(formula))]
@@ -53,12 +54,12 @@ def _is_odd(name: str) -> bool:
     return bool(name) and name == name.strip() and not token and not _QUOTED_ONLY.search(name)
 
 
-def _odd_name(formula: str, place: int, odd: Sequence[str]) -> Token | None:
-    for name in odd:
-        if formula.startswith(name, place):
-            after = formula[place + len(name) : place + len(name) + 1]
-            if not (re.match(r"\w", after) and re.match(r"\w", name[-1])):
-                return Token("name", name, place)
+def _odd_name(formula: str, place: int, odd: frozenset[str], lengths: Sequence[int]) -> Token | None:
+    """The longest of these names that stands here, unless a word goes on after it."""
+    for length in lengths:
+        name, after = formula[place : place + length], formula[place + length : place + length + 1]
+        if name in odd and not (re.match(r"\w", after) and re.match(r"\w", name[-1])):
+            return Token("name", name, place)
     return None
 
 
