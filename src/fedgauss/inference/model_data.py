@@ -103,7 +103,10 @@ def read_model_data(frame: Any, client: str, spec: ModelSpec) -> ModelData:
     dropped = np.bincount(everybody.values.astype(np.int64)[~kept], minlength=len(labels))
     columns = {name: FrameColumn(name, column.values[order], column.levels) for name, column in columns.items()}
     response = response_of(columns[target], spec.family, *_beside(spec, columns))
-    return model_data(spec, formula, columns, response, labels, counts, len(order), dropped=dropped)
+    data = model_data(spec, formula, columns, response, labels, counts, len(order), dropped=dropped)
+    if data.design is not None:
+        data.design.check_stretches(columns, data.agreed)
+    return data
 
 
 def read_columns(

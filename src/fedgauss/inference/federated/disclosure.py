@@ -52,12 +52,8 @@ def check_design(data: ModelData, columns: Mapping[str, FrameColumn]) -> None:
         return
     for j in design.products():
         check_many(FrameColumn(data.names[j], data.covariates[:, j]))
-    for name, rows in design.fewest_between_knots(columns, data.agreed).items():
-        if rows < FEWEST:
-            raise Refused(
-                f"at least {FEWEST} rows must lie between two knots of a spline at this site, or sums would reveal "
-                f"single rows; for {name} fewer do. Use fewer knots, or leave the column out."
-            )
+    with in_words():
+        design.check_stretches(columns, data.agreed, FEWEST)
 
 
 def plain_levels(column: FrameColumn) -> list[Any] | None:

@@ -123,6 +123,15 @@ class Design:
                 found[factor.name] = int(np.bincount(stretch, minlength=len(knots) + 1)[1:-1].min())
         return found
 
+    def check_stretches(self, rows: Rows, agreed: Agreed, fewest: int = 1) -> None:
+        """Refuse a spline with fewer rows than that between two of its knots."""
+        for name, count in self.fewest_between_knots(rows, agreed).items():
+            if count < fewest:
+                raise ValueError(
+                    f"at least {fewest} rows must lie between two knots of a spline; for {name} fewer do. Give knots= "
+                    "and bounds=, use fewer, or take the logarithm of a skewed column: ns(log(x), df=4)."
+                )
+
     @property
     def _asked(self) -> dict[str, Expression]:
         asked = {}
