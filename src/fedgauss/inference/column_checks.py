@@ -30,10 +30,11 @@ def check_columns(formula: Formula, columns: Mapping[str, FrameColumn]) -> None:
             _check_text(column)
         elif is_wild(values_of(part, columns)):
             shown = part.name if part.steps else f"column {part.column!r}"
+            fix = "leave the rows out" if part.steps else f"use log({part.column}), or leave the rows out"
             raise ValueError(
                 f"no single value may outweigh all others; one of {shown} does. Is it a typing error, in another unit, "
                 f"or a code for a missing value, such as 999999? Look at the smallest and the largest values of "
-                f"{part.column!r}. If they are right, use log({part.column}), or leave the rows out."
+                f"{part.column!r}. If they are right, {fix}."
             )
 
 

@@ -61,7 +61,7 @@ def right_hand_side(table: Frame, spec: ModelSpec, client: str | None = None) ->
     for name, role in ((target, "target"), (client, "client")):
         if name in formula.columns:
             raise ValueError(f"{name!r} is the {role} and cannot be a covariate too. Leave it out.")
-        if name in roles:
+        if name in roles and (name, roles[name]) != (client, "cluster"):
             raise ValueError(f"{name!r} is the {role} and cannot be the column of {roles[name]} too.")
     if not formula.terms and not formula.intercept and not spec.site_effects:
         raise ValueError("a model needs a covariate or an intercept; got neither.")

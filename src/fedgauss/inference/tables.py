@@ -157,6 +157,8 @@ class Frame:
         column = self._frame[self._keys[name]]
         declared = getattr(getattr(column, "dtype", None), "categories", None)
         values = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
+        if values.dtype.kind == "U" and not isinstance(column, np.ndarray):
+            values = np.asarray(column, dtype=object)  # of a list: None and NaN must not become text
         if values.ndim != 1:
             raise ValueError(f"column {name!r} must be one value a row; got shape {values.shape}.")
         return values, list(declared) if isinstance(declared, Iterable) else None
