@@ -73,6 +73,12 @@ def test_columns_with_another_role_are_no_covariates():
         assert read_model_data(small, "h", spec).names == ("age",)
 
 
+def test_a_column_of_weights_may_be_levels_too():
+    data = read(formula="C(weight)", exposure="days", row_weights="weight")
+    assert data.names == ("C(weight)[T.1]", "C(weight)[T.2]")
+    np.testing.assert_array_equal(data.row_weights, SORTED.weight)
+
+
 def test_clients_may_be_the_clusters():
     data = read(cluster="h")
     np.testing.assert_array_equal(data.cluster, data.owner)

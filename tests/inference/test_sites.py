@@ -355,6 +355,40 @@ def test_columns_whose_levels_are_single_rows_are_refused(formula):
     assert "describe is due" in site.answer("design", {"levels": {}, "total": N})["error"]  # nothing is left of it
 
 
+ROWS_A = own(FRAME, "a").assign(
+    kind=np.where(np.arange(60) < 20, "k", "m"), sex=np.where((np.arange(60) < 3) | (np.arange(60) >= 40), "f", "m")
+)
+
+
+@pytest.mark.parametrize(
+    ("formula", "change", "message"),
+    [
+        ("kind:sex", {}, "some of kind:sex have fewer"),  # three of 60 rows
+        ("kind:sex:age", {}, "some of kind:sex:age have fewer"),
+        ("kind + sex + age", {}, ""),
+        ("kind*log(age)", {}, ""),
+        ("ns(age, knots=[50, 50.01, 50.02], bounds=[49.99, 50.03])", {}, "at least 5 rows must lie between two knots"),
+        ("ns(age, knots=[50], bounds=[40, 60])", {}, ""),
+        ("scale(age)", {}, "means and standard deviations must be agreed on; those of 'age'"),
+        ("dose + offset(age)", {}, "got an offset or exposure. Use solver='scoring'"),
+        ("log(dose)", {}, "log(dose) needs values above 0; column 'dose' has others"),
+        ("log(age - 31.4)", {}, "under log() there is a column"),
+        ("age", {"age": np.where(np.arange(60) == 7, 123456789.0, ROWS_A.age)}, "one of column 'age' does"),
+        ("age", {"age": ROWS_A.age.astype(str)}, "column 'age' holds numbers as text"),
+        ("exp(age)", {}, "Make it a column of the frame first"),
+    ],
+)
+def test_formulas_of_strangers_set_no_row_apart(formula, change, message):
+    """Refused where a cell, a stretch between knots or a value is that of a few; the words quote no value."""
+    site = Site(ROWS_A.assign(**change))
+    reply = site.answer("describe", MODEL | {"features": None, "formula": formula})
+    if "error" not in reply:
+        reply = site.answer("design", {"levels": reply["levels"], "total": N})
+    assert message in reply.get("error", "")
+    assert bool(message) == ("error" in reply)
+    assert "123456789" not in reply.get("error", "")
+
+
 def test_a_site_may_keep_columns_to_itself():
     reply = Site(FRAME, columns=["died", "dose"]).answer("describe", MODEL)
     assert "features must name a column of the frame; got 'age'" in reply["error"]

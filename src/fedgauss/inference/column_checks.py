@@ -50,9 +50,9 @@ def is_wild(values: FloatArray) -> bool:
     largest = away.max()
     if high > low and largest > _RANGES * (high - low):
         return True
-    if largest == 0.0 or len(np.unique(values)) <= 2:
+    if largest == 0.0 or _SHARE * np.sum((away / largest) ** 2) >= 1.0:
         return False
-    return bool(_SHARE * np.sum((away / largest) ** 2) < 1.0)
+    return len(np.unique(values)) > 2
 
 
 def reads_as_numbers(column: FrameColumn) -> bool:

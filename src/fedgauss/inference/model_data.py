@@ -14,13 +14,11 @@ from fedgauss._types import BoolArray, FloatArray, IntArray
 from fedgauss.families import Family
 from fedgauss.inference.column_checks import check_columns
 from fedgauss.inference.formula.design import Design
-from fedgauss.inference.formula.terms import Expression, Formula
+from fedgauss.inference.formula.terms import SITE, Expression, Formula
 from fedgauss.inference.formula.values import Agreed
 from fedgauss.inference.model_spec import ModelSpec, right_hand_side
 from fedgauss.inference.response import Response, beside_of, numbers, response_of
 from fedgauss.inference.tables import Frame, FrameColumn, listed
-
-_SITE = "\0site"  # the sites as a column among those of a frame, whose names it cannot be
 
 
 @dataclass(frozen=True)
@@ -117,14 +115,12 @@ def read_columns(
     Rows with a missing value in any of them are refused, or left out where spec.missing == "drop".
     """
     used = spec.columns(formula)
-    kept = table.complete(used)
-    if spec.missing == "refuse":
-        kept[:] = True
-    elif not kept.any():
+    kept = table.complete(used) if spec.missing == "drop" else None
+    if kept is not None and not kept.any():
         raise ValueError(f"every row has a missing value in {listed(used)}. Use fewer columns?")
     columns = table.read(used if client is None else list(dict.fromkeys([*used, client])), kept)
     check_columns(formula, columns)
-    return columns, kept
+    return columns, np.ones(len(columns[spec.target].values), dtype=bool) if kept is None else kept
 
 
 def model_data(
@@ -166,8 +162,8 @@ def model_data(
     """
     rows, n_rows, counts = dict(columns), len(columns[spec.target].values), np.asarray(counts)
     if spec.site_effects:
-        formula = formula._replace(terms=(*formula.terms, (Expression(_SITE, (), "site"),)))
-        rows[_SITE] = _sites_column(clients if sites is None else sites, here, counts, n_rows)
+        formula = formula._replace(terms=(*formula.terms, (Expression(SITE, (), "site"),)))
+        rows[SITE] = _sites_column(clients if sites is None else sites, here, counts, n_rows)
     as_levels = formula.as_levels
     rows = {name: column.as_levels() if name in as_levels else column for name, column in rows.items()}
     design = Design(formula, {name: column.levels for name, column in rows.items()}, total)
@@ -178,10 +174,10 @@ def model_data(
     return ModelData(
         design.columns(rows, agreed), design.names, intercept_name(formula, spec, design.names), values, spec.target,
         classes, family, tuple(clients), counts,
-        offset=_offset(spec, design, rows), row_weights=_row_weights(spec, rows),
+        offset=_offset(spec, design, rows, columns), row_weights=_row_weights(spec, columns),
         cluster=None if labels is None else labels.values.astype(np.int64),
         cluster_labels=() if labels is None else tuple(map(str, labels.levels or ())),
-        beside=beside_of(*_beside(spec, rows)),
+        beside=beside_of(*_beside(spec, columns)),
         dropped=np.zeros(len(counts), dtype=np.int64) if dropped is None else dropped,
         design=design, agreed=agreed,
     )  # fmt: skip
@@ -240,13 +236,15 @@ def _beside(spec: ModelSpec, rows: Mapping[str, FrameColumn]) -> tuple[FrameColu
     return trials, event
 
 
-def _offset(spec: ModelSpec, design: Design, rows: Mapping[str, FrameColumn]) -> FloatArray | None:
+def _offset(
+    spec: ModelSpec, design: Design, rows: Mapping[str, FrameColumn], columns: Mapping[str, FrameColumn]
+) -> FloatArray | None:
     """The column of offsets, those of the formula, and the logarithm of the exposure, together."""
     parts = [design.offset(rows)]
     if spec.offset is not None:
-        parts.append(numbers(rows[spec.offset], "offset"))
+        parts.append(numbers(columns[spec.offset], "offset"))
     if spec.exposure is not None:
-        exposure = numbers(rows[spec.exposure], "exposure")
+        exposure = numbers(columns[spec.exposure], "exposure")
         if np.any(exposure <= 0.0):
             raise ValueError(f"exposure must be above 0; column {spec.exposure!r} has other values. Drop those rows?")
         parts.append(np.log(exposure))

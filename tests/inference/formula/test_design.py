@@ -112,6 +112,18 @@ def test_without_rows_there_are_names_and_no_columns():
         design.columns(rows, {})
 
 
+def test_other_rows_get_the_same_columns():
+    design, rows = design_of("scale(a)*c + C(e) + f")
+    agreed = design.agreed([rows])
+    some = FRAME[(FRAME.c != "x") & (FRAME.e > 2)]
+    wanted = design.columns(rows, agreed)[some.index]
+    np.testing.assert_array_equal(design.columns(design.read(some), agreed), wanted)
+    with pytest.raises(ValueError, match="levels must be among those of the fit; 'q' of 'c' is not"):
+        design.read(some.assign(c="q"))
+    with pytest.raises(ValueError, match="the model must name a column of the frame; got 'e'"):
+        design.read(some.drop(columns="e"))
+
+
 def test_offsets_are_added_up():
     design, rows = design_of("a + offset(log(b)) + offset(a)")
     np.testing.assert_allclose(design.offset(rows), np.log(FRAME.b) + FRAME.a)

@@ -132,6 +132,7 @@ def test_a_column_named_like_a_term_is_that_column():
         ("I(a / 1e-20)", "numbers are at least"),
         ("C(a)**2", "'\\*\\* 2' is for a column or a sum of terms"),
         ("C(a) + a:b", "a column is a number or has levels, not both; 'a'"),
+        ("C(a) + offset(a)", "a column is a number or has levels, not both; 'a'"),
         ("C(a, Sum)", "after the comma in C"),
         ("C(a, Treatment(b))", "Treatment\\(\\) has one level"),
         ("C(log(a))", "got 'log'|stands where '\\)' should be"),

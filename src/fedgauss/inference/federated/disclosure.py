@@ -50,6 +50,12 @@ def check_design(data: ModelData, columns: Mapping[str, FrameColumn]) -> None:
     design = data.design
     if design is None:
         return
+    for name, rows in design.fewest_in_a_cell(columns).items():
+        if rows < FEWEST:
+            raise Refused(
+                f"levels that occur together must have at least {FEWEST} rows at this site, or sums would reveal "
+                f"single rows; some of {name} have fewer. Merge rare levels, or leave the interaction out."
+            )
     for j in design.products():
         check_many(FrameColumn(data.names[j], data.covariates[:, j]))
     with in_words():

@@ -18,9 +18,9 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.inference.formula.coding import Coding, codings
-from fedgauss.inference.formula.terms import Expression, Factor, Formula, Levels, Pooled, Spline, Term, column_of
+from fedgauss.inference.formula.terms import SITE, Expression, Factor, Formula, Levels, Pooled, Spline, Term, column_of
 from fedgauss.inference.formula.values import Agreed, Summary, knots_of, pooled_values, spline_values, values_of
-from fedgauss.inference.tables import FrameColumn, listed, repeats
+from fedgauss.inference.tables import Frame, FrameColumn, coded, listed, repeats
 
 Rows = Mapping[str, FrameColumn]
 _MOST_COLUMNS = 2_000  # sites obey strangers: three factors of 50 levels would be 125,000
@@ -84,6 +84,15 @@ class Design:
         squares = total_of([self.squares(rows, means) for rows in sites])
         return summaries(self.needs(), total, means, squares)
 
+    def read(self, frame: Any) -> dict[str, FrameColumn]:
+        """The columns of another frame, such as one to predict for, with the levels that are known here.
+
+        With effects of sites the caller adds a column `SITE`.
+        """
+        table = Frame(frame)
+        names = [table.check_name(name, "the model") for name in self.formula.columns if name != SITE]
+        return {name: self._recoded(column) for name, column in table.read(names).items()} if names else {}
+
     def columns(self, rows: Rows, agreed: Agreed) -> FloatArray:
         """The columns, (n, p), given means and standard deviations of what is needed."""
         n_rows = len(next(iter(rows.values())).values)
@@ -113,6 +122,20 @@ class Design:
         several = [len(one.parts) > 1 for one in self._products for _ in self._product_names(one)]
         return np.flatnonzero(several).tolist()
 
+    def fewest_in_a_cell(self, rows: Rows) -> dict[str, int]:
+        """For each product of factors with levels, the fewest rows in a cell that has any.
+
+        Columns span the indicator of every cell, also of those that the coding leaves out.
+        """
+        found = {}
+        for term in self.formula.terms:
+            names = [column_of(factor) for factor in term if self._has_levels(factor)]
+            if len(names) > 1:
+                codes = np.stack([rows[name].as_levels().values for name in names])
+                counts = np.unique(codes, axis=1, return_counts=True)[1]
+                found[":".join(factor.name for factor in term)] = int(counts.min())
+        return found
+
     def fewest_between_knots(self, rows: Rows, agreed: Agreed) -> dict[str, int]:
         """For each spline, the fewest rows between two of its knots: with few, its columns tell of single rows."""
         found = {}
@@ -140,6 +163,18 @@ class Design:
             if isinstance(factor, Pooled | Spline) and not known:
                 asked[factor.of.name] = factor.of
         return asked
+
+    def _recoded(self, column: FrameColumn) -> FrameColumn:
+        levels = self._levels[column.name]
+        if levels is None:
+            return column
+        column = column.as_levels()
+        if unknown := [str(level) for level in column.levels or () if level not in levels]:
+            raise ValueError(
+                f"levels must be among those of the fit; {listed(unknown)} of {column.name!r} is not. Leave out "
+                "those rows."
+            )
+        return coded(column.name, column.labels, list(levels))
 
     def _has_levels(self, factor: Factor) -> bool:
         """Text and the like has levels where it stands by itself; a function of it is refused when it is read."""

@@ -56,7 +56,7 @@ def parse(formula: Any, frame: Frame, target: str, others: Sequence[str]) -> For
     reader = Reader(formula, frame)
     _left_hand_side(reader, target)
     read = _Terms(reader, others).all()
-    numbers = {column_of(factor) for factor in read.factors if not isinstance(factor, Levels)}
+    numbers = {column_of(factor) for factor in (*read.factors, *read.offsets) if not isinstance(factor, Levels)}
     if both := sorted(numbers & read.as_levels):
         raise ValueError(
             f"a column is a number or has levels, not both; {both[0]!r} occurs inside C() and outside it in "

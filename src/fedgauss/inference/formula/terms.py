@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+SITE = "\0site"  # the sites as a column among those of a frame, whose names it cannot be
 Step = tuple[str, float]  # a sign and a number, or a function and 0
 
 
