@@ -7,6 +7,10 @@ from typing import NamedTuple
 from fedgauss._types import FloatArray, IntArray
 
 
+class NoFiniteEstimate(ValueError):
+    """The log-likelihood rises for ever in some direction, or is flat there."""
+
+
 class Rows(NamedTuple):
     """What one site has, in the units of the fit."""
 

@@ -62,12 +62,12 @@ class Exact(NamedTuple):
     """An exact fit in the units of its rows."""
 
     theta: FloatArray  # (d,)
-    information: FloatArray  # expected, (d, d), with the penalty
+    information: FloatArray  # (d, d), with the penalty; expected or observed, as the family's model errors are
     observed: FloatArray  # the same from the data themselves
     squares: Squares
     dispersion: float
     goodness: Goodness
-    null: Goodness | None  # of the model with an intercept alone
+    null: Goodness | None  # of the model without covariates
     apart: Apart
     rounds: int
 
@@ -86,15 +86,19 @@ def exact_fit(
     start : (d,) ndarray
         Near the model without covariates.
     null : sequence of int
-        The parameters of that model; empty for no such model.
+        The parameters of that model; empty for no such model, or one without parameters.
     n_rows : int
         Of all sites.
     ridge : (d,) ndarray, optional
         Penalties, in the units of the rows.
     """
-    alone = scored(sites.sums, start, null) if len(null) else None
+
+    def ask(theta: FloatArray) -> Sums:
+        return family.steadied(theta, sites.sums(theta))
+
+    alone = scored(ask, start, null) if len(null) else None
     begin = start if alone is None else alone.theta
-    end = scored(sites.sums, begin, ridge=ridge, first=None if alone is None else alone.sums)
+    end = scored(ask, begin, ridge=ridge, first=None if alone is None else alone.sums)
     final = sites.final(end.theta)
     goodness, dispersion, rounds = final.goodness, 1.0, end.rounds + 1
     if family.has_dispersion:
@@ -104,8 +108,11 @@ def exact_fit(
     of_null, penalty = None, 0.0 if ridge is None else np.diag(ridge)
     if alone is not None:
         of_null, rounds = sites.goodness(alone.theta, dispersion), rounds + alone.rounds + 1
+    elif not family.has_intercept:
+        of_null, rounds = sites.goodness(np.zeros(len(start)), dispersion), rounds + 1
+    information = end.sums.information if family.model_errors == "expected" else final.observed + penalty
     return Exact(
-        end.theta, end.sums.information, final.observed + penalty, final.squares, dispersion, goodness, of_null,
+        end.theta, information, final.observed + penalty, final.squares, dispersion, goodness, of_null,
         final.apart, rounds,
     )  # fmt: skip
 
