@@ -24,7 +24,10 @@ errors and intervals like those of a pooled fit. Writes fit.json, and coefficien
 folder. Text columns are taken as categories; missing values, collinear columns and separable classes are refused.
 
 [bold]Families[/bold]
-  {options.FAMILIES}; gaussian and binomial are other names for linear and logistic
+  {options.FAMILIES}
+
+  Other names: gaussian (linear), binomial (logistic), negbin and nb (negative_binomial), mnlogit (multinomial), \
+coxph (cox)
 
 [bold]Examples[/bold]
   fedgauss fit data.csv --target y --client hospital

@@ -282,7 +282,8 @@ class Family(abc.ABC):
     def start(self, totals: FloatArray, n_rows: int) -> FloatArray:
         """The intercepts of the model without covariates, then the extra parameters, (C + E,).
 
-        From the totals (M,) of `start_terms` over all rows. Zero by default, which is right for a response that has been centred.
+        From the totals (M,) of `start_terms` over all rows. Zero by default, which is right for a response that has
+        been centred.
         """
         return np.zeros(len(totals))
 
