@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import fedgauss as fg
 from fedgauss._families import shipped_families
 from fedgauss.cli import app
-from fedgauss.report.coefficients import coefficient_figure, fit_numbers
+from fedgauss.inference.fit_file import fit_numbers
 
 runner = CliRunner()
 RNG = np.random.default_rng(3)
@@ -130,14 +130,14 @@ def test_without_pandas_the_error_says_what_to_install(table, tmp_path, monkeypa
 
 def test_the_figure_shows_slopes_for_one_standard_deviation():
     found = fg.fit(FRAME, "died", "hospital", "logistic", ["age", "dose", "ward"])
-    axes = coefficient_figure(found).axes[0]
+    axes = found.plot(standardised=True).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["age", "dose", "ward[T.west]"]
     dots = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
     np.testing.assert_allclose(
         dots, found.params[1:] * [FRAME.age.std(ddof=0), FRAME.dose.std(ddof=0), found.scales[3]]
     )
     alone = fg.fit(FRAME, "died", "hospital", "logistic", [])
-    assert [label.get_text() for label in coefficient_figure(alone).axes[0].get_yticklabels()] == ["const"]
+    assert [label.get_text() for label in alone.plot(standardised=True).axes[0].get_yticklabels()] == ["const"]
     json.dumps(fit_numbers(alone), allow_nan=False)
 
 
@@ -149,12 +149,12 @@ def test_a_covariate_may_have_the_name_of_an_intercept(formula):
     found = fg.fit(frame, "died", "hospital", "logistic", features, formula)
     assert found.names == ("(const)" if formula is None else "(Intercept)", "const", "Intercept", "dose")
     assert found.intercepts == (0,)
-    axes = coefficient_figure(found).axes[0]
+    axes = found.plot(standardised=True).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["const", "Intercept", "dose"]
 
 
 def test_intercepts_of_every_class_are_left_out_of_the_figure():
     found = fg.fit(FRAME.assign(stage=np.arange(400) % 3), "stage", "hospital", "one_versus_rest", ["dose"])
     assert found.intercepts == (0, 2, 4)
-    labels = [label.get_text() for label in coefficient_figure(found).axes[0].get_yticklabels()]
+    labels = [label.get_text() for label in found.plot(standardised=True).axes[0].get_yticklabels()]
     assert labels == ["0: dose", "1: dose", "2: dose"]

@@ -1,7 +1,7 @@
 """`fit`: a regression on a frame whose rows belong to clients, by local SGD, with a summary like statsmodels'."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,28 +12,13 @@ from fedgauss.families import Family
 from fedgauss.inference.accuracy import WARN, predicted_coverage
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.estimate import Estimate, Readout
+from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.infer import METHODS, Method, check_hessian, heterogeneity, infer, population, run_facts
 from fedgauss.inference.model_data import ModelData, ModelSpec, read_model_data
 from fedgauss.inference.passes import Passes, run_passes
 from fedgauss.inference.preparation import Units, check_rows, check_separable, checked_columns, starting_point
 from fedgauss.networks import Network, as_network, ring
 from fedgauss.problems.arrays import checked_weights, from_arrays
-
-
-@dataclass(frozen=True, repr=False)
-class Fit(Estimate):
-    """What `fit` returns: an `Estimate` from a frame.
-
-    Attributes
-    ----------
-    scales : (d,) ndarray
-        The standard deviation of each covariate, and 1 for an intercept.
-    intercepts : tuple of int
-        Which parameters are intercepts.
-    """
-
-    scales: FloatArray = field(default_factory=lambda: np.empty(0))
-    intercepts: tuple[int, ...] = ()
 
 
 def fit(
@@ -218,4 +203,4 @@ def as_fit(
     each, n_outputs = len(data.one_output), data.family.n_outputs
     one = scales if data.constant is None else np.concatenate([[1.0], scales])
     intercepts = () if data.constant is None else tuple(range(0, each * n_outputs, each))
-    return Fit(**vars(estimate) | {"facts": facts}, scales=np.tile(one, n_outputs), intercepts=intercepts)
+    return Fit(**vars(estimate) | {"facts": facts, "intercepts": intercepts}, scales=np.tile(one, n_outputs))

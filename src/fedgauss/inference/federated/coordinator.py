@@ -16,7 +16,8 @@ from fedgauss.inference.client_steps import busy_steps, client_statistics, steps
 from fedgauss.inference.federated.disclosure import stops_of, warm_steps
 from fedgauss.inference.federated.fields import REPLIES, Fields, check_fields
 from fedgauss.inference.federated.lines import Message, printable
-from fedgauss.inference.fit import Fit, as_fit
+from fedgauss.inference.fit import as_fit
+from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.infer import IntArray, Request, check_hessian, estimate_from_pass
 from fedgauss.inference.model_data import ModelData, ModelSpec, model_data, response_of, right_hand_side
 from fedgauss.inference.passes import Pass, inverse, schedule

@@ -25,7 +25,7 @@ from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import Message as Content
 from fedgauss.inference.federated.lines import decoded, encoded, printable, write_down
 from fedgauss.inference.federated.site import Site
-from fedgauss.inference.fit import Fit
+from fedgauss.inference.fit_result import Fit
 
 _RECORD = "fedgauss"
 _LOOK = 0.5  # seconds between two looks at who is there

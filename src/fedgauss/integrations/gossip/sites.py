@@ -10,7 +10,7 @@ import numpy as np
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import LONGEST, Message, decoded, encoded, write_down
 from fedgauss.inference.federated.site import Site
-from fedgauss.inference.fit import Fit
+from fedgauss.inference.fit_result import Fit
 from fedgauss.integrations.gossip.peer import Exchange
 from fedgauss.networks import Network
 
