@@ -57,12 +57,8 @@ class CoefficientTable(NamedTuple):
 
     def frame(self) -> Any:
         """As a pandas DataFrame, the names its index."""
-        try:
-            import pandas  # type: ignore[import-untyped,unused-ignore]
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install 'fedgauss[frames]'.") from error
         columns = {key: getattr(self, key) for key in ("estimate", "std_error", "z", "p", "low", "high")}
-        return pandas.DataFrame(columns, index=list(self.names))
+        return pandas_frame(columns, list(self.names))
 
     def text(self, name_width: int) -> list[str]:
         """A line of heads, and one for each row."""
@@ -113,6 +109,15 @@ class CoefficientTable(NamedTuple):
             (name, [number(value), number(error), f"{z:.3f}", _p(p), number(low), number(high)])
             for name, value, error, z, p, low, high in self._rows()
         ]
+
+
+def pandas_frame(columns: dict[str, Any], index: list[str] | None = None) -> Any:
+    """Columns as a pandas DataFrame."""
+    try:
+        import pandas  # type: ignore[import-untyped,unused-ignore]
+    except ImportError as error:
+        raise ImportError("to_frame needs pandas: pip install 'fedgauss[frames]'.") from error
+    return pandas.DataFrame(columns, index=index)
 
 
 def number(value: float) -> str:

@@ -13,6 +13,7 @@ from fedgauss._deprecated import renamed_attribute
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray, IntArray
 from fedgauss.inference.coefficient_table import CoefficientTable
+from fedgauss.inference.ellipsoid import Ellipsoid
 from fedgauss.inference.hypotheses import Combinations, read_combinations, read_hypotheses
 from fedgauss.inference.named import Named
 from fedgauss.inference.reference_laws import BootstrapLaw, ChiSquared, JointTest, RandomScalingLaw, StudentT
@@ -34,22 +35,6 @@ class Readout(NamedTuple):
     def cov(self, cov: FloatArray) -> FloatArray:
         """Its covariance."""
         return self.matrix @ cov @ self.matrix.T
-
-
-@dataclass(frozen=True)
-class Ellipsoid:
-    """A joint confidence set: {theta: (theta - centre)' shape^-1 (theta - centre) <= radius2}.
-
-    ``theta in ellipsoid`` says whether a parameter lies in it.
-    """
-
-    centre: FloatArray
-    shape: FloatArray
-    radius2: float
-
-    def __contains__(self, theta: ArrayLike) -> bool:
-        gap = _checks.real_array("theta", theta, shape=self.centre.shape) - self.centre
-        return bool(gap @ np.linalg.solve(self.shape, gap) <= self.radius2)
 
 
 @dataclass(frozen=True, repr=False)
@@ -296,6 +281,10 @@ class Estimate(Shown):
     def site_lines(self) -> list[str]:
         """What a summary says about the sites' own estimates."""
         return []
+
+    def site_html(self) -> str:
+        """The same as HTML."""
+        return ""
 
     def slopes(self) -> IntArray:
         """Which parameters are no intercepts; all of them, if there is nothing else."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from fedgauss._figures import LIGHT, styled, titled_axes
 from fedgauss._types import FloatArray
@@ -19,7 +20,8 @@ _WIDTH, _ROW = 6.4, 0.27  # inches
 _LONGEST_NAME = 34
 _LARGEST, _SMALLEST = 11.0, 3.5  # points: sides of the squares of sites
 _DIAMOND = 0.3  # rows, half its height
-_WIDEST = 12.0  # times the spread of estimates: intervals beyond that end in an arrow
+_WIDEST = 6.0  # typical standard errors beyond the outermost estimates: longer intervals end in an arrow
+_ROUND_LOG = 6.0  # a ratio of ends from which ticks at 1, 2, 5, 10, ... are enough
 
 
 @styled
@@ -36,7 +38,7 @@ def coefficient_figure(estimate: Estimate, exp: bool = False, scales: FloatArray
     title = f"{clear.sum()} of {len(shown)} intervals exclude {none}"
     target = estimate.facts.get("Target")
     figure, axes = titled_axes(title if target is None else f"{_short(target)}: {title}", _height(len(shown)), _WIDTH)
-    _axis(axes, exp)
+    _axis(axes, exp, min(0.0, float(ends.min())), max(0.0, float(ends.max())))
     values, ends = _transformed(exp, values), _transformed(exp, ends)
     for row, is_clear in enumerate(clear):
         colour = LIGHT["exact" if is_clear else "simulated"]
@@ -54,64 +56,102 @@ def coefficient_figure(estimate: Estimate, exp: bool = False, scales: FloatArray
 @styled
 def forest_figure(meta: MetaAnalysis, pooled: Estimate | None = None, exp: bool = False) -> Figure:
     """Sites as squares sized by weight, the pooled fit, random effects as a diamond, and a prediction interval."""
-    from scipy import stats
-
-    half = float(stats.norm.ppf(0.5 + meta.level / 2)) * meta.std_errors
-    low, high = meta.estimates - half, meta.estimates + half
-    n_sites = len(meta.sites)
-    labels = [*meta.sites, *(["pooled fit"] if pooled is not None else []), "random effects"]
-    if meta.prediction is not None:
-        labels.append("another site")
-    row_of = {label: n_sites + 0.4 + i for i, label in enumerate(labels[n_sites:])}  # a gap below the sites
-    title = f"{_short(meta.name)}: I² = {100 * meta.i2:.0f} %, p = {meta.q.p_value:.2g} that sites are alike"
-    figure, axes = titled_axes(title, _height(len(labels) + 0.4), _WIDTH)
-    _axis(axes, exp)
-    sides = _SMALLEST + (_LARGEST - _SMALLEST) * np.sqrt(meta.weights / meta.weights.max())
-    for row in range(n_sites):
-        axes.plot(_transformed(exp, [low[row], high[row]]), [row, row], color=LIGHT["muted"], linewidth=1.1)
-        axes.plot(
-            _transformed(exp, meta.estimates[row]), row, "s", color=LIGHT["exact"], markersize=sides[row], clip_on=True
-        )
+    rows = _forest_rows(meta, pooled)
+    n_sites, names = len(meta.sites), [row.name for row in rows]
+    places = [i if i < n_sites else i + 0.4 for i in range(len(rows))]  # a gap below the sites
+    title = f"{_short(meta.name)}: I² = {100 * meta.i2:.0f} %, test of equal sites p = {meta.q.p_value:.2g}"
+    figure, axes = titled_axes(title, _height(len(rows) + 0.4), _WIDTH)
+    least, most = _limits(meta, rows)
+    _axis(axes, exp, least, most)
+    axes.set_xlim(*_transformed(exp, [least, most]))
     axes.axhline(n_sites - 0.3, color=LIGHT["faint"], linewidth=0.8)
-    written = [(meta.estimates[row], low[row], high[row]) for row in range(n_sites)]
-    if pooled is not None:
-        j = pooled.names.index(meta.name)
-        value, (left, right) = float(pooled.params[j]), pooled.conf_int(meta.level)[j]
-        axes.plot(_transformed(exp, [left, right]), [row_of["pooled fit"]] * 2, color=LIGHT["finite"], linewidth=1.8)
-        axes.plot(_transformed(exp, value), row_of["pooled fit"], "o", color=LIGHT["finite"], markersize=5.5)
-        written.append((value, left, right))
-    mean, at = meta.random, row_of["random effects"]
-    corners = _transformed(exp, [mean.low, mean.estimate, mean.high, mean.estimate])
-    axes.fill(corners, [at, at - _DIAMOND, at, at + _DIAMOND], color=LIGHT["limit"], linewidth=0.0)
-    axes.axvline(_transformed(exp, mean.estimate), color=LIGHT["limit"], linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
-    written.append((mean.estimate, mean.low, mean.high))
-    if meta.prediction is not None:
-        at = row_of["another site"]
-        axes.plot(_transformed(exp, meta.prediction), [at, at], color=LIGHT["limit"], linewidth=2.2, alpha=0.6)
-        written.append((None, *meta.prediction))
-    rows = [*range(n_sites), *row_of.values()]
-    _named_rows(axes, labels, rows)
-    _limits(axes, meta, exp)
-    _numbers_beside(axes, rows, [tuple(None if v is None else float(_transformed(exp, v)) for v in r) for r in written])
+    centre = _transformed(exp, meta.random.estimate)
+    axes.axvline(centre, color=LIGHT["limit"], linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+    for row, at in zip(rows, places, strict=True):
+        value, low, high = (None if v is None else float(_transformed(exp, v)) for v in row[1:4])
+        if row.mark == "diamond":
+            axes.fill([low, value, high, value], [at, at - _DIAMOND, at, at + _DIAMOND], color=LIGHT[row.role], lw=0.0)
+        else:
+            axes.plot([low, high], [at, at], color=LIGHT[row.line], linewidth=row.thickness, solid_capstyle="butt")
+        if row.mark in ("s", "o"):
+            axes.plot(value, at, row.mark, color=LIGHT[row.role], markersize=row.size)
+        for end, edge, arrow in ((row.low < least, 0.0, "<"), (row.high > most, 1.0, ">")):
+            if end:
+                where = axes.get_yaxis_transform()
+                axes.plot(edge, at, arrow, color=LIGHT[row.line], markersize=5.0, transform=where, clip_on=False)
+        text = f"[{low:.3g}, {high:.3g}]" if value is None else f"{value:.3g} [{low:.3g}, {high:.3g}]"
+        axes.annotate(
+            text.replace("-", "−"), (1.03, at), xycoords=("axes fraction", "data"), va="center", fontsize=9.0,
+            annotation_clip=False,
+        )  # fmt: skip
+    _named_rows(axes, names, places)
+    axes.tick_params(axis="y", pad=7)  # room for arrows
     axes.set_xlabel(f"{'exponential of the estimate' if exp else 'estimate'}, with {100 * meta.level:g} % intervals")
     return figure
+
+
+class _ForestRow(NamedTuple):
+    """A line of a forest plot; roles are colours of the palette."""
+
+    name: str
+    value: float | None
+    low: float
+    high: float
+    mark: str
+    role: str
+    line: str
+    thickness: float = 1.1
+    size: float = 5.5
+
+
+def _forest_rows(meta: MetaAnalysis, pooled: Estimate | None) -> list[_ForestRow]:
+    """From the top down."""
+    half = float(stats.norm.ppf(0.5 + meta.level / 2)) * meta.std_errors
+    sides = _SMALLEST + (_LARGEST - _SMALLEST) * np.sqrt(meta.weights / meta.weights.max())
+    rows = [
+        _ForestRow(site, value, value - reach, value + reach, "s", "exact", "muted", size=side)
+        for site, value, reach, side in zip(meta.sites, meta.estimates, half, sides, strict=True)
+    ]
+    if pooled is not None:
+        j = pooled.names.index(meta.name)
+        low, high = pooled.conf_int(meta.level)[j].tolist()
+        rows.append(_ForestRow("pooled fit", float(pooled.params[j]), low, high, "o", "finite", "finite", 1.8))
+    mean = meta.random
+    rows.append(_ForestRow("random effects", mean.estimate, mean.low, mean.high, "diamond", "limit", "limit"))
+    if meta.prediction is not None:
+        low, high = meta.prediction
+        rows.append(_ForestRow("another site", None, low, high, "", "limit", "limit", 2.2))
+    return rows
+
+
+def _limits(meta: MetaAnalysis, rows: list[_ForestRow]) -> tuple[float, float]:
+    """All of every interval, unless one is so wide that it would squeeze the others: it then ends in an arrow."""
+    points = [row.value for row in rows if row.value is not None]
+    reach = _WIDEST * float(np.median(meta.std_errors))
+    least = max(min(row.low for row in rows), min(points) - reach)
+    most = min(max(row.high for row in rows), max(points) + reach)
+    if max(least, -most) < most - least:  # no effect is shown where it is not far off
+        least, most = min(least, 0.0), max(most, 0.0)
+    margin = 0.03 * (most - least)
+    return least - margin, most + margin
 
 
 def _height(rows: float) -> float:
     return 1.3 + _ROW * rows
 
 
-def _axis(axes: Any, exp: bool) -> None:
-    """Mark where there is no effect."""
+def _axis(axes: Any, exp: bool, least: float, most: float) -> None:
+    """Mark where there is no effect; ticks of ratios at round numbers, the axis logarithmic."""
     if exp:
-        from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, StrMethodFormatter
+        from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=9))
+        narrow = most - least < np.log(_ROUND_LOG)
+        axes.xaxis.set_major_locator(MaxNLocator(6) if narrow else LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=9))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.axvline(1.0 if exp else 0.0, color=LIGHT["faint"], linewidth=1.0, zorder=0)
+    if least <= 0.0 <= most:
+        axes.axvline(1.0 if exp else 0.0, color=LIGHT["faint"], linewidth=1.0, zorder=0)
 
 
 def _transformed(exp: bool, values: Any) -> Any:
@@ -125,26 +165,6 @@ def _named_rows(axes: Any, names: list[str], rows: list[float] | None = None) ->
     axes.set_yticks(places, [_short(name) for name in names])
     axes.set_ylim(places[-1] + 0.6, -0.6)
     axes.tick_params(axis="y", length=0)
-
-
-def _limits(axes: Any, meta: MetaAnalysis, exp: bool) -> None:
-    """Keep one very wide interval from squeezing all others: it is cut at the edge of the axes."""
-    mean, errors = meta.random, meta.std_errors
-    least = min(meta.estimates.min(), mean.low) - 2.5 * float(np.median(errors))
-    most = max(meta.estimates.max(), mean.high) + 2.5 * float(np.median(errors))
-    wide = _WIDEST * float(np.median(errors)) + float(np.ptp(meta.estimates))
-    least, most = max(least, mean.estimate - wide), min(most, mean.estimate + wide)
-    axes.set_xlim(*_transformed(exp, [min(least, -1e-9), max(most, 1e-9)] if exp else [least, most]))
-
-
-def _numbers_beside(axes: Any, rows: list[float], written: list[tuple[float | None, ...]]) -> None:
-    """Estimates and intervals in figures, to the right of the axes."""
-    for row, (value, low, high) in zip(rows, written, strict=True):
-        text = f"[{low:.3g}, {high:.3g}]" if value is None else f"{value:.3g} [{low:.3g}, {high:.3g}]"
-        axes.annotate(
-            text.replace("-", "−"), (1.02, row), xycoords=("axes fraction", "data"), va="center", fontsize=9.0,
-            annotation_clip=False,
-        )  # fmt: skip
 
 
 def _short(name: str) -> str:

@@ -168,3 +168,7 @@ class Fit(Estimate):
     def site_lines(self) -> list[str]:
         """What a summary says about the sites' own estimates."""
         return [] if self.sites is None else self.sites.summary_lines()
+
+    def site_html(self) -> str:
+        """The same as HTML."""
+        return "" if self.sites is None else self.sites._repr_html_()

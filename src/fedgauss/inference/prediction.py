@@ -14,6 +14,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._shown import Shown
 from fedgauss._types import FloatArray
+from fedgauss.inference.coefficient_table import pandas_frame
 
 if TYPE_CHECKING:
     from fedgauss.inference.estimate import Estimate
@@ -67,14 +68,10 @@ class Prediction(Shown):
 
     def to_frame(self) -> Any:
         """As a pandas DataFrame; of a family with one predictor."""
-        try:
-            import pandas  # type: ignore[import-untyped,unused-ignore]
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install 'fedgauss[frames]'.") from error
         if self.estimate.ndim > 1:
             raise ValueError("to_frame is for one predictor a row; take a column of estimate, low and high.")
         columns = {key: getattr(self, key) for key in ("estimate", "std_error", "low", "high")}
-        return pandas.DataFrame(columns)
+        return pandas_frame(columns)
 
     def __str__(self) -> str:
         lines = [f"{len(self.estimate):,} predictions of the {self.kind}, {100 * self.level:g} % intervals"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +12,13 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.inference.coefficient_table import number
 from fedgauss.inference.meta import MetaAnalysis, meta_analysis
+from fedgauss.inference.meta_table import meta_frame, meta_html, meta_lines
 from fedgauss.inference.named import no_such_name
 
 if TYPE_CHECKING:
     from fedgauss.inference.estimate import Estimate
 
-_COLUMN = 11
 _NOT_ESTIMATED = "its own fit does not estimate this coefficient"
 
 
@@ -48,11 +48,14 @@ class LeaveOneOut(Shown):
 
     def to_frame(self) -> Any:
         """As a pandas DataFrame, a row for each site that is left out."""
-        return _frame([_meta_row(found) for found in self.without.values()], list(self.without))
+        return meta_frame(self.without)
 
     def __str__(self) -> str:
         rows = {"(none)": self.all_sites, **self.without}
-        return "\n".join(_meta_lines(f"{self.name} without each site in turn", "left out", rows))
+        return "\n".join(meta_lines(f"{self.name} without each site in turn", "left out", rows))
+
+    def _repr_html_(self) -> str:
+        return meta_html(f"{self.name} without each site in turn", {"(none)": self.all_sites, **self.without})
 
 
 @dataclass(frozen=True, repr=False)
@@ -176,14 +179,24 @@ class SiteEstimates(Shown):
 
     def to_frame(self) -> Any:
         """As a pandas DataFrame: a row for each coefficient that two sites or more estimate."""
-        found = self._all()
-        return _frame([_meta_row(meta) for meta in found.values()], list(found))
+        return meta_frame(self._all())
 
     def summary_lines(self) -> list[str]:
         """The table, as a summary of the pooled fit shows it."""
-        title = f"Own fits of {len(self.sites)} sites, {100 * self.level:g} % intervals by Hartung and Knapp"
-        lines = _meta_lines(title, "", self._all()) if len(self.sites) > 1 else [f"Own fits of {len(self.sites)} site"]
-        return [*lines, *(f"Left out: {site} ({why})" for site, why in self.left_out.items())]
+        lines = meta_lines(self._title(), "", self._all()) if len(self.sites) > 1 else [self._title()]
+        return [*lines, *self._left_out_lines()]
+
+    def _repr_html_(self) -> str:
+        table = meta_html(self._title(), self._all()) if len(self.sites) > 1 else f"<p>{escape(self._title())}</p>"
+        return table + "".join(f"<p>{escape(line)}</p>" for line in self._left_out_lines())
+
+    def _title(self) -> str:
+        if len(self.sites) == 1:
+            return f"Own fit of one site, {self.sites[0]}"
+        return f"Own fits of {len(self.sites)} sites, {100 * self.level:g} % intervals by Hartung and Knapp"
+
+    def _left_out_lines(self) -> list[str]:
+        return [f"Left out: {site} ({why})" for site, why in self.left_out.items()]
 
     def __str__(self) -> str:
         return "\n".join(self.summary_lines())
@@ -271,39 +284,3 @@ def site_estimates(
     if not kept:
         raise ValueError("site estimates need at least one site whose own fit succeeds; none does.")
     return SiteEstimates(tuple(labels[k] for k in kept), columns, b[kept], v[kept], level, reasons)
-
-
-def _meta_lines(title: str, corner: str, rows: Mapping[str, MetaAnalysis]) -> list[str]:
-    """A meta-analysis a line."""
-    first = max(12, len(corner), *(len(label) for label in rows)) if rows else 12
-    width = first + 7 * _COLUMN
-    heads = ("fixed", "random", "[low", "high]", "tau2", "I2", "P(Q)")
-    lines = [title, "-" * width, corner.ljust(first) + "".join(f"{head:>{_COLUMN}}" for head in heads)]
-    for label, found in rows.items():
-        mean = found.random
-        parts = (found.fixed.estimate, mean.estimate, mean.low, mean.high, found.tau2)
-        mark = "*" if found.tau2_method != "REML" else ""
-        cells = "".join(map(number, parts)) + f"{100 * found.i2:{_COLUMN - 2}.1f} %{found.q.p_value:{_COLUMN}.3f}"
-        lines.append(f"{label.ljust(first)}{cells}{mark}")
-    if any(found.tau2_method != "REML" for found in rows.values()):
-        lines.append("* REML did not converge: tau2 by DerSimonian and Laird")
-    return [*lines, "-" * width]
-
-
-def _meta_row(found: MetaAnalysis) -> dict[str, float]:
-    """A row of a frame."""
-    low, high = found.prediction or (np.nan, np.nan)
-    return {
-        "estimate": found.random.estimate, "std_error": found.random.std_error, "low": found.random.low,
-        "high": found.random.high, "prediction_low": low, "prediction_high": high, "fixed": found.fixed.estimate,
-        "fixed_std_error": found.fixed.std_error, "tau2": found.tau2, "i2": found.i2, "q": found.q.statistic,
-        "q_p": found.q.p_value, "sites": len(found.sites),
-    }  # fmt: skip
-
-
-def _frame(rows: list[dict[str, float]], index: list[str]) -> Any:
-    try:
-        import pandas  # type: ignore[import-untyped,unused-ignore]
-    except ImportError as error:
-        raise ImportError("to_frame needs pandas: pip install 'fedgauss[frames]'.") from error
-    return pandas.DataFrame(rows, index=index)

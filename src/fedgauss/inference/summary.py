@@ -34,11 +34,10 @@ def summary_html(estimate: Estimate) -> str:
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(str(value))}</td></tr>'
         for name, value in estimate.shown_facts().items()
     )
-    sites = "\n".join(estimate.site_lines())
     pieces = [
         f"<table><caption>Federated estimate</caption><tbody>{facts}</tbody></table>",
         CoefficientTable.of(estimate).html(),
-        f"<pre>{escape(sites)}</pre>" if sites else "",
+        estimate.site_html(),
         *(f"<p>{escape(line)}</p>" for line in (*_tests(estimate), *estimate.notes)),
     ]
     return f'<div class="fedgauss-estimate">{"".join(pieces)}</div>'
