@@ -18,6 +18,7 @@ _ESCAPED = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "|": r"\textbar{}", "`": r"\textasciigrave{}",
+    "[": "{[}", "*": "{*}",  # either, first in a row, would belong to the end of the row above
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ _LONGEST_NAME = 34
 _LARGEST, _SMALLEST = 11.0, 3.5  # points: sides of the squares of sites
 _DIAMOND = 0.3  # rows, half its height
 _WIDEST = 6.0  # typical standard errors beyond the outermost estimates: longer intervals end in an arrow
+_LARGEST_LOG = 300.0  # whose exponential an axis can still show
 _ROUND_LOG = 6.0  # a ratio of ends from which ticks at 1, 2, 5, 10, ... are enough
 
 
@@ -145,6 +146,8 @@ def _axis(axes: Any, exp: bool, least: float, most: float) -> None:
     if exp:
         from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
+        if max(least, -most) > _LARGEST_LOG:
+            raise ValueError(f"exp=True needs estimates within {_LARGEST_LOG:g} of 0; these begin at {least:.6g}.")
         axes.set_xscale("log")
         narrow = most - least < np.log(_ROUND_LOG)
         axes.xaxis.set_major_locator(MaxNLocator(6) if narrow else LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=9))
@@ -156,7 +159,7 @@ def _axis(axes: Any, exp: bool, least: float, most: float) -> None:
 
 def _transformed(exp: bool, values: Any) -> Any:
     """As the axis has it; an exponential stops where doubles do."""
-    return np.exp(np.clip(values, -300.0, 300.0)) if exp else np.asarray(values, dtype=float)
+    return np.exp(np.clip(values, -_LARGEST_LOG, _LARGEST_LOG)) if exp else np.asarray(values, dtype=float)
 
 
 def _named_rows(axes: Any, names: list[str], rows: list[float] | None = None) -> None:

@@ -15,7 +15,8 @@ from fedgauss.inference.reference_laws import ChiSquared
 if TYPE_CHECKING:
     from fedgauss.inference.fit_result import Fit
 
-_SAME = 1e-8  # relative: null log-likelihoods of the same rows, summed up in another order
+_SAME = 1e-8  # relative: null deviances of the same rows, summed up in another order
+_MOST = 10**15  # rows, parameters, rounds
 _ROUNDING = 1e-9  # of a log-likelihood: by so much a bigger model may seem to be worse
 
 
@@ -35,7 +36,8 @@ class FitStatistics(Shown):
     loglik, null_loglik : float or None
         The log-likelihood, and that of the model with an intercept only.
     deviance, null_deviance : float or None
-        Twice the gap to the log-likelihood of the saturated model, in units of the dispersion.
+        Twice the gap to the log-likelihood of the saturated model, times the dispersion: for a gaussian family the
+        residual sum of squares.
     dispersion : float or None
         The estimated dispersion, or 1 where a family has none.
     pearson_chi2 : float or None
@@ -59,10 +61,10 @@ class FitStatistics(Shown):
     gaussian: bool = False
 
     def __post_init__(self) -> None:
-        _checks.whole("n_rows", self.n_rows)
-        _checks.whole("n_params", self.n_params, at_least=0)
+        _checks.whole("n_rows", self.n_rows, at_most=_MOST)
+        _checks.whole("n_params", self.n_params, at_least=0, at_most=_MOST)
         if self.rounds is not None:
-            _checks.whole("rounds", self.rounds, at_least=0)
+            _checks.whole("rounds", self.rounds, at_least=0, at_most=_MOST)
         if not isinstance(self.gaussian, bool):
             raise ValueError(f"gaussian must be true or false; got {self.gaussian!r}.")
         object.__setattr__(self, "dof_resid", _checks.real("dof_resid", self.dof_resid))
@@ -154,18 +156,23 @@ def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
             "solver='scoring', by a family that has a likelihood."
         )
     for fact in ("Target", "Family"):
-        one, other = bigger.facts.get(fact), smaller.facts.get(fact)
-        if one != other:
-            raise ValueError(f"both fits must have the same {fact.lower()}; got {one!r} and {other!r}.")
+        words = bigger.facts.get(fact), smaller.facts.get(fact)
+        if words[0] != words[1]:
+            raise ValueError(f"both fits must have the same {fact.lower()}; got {words[0]!r} and {words[1]!r}.")
     if big.n_rows != small.n_rows:
         raise ValueError(
             f"both fits must be of the same rows; got {big.n_rows:,} and {small.n_rows:,}. Leave the rows where a "
             "column of the bigger model is missing out of both."
         )
-    if not _agree(big.null_loglik, small.null_loglik):
+    # Without covariates both are the same model. Its log-likelihood may be taken at the dispersion of the full model,
+    # so that its deviance is asked first.
+    both_deviances = big.null_deviance is not None and small.null_deviance is not None
+    what = "null_deviance" if both_deviances else "null_loglik"
+    one, other = getattr(big, what), getattr(small, what)
+    if one is not None and other is not None and abs(one - other) > _SAME * max(1.0, abs(one)):
         raise ValueError(
-            f"both fits must be of the same rows; their log-likelihoods without covariates, {big.null_loglik:.8g} and "
-            f"{small.null_loglik:.8g}, say that they are not."
+            f"both fits must be of the same rows; the {what} of the two, {one:.8g} and {other:.8g}, says that they are "
+            "not."
         )
     extra = [name for name in smaller.names if name not in bigger.names]
     if extra:
@@ -184,8 +191,3 @@ def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
         )
     statistic = max(0.0, 2.0 * gap)
     return ChiSquared(statistic, dof, float(stats.chi2.sf(statistic, dof)))
-
-
-def _agree(one: float | None, other: float | None) -> bool:
-    """Whether two null log-likelihoods may be of the same rows; one that is not known may be."""
-    return one is None or other is None or abs(one - other) <= _SAME * max(1.0, abs(one))

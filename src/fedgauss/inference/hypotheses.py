@@ -254,9 +254,7 @@ class _Reader:
         shown = word[0] if word else rest[:20]
         if re.match(r"[^\W\d]", shown) and shown not in self._names:
             return ValueError(no_such_name(shown, self._names))
-        return ValueError(
-            f"a combination must be like 'age - 2*dose'; {text} has {shown!r} where {wanted} should stand."
-        )
+        return ValueError(f"a combination must be like 'age - 2*dose'; {text} has {shown!r} where {wanted} must stand.")
 
 
 def _sequence(given: Any) -> Sequence[Any]:
