@@ -12,6 +12,7 @@ import fedgauss as fg
 from fedgauss._families import shipped_families
 from fedgauss.cli import app
 from fedgauss.inference.fit_file import fit_numbers
+from fedgauss.inference.fit_result import Fit
 
 runner = CliRunner()
 RNG = np.random.default_rng(3)
@@ -69,6 +70,7 @@ def test_a_summary_is_printed_and_files_are_left(table, tmp_path):
     np.testing.assert_allclose(held["intervals"], found.conf_int())
     assert held["facts"]["Passes"] == "3"
     assert "Rows were read 3 times" in held["notes"][0]
+    assert Fit.load(out / "fit.json").summary() == found.summary()
 
 
 def test_parquet_and_a_formula_say_the_same(table, tmp_path):
