@@ -11,6 +11,7 @@ A family of your own is a subclass of `Family` with a `name`; `register` makes i
     fg.fit(frame, "hours", "hospital", "exponential")
 """
 
+from fedgauss._namespaces import numpy_for, special_for
 from fedgauss.families.base import AdditiveNoise, Family, ResidualMoments, as_family, family, names, register
 from fedgauss.families.huber import Huber
 from fedgauss.families.linear import Linear
@@ -30,5 +31,7 @@ __all__ = [
     "as_family",
     "family",
     "names",
+    "numpy_for",
     "register",
+    "special_for",
 ]

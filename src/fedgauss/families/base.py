@@ -17,6 +17,7 @@ from fedgauss import _checks
 from fedgauss._linearization import Moments
 from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
+from fedgauss.families.rows import Goodness, Rows, Sums, blocks_of
 
 if TYPE_CHECKING:
     from fedgauss._random import Noise
@@ -73,6 +74,12 @@ class Family(abc.ABC):
     additive : bool
         Whether y = eta + noise. Such a response may be centred and scaled, least squares is a good first guess, and
         simulated noise has a variance of its own.
+    has_dispersion : bool
+        Whether the variance of a response is phi V(mu) with phi to be estimated.
+    extra_names : tuple of str
+        Parameters after the coefficients, such as the logarithm of a shape.
+    beside : str
+        Which other column the response needs, "trials" or "event"; empty for none.
     needs : str
         What the response must be, in words.
     separated : str
@@ -88,6 +95,9 @@ class Family(abc.ABC):
     n_outputs: int = 1
     by_class: ClassVar[bool] = False
     additive: ClassVar[bool] = False
+    has_dispersion: ClassVar[bool] = False
+    extra_names: ClassVar[tuple[str, ...]] = ()
+    beside: ClassVar[str] = ""
     needs: str = "numbers"
     separated: ClassVar[str] = "the two classes"
     signal: ClassVar[float] = 1.0
@@ -111,6 +121,94 @@ class Family(abc.ABC):
     def describe(self) -> str:
         """The family with its settings, as a summary shows it."""
         return self.name
+
+    # Exact fits, in double precision and NumPy: eta is (C, n), y is (n,) or has a column beside it.
+
+    def loss(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """Minus the log-likelihood of each row at dispersion 1, (n,), up to what does not depend on the predictor."""
+        raise NotImplementedError(
+            f"family {self.name!r} has no log-likelihood, which an exact fit needs: define `loss`, or use solver='sgd'."
+        )
+
+    def weight(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """The expected second derivative of the loss, (C, n), or (C, C, n) where outputs meet in a row.
+
+        By default a central difference of `residual`.
+        """
+        h = 1e-5 * (1.0 + np.abs(predictor))
+        return (self.residual(predictor + h, response) - self.residual(predictor - h, response)) / (2.0 * h)
+
+    def curvature(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """The second derivative of the loss itself, shaped as `weight`; with a canonical link the two are one."""
+        return self.weight(predictor, response)
+
+    def log_likelihood(self, predictor: FloatArray, response: FloatArray, dispersion: FloatArray | float) -> FloatArray:
+        """The whole log-likelihood of each row, (n,); `dispersion` is for families that have one."""
+        return -self.loss(predictor, response)
+
+    def deviance(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """Twice what a perfect prediction of each row would add to the log-likelihood, at dispersion 1, (n,)."""
+        return 2.0 * self.loss(predictor, response)
+
+    def pearson(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """(y - mu)^2 / V(mu) of each row, (n,)."""
+        return np.zeros(predictor.shape[1])
+
+    def rows(self, rows: Rows, beside: FloatArray | None) -> Rows:
+        """Rows as the family takes them, where there is a column `beside` the response."""
+        return rows
+
+    def sums(self, rows: Rows, theta: FloatArray) -> Sums:
+        """Log-likelihood, score and information of a site's rows."""
+        eta, y = self._predictors(rows, theta), rows.response
+        loss = self.loss(eta, y)
+        score = -(self.residual(eta, y) * rows.weights) @ rows.x
+        information = self._assembled(rows, self.weight(eta, y))
+        return Sums(-float(np.sum(loss * rows.weights)), score.ravel(), information)
+
+    def observed(self, rows: Rows, theta: FloatArray) -> FloatArray:
+        """Minus the second derivative of the log-likelihood of a site's rows, (d, d)."""
+        return self._assembled(rows, self.curvature(self._predictors(rows, theta), rows.response))
+
+    def row_scores(self, rows: Rows, theta: FloatArray) -> FloatArray:
+        """The score of each row, (n, d); they add up to that of `sums`."""
+        residual = self.residual(self._predictors(rows, theta), rows.response) * rows.weights
+        return np.concatenate([-r[:, None] * rows.x for r in residual], axis=1)
+
+    def goodness(self, rows: Rows, theta: FloatArray, dispersion: float) -> Goodness:
+        """The whole log-likelihood, deviance and Pearson's statistic of a site's rows.
+
+        A row of weight w is one of dispersion phi / w where there is a dispersion, and w rows where there is none.
+        """
+        eta, y = self._predictors(rows, theta), rows.response
+        weights = np.broadcast_to(rows.weights, rows.n)
+        if self.has_dispersion:
+            likelihood = self.log_likelihood(eta, y, dispersion / weights)
+        else:
+            likelihood = weights * self.log_likelihood(eta, y, 1.0)
+        deviance, pearson = (weights @ part(eta, y) for part in (self.deviance, self.pearson))
+        return Goodness(float(likelihood.sum()) + rows.constant, float(deviance), float(pearson))
+
+    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
+        """What each row counts for in the sums at a parameter, (n,) each: in the score, and in the information."""
+        eta = self._predictors(rows, theta)
+        residual = np.abs(self.residual(eta, rows.response)) * rows.weights
+        weight = np.abs(self.weight(eta, rows.response)) * rows.weights
+        return [residual.sum(axis=0), weight.reshape(-1, rows.n).sum(axis=0)]
+
+    def likelihood_dispersion(self, pearson: float, n_rows: int, dim: int) -> float:
+        """The dispersion at which the log-likelihood is reported."""
+        return pearson / max(1, n_rows - dim)
+
+    def _predictors(self, rows: Rows, theta: FloatArray) -> FloatArray:
+        return theta.reshape(self.n_outputs, -1) @ rows.x.T + rows.offset
+
+    def _assembled(self, rows: Rows, curvature: FloatArray) -> FloatArray:
+        """sum_i h_i x_i x_i', block by block of outputs, (d, d)."""
+        weighted = curvature * rows.weights
+        if weighted.ndim == 2:
+            return blocks_of([(rows.x * h[:, None]).T @ rows.x for h in weighted])
+        return np.block([[(rows.x * h[:, None]).T @ rows.x for h in row] for row in weighted])
 
     # Reading a response column.
 

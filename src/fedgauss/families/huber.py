@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import erf
-from scipy.stats import median_abs_deviation
 
 from fedgauss._linearization import Moments
 from fedgauss._namespaces import numpy_for, special_for
@@ -38,6 +37,16 @@ class Huber(AdditiveNoise):
         """Eta - y, clipped at the threshold."""
         return numpy_for(predictor).clip(predictor - response, -self.threshold, self.threshold)
 
+    def loss(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """Half the squared residual up to the threshold c, c |r| - c^2 / 2 beyond."""
+        size = np.abs(predictor[0] - response)
+        inside = np.minimum(size, self.threshold)
+        return inside * (size - inside / 2.0)
+
+    def weight(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """One inside the threshold, zero beyond."""
+        return (np.abs(predictor - response) < self.threshold).astype(float)
+
     def describe(self) -> str:
         """With the threshold in the units of the response."""
         return f"huber (threshold {self.threshold:g})"
@@ -45,7 +54,7 @@ class Huber(AdditiveNoise):
     def read(self, target: str, values: FloatArray, levels: Sequence[Any] | None) -> FloatArray:
         """Refuse a threshold far below the spread: hardly a row would lie inside it, and the Hessian all but vanish."""
         response = super().read(target, values, levels)
-        spread = float(median_abs_deviation(response)) if len(response) else 0.0
+        spread = float(np.median(np.abs(response - np.median(response)))) if len(response) else 0.0
         if self.threshold < _NARROWEST * spread:
             raise ValueError(
                 f"the threshold of family 'huber' must be at least {_NARROWEST:g} of the median absolute deviation of "

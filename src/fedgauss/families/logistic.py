@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit, gammaln, xlog1py, xlogy
 
-from fedgauss._namespaces import numpy_for, special_for
+from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.base import TRAPEZOID, Family, ResidualMoments, is_number, register, require
+from fedgauss.families.base import TRAPEZOID, ResidualMoments, is_number, register, require
+from fedgauss.families.glm import GeneralisedLinear
+from fedgauss.families.rows import Rows
 
 if TYPE_CHECKING:
     from fedgauss._random import Noise
@@ -19,17 +21,52 @@ if TYPE_CHECKING:
 
 @register
 @dataclass(frozen=True)
-class Logistic(Family):
-    """Logistic loss log(1 + exp(eta)) - y eta with y in {0, 1}."""
+class Logistic(GeneralisedLinear):
+    """Binary responses: with the logit link the loss log(1 + exp(eta)) - y eta, y in {0, 1}.
+
+    For an exact fit y may also be k successes of n trials, in two columns.
+    """
+
+    link: str = "logit"
 
     name = "logistic"
     aliases = ("binomial",)
     needs = "0 and 1"
     n_classes = 2
+    canonical = "logit"
+    links = ("logit", "probit", "cloglog")
+    mean_range = (0.0, 1.0)
+    beside = "trials"
 
-    def mean(self, predictor: JaxArray) -> JaxArray:
-        """Sigmoid(eta)."""
-        return special_for(predictor).expit(predictor)
+    def variance(self, mean: JaxArray) -> JaxArray:
+        """mu (1 - mu), of one trial."""
+        return mean * (1.0 - mean)
+
+    def variance_slope(self, mean: FloatArray) -> FloatArray:
+        """1 - 2 mu."""
+        return 1.0 - 2.0 * mean
+
+    def loss(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """-y log(mu) - (1 - y) log(1 - mu)."""
+        eta = predictor[0]
+        if self.link == "logit":
+            return np.logaddexp(0.0, eta) - response * eta
+        mu = self._inside(self.mean(eta))
+        return -xlogy(response, mu) - xlog1py(1.0 - response, -mu)
+
+    def deviance(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """2 (y log(y / mu) + (1 - y) log((1 - y) / (1 - mu)))."""
+        perfect = xlogy(response, response) + xlogy(1.0 - response, 1.0 - response)
+        return 2.0 * (perfect + self.loss(predictor, response))
+
+    def rows(self, rows: Rows, beside: FloatArray | None) -> Rows:
+        """Successes of trials are a share of successes that counts for as many rows."""
+        if beside is None:
+            return rows
+        k, n = rows.response, beside
+        choices = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)  # the logarithm of n over k
+        constant = float(np.sum(rows.weights * choices))
+        return rows._replace(response=k / n, weights=rows.weights * n, constant=constant)
 
     def read(self, target: str, values: FloatArray, levels: Sequence[Any] | None) -> FloatArray:
         """0 and 1, or false and true. Two other values are easily made so, and the message says how."""
@@ -45,10 +82,6 @@ class Logistic(Family):
     def check_response(self, response: FloatArray) -> None:
         """Labels are 0 or 1."""
         require(np.isin(response, (0.0, 1.0)), response, "logistic responses must be 0 or 1", "Recode the labels?")
-
-    def start(self, totals: FloatArray, n_rows: int) -> FloatArray:
-        """The logit of the share of ones."""
-        return np.asarray(logit(totals / n_rows))
 
     def sides(self, response: FloatArray) -> list[FloatArray]:
         """Ones on one side, zeros on the other."""

@@ -40,6 +40,11 @@ class OneVersusRest(Family):
         classes = jnp.arange(self.n_outputs, dtype=predictor.dtype).reshape(-1, *[1] * (predictor.ndim - 1))
         return self.mean(predictor) - (response == classes)
 
+    def loss(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """The sum over classes of log(1 + exp(eta_c)) - 1{y = c} eta_c."""
+        own = predictor[response.astype(int), np.arange(len(response))]
+        return np.logaddexp(0.0, predictor).sum(axis=0) - own
+
     def with_classes(self, n_classes: int) -> OneVersusRest:
         """One output for each."""
         return replace(self, n_outputs=n_classes)

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import gammaln, xlogy
 
 from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.base import GAUSS_HERMITE, Family, ResidualMoments, register, require
+from fedgauss.families.base import GAUSS_HERMITE, ResidualMoments, register, require
+from fedgauss.families.glm import GeneralisedLinear
 
 if TYPE_CHECKING:
     from fedgauss._random import Noise
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
 
 @register
 @dataclass(frozen=True)
-class Poisson(Family):
-    """Poisson loss exp(eta) - y eta with y a count."""
+class Poisson(GeneralisedLinear):
+    """Counts: with the log link the loss exp(eta) - y eta."""
+
+    link: str = "log"
 
     name = "poisson"
     needs = "counts"
@@ -26,9 +30,33 @@ class Poisson(Family):
     signal = 0.3  # counts grow exponentially
     quadrature = GAUSS_HERMITE
 
-    def mean(self, predictor: JaxArray) -> JaxArray:
-        """exp(eta)."""
-        return numpy_for(predictor).exp(predictor)
+    canonical = "log"
+    links = ("log", "identity")
+    mean_range = (0.0, np.inf)
+
+    def variance(self, mean: JaxArray) -> JaxArray:
+        """mu."""
+        return mean
+
+    def variance_slope(self, mean: FloatArray) -> FloatArray:
+        """One."""
+        return np.ones_like(mean)
+
+    def loss(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """mu - y log(mu)."""
+        eta = predictor[0]
+        if self.link == "log":
+            return np.exp(eta) - response * eta
+        mu = self._inside(self.mean(eta))
+        return mu - xlogy(response, mu)
+
+    def log_likelihood(self, predictor: FloatArray, response: FloatArray, dispersion: FloatArray | float) -> FloatArray:
+        """That of a Poisson law."""
+        return -self.loss(predictor, response) - gammaln(response + 1.0)
+
+    def deviance(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """2 (y log(y / mu) - y + mu)."""
+        return 2.0 * (xlogy(response, response) - response + self.loss(predictor, response))
 
     def steepness(self, predictor: JaxArray, response: JaxArray) -> JaxArray:
         """exp(eta), and at least y / 4: a step towards a large count meets the curvature there, not that here."""
@@ -39,10 +67,6 @@ class Poisson(Family):
         counts = (response >= 0) & (response == np.floor(response))
         fix = "Use family='linear' for other data?"
         require(counts, response, "poisson responses must be counts 0, 1, 2, ...", fix)
-
-    def start(self, totals: FloatArray, n_rows: int) -> FloatArray:
-        """The logarithm of the mean count."""
-        return np.asarray(np.log(totals / n_rows))
 
     def sides(self, response: FloatArray) -> list[FloatArray]:
         """Rows with a count hold the direction fast; it may only lead rows without one further down."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from fedgauss._figures import LIGHT, styled, titled_axes
 from fedgauss._types import FloatArray
+from fedgauss.inference.reference_laws import t_quantile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,7 +107,7 @@ class _ForestRow(NamedTuple):
 
 def _forest_rows(meta: MetaAnalysis, pooled: Estimate | None) -> list[_ForestRow]:
     """From the top down."""
-    half = float(stats.norm.ppf(0.5 + meta.level / 2)) * meta.std_errors
+    half = t_quantile(0.5 + meta.level / 2, np.inf) * meta.std_errors
     sides = _SMALLEST + (_LARGEST - _SMALLEST) * np.sqrt(meta.weights / meta.weights.max())
     rows = [
         _ForestRow(site, value, value - reach, value + reach, "s", "exact", "muted", size=side)

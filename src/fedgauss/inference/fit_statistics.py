@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from fedgauss import _checks
 from fedgauss._shown import Shown
@@ -190,4 +190,4 @@ def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
             f"{small.loglik:.8g}. Are both fitted without a penalty?"
         )
     statistic = max(0.0, 2.0 * gap)
-    return ChiSquared(statistic, dof, float(stats.chi2.sf(statistic, dof)))
+    return ChiSquared(statistic, dof, float(special.chdtrc(dof, statistic)))

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from fedgauss import _checks
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.inference.coefficient_table import number
-from fedgauss.inference.reference_laws import ChiSquared
+from fedgauss.inference.reference_laws import ChiSquared, t_below, t_quantile
 
 _MOST_STEPS = 200  # of Fisher scoring for tau2
 _CLOSE = 1e-10  # of a step, in units of a typical variance of a site
@@ -168,7 +168,7 @@ def meta_analysis(
     precision = 1.0 / v
     centre = _mean(b, precision)
     statistic = float(precision @ (b - centre) ** 2)
-    q = ChiSquared(statistic, k - 1, float(stats.chi2.sf(statistic, k - 1)))
+    q = ChiSquared(statistic, k - 1, float(special.chdtrc(k - 1, statistic)))
     tau2, converged = _reml(b, v)
     notes: tuple[str, ...] = ()
     if not converged:
@@ -186,7 +186,7 @@ def meta_analysis(
         error = fixed.std_error
     predicted = None
     if k >= _FEWEST_TO_PREDICT:
-        reach = float(stats.t.ppf(0.5 + level / 2, k - 2) * np.sqrt(tau2 + error**2))
+        reach = t_quantile(0.5 + level / 2, k - 2) * float(np.sqrt(tau2 + error**2))
         predicted = (mu - reach, mu + reach)
     typical = (k - 1) * precision.sum() / (precision.sum() ** 2 - (precision**2).sum())  # Higgins and Thompson
     return MetaAnalysis(
@@ -203,8 +203,10 @@ def _mean(b: FloatArray, w: FloatArray) -> float:
 
 def _interval(centre: float, error: float, level: float, dof: float) -> Mean:
     """A mean with its interval by Student's t."""
-    half = float(stats.t.ppf(0.5 + level / 2, dof)) * error
-    return Mean(centre, error, centre - half, centre + half, 2.0 * float(stats.t.sf(abs(centre) / error, dof)))
+    half = t_quantile(0.5 + level / 2, dof) * error
+    return Mean(
+        centre, error, centre - half, centre + half, 2.0 * float(t_below(np.asarray(-abs(centre) / error), dof))
+    )
 
 
 def _der_simonian_laird(q: float, precision: FloatArray) -> float:

@@ -1,0 +1,101 @@
+"""Generalised linear models: a link, a variance function, and what an exact fit needs follows from the two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Self
+
+import numpy as np
+
+from fedgauss._types import FloatArray, JaxArray
+from fedgauss.families.base import Family
+from fedgauss.families.links import Link, link_named
+
+
+class GeneralisedLinear(Family):
+    """A family with mean mu = h(eta) and variance phi V(mu).
+
+    The loss has the derivative -(y - mu) h'(eta) / V(mu) in eta, and the expected second derivative h'(eta)^2 / V(mu).
+    For the canonical link both quotients are one: mu - y, and V(mu). Subclasses have a field `link`.
+
+    Attributes
+    ----------
+    canonical : str
+        The canonical link, which is the default.
+    links : tuple of str
+        Links that suit the range of the mean.
+    mean_range : tuple of float
+        Ends of that range.
+    """
+
+    canonical: ClassVar[str]
+    links: ClassVar[tuple[str, ...]]
+    mean_range: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
+    link: str
+
+    def __post_init__(self) -> None:
+        if self.link not in self.links:
+            raise ValueError(
+                f"the link of family {self.name!r} must be one of {', '.join(self.links)}; got {self.link!r}."
+            )
+
+    def with_link(self, link: str) -> Self:
+        """The same family with another link."""
+        return replace(self, link=link)  # type: ignore[type-var]
+
+    def describe(self) -> str:
+        """With a link other than the usual one."""
+        return self.name if self.link == self.canonical else f"{self.name} ({self.link} link)"
+
+    def mean(self, predictor: JaxArray) -> JaxArray:
+        """h(eta)."""
+        return self._link.mean(predictor)
+
+    def variance(self, mean: JaxArray) -> JaxArray:
+        """V(mu)."""
+        raise NotImplementedError
+
+    def variance_slope(self, mean: FloatArray) -> FloatArray:
+        """V'(mu)."""
+        raise NotImplementedError
+
+    def residual(self, predictor: JaxArray, response: JaxArray) -> JaxArray:
+        """-(y - mu) h'(eta) / V(mu)."""
+        mean = self.mean(predictor)
+        if self.link == self.canonical:
+            return mean - response
+        inside = self._inside(mean)
+        return (inside - response) * self._link.slope(predictor) / self.variance(inside)
+
+    def weight(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """h'(eta)^2 / V(mu)."""
+        slope = self._link.slope(predictor)
+        return slope if self.link == self.canonical else slope**2 / self.variance(self._inside(self.mean(predictor)))
+
+    def curvature(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """h'^2 / V + (mu - y) (h'' / V - h'^2 V' / V^2): what it is, not what is expected of it."""
+        if self.link == self.canonical:
+            return self.weight(predictor, response)
+        mean, slope = self._inside(self.mean(predictor)), self._link.slope(predictor)
+        v = self.variance(mean)
+        bend = self._link.bend(predictor) - slope**2 * self.variance_slope(mean) / v
+        return (slope**2 + (mean - response) * bend) / v
+
+    def pearson(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """(y - mu)^2 / V(mu)."""
+        mean = self._inside(self.mean(predictor[0]))
+        return np.asarray((response - mean) ** 2 / self.variance(mean))
+
+    def start(self, totals: FloatArray, n_rows: int) -> FloatArray:
+        """The predictor of the mean response."""
+        return np.asarray(self._link.predictor(np.asarray(totals, dtype=float) / n_rows))
+
+    @property
+    def _link(self) -> Link:
+        return link_named(self.link)
+
+    def _inside(self, mean: JaxArray) -> JaxArray:
+        """The mean, kept off the ends of its range, where the variance vanishes."""
+        room = np.finfo(mean.dtype).eps
+        low, high = self.mean_range
+        return mean.clip(low + room, high - room)

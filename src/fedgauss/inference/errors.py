@@ -1,0 +1,67 @@
+"""The covariance of an exact fit, from sums over sites.
+
+With I the expected information and A the observed one, B = sum_i s_i s_i' the squared scores of rows, and
+C = sum_g s_g s_g' those of clusters:
+
+    model     phi I^-1
+    HC0       A^-1 B A^-1
+    HC1       n / (n - d) times HC0
+    cluster   G / (G - 1) (n - 1) / (n - d) times A^-1 C A^-1, with G clusters
+    site      the same, each site a cluster
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from fedgauss._types import FloatArray, IntArray
+from fedgauss.inference.scoring import inverse
+
+Errors = Literal["HC0", "HC1", "model", "cluster", "site"]
+ERRORS: tuple[str, ...] = get_args(Errors)
+
+
+class Squares(NamedTuple):
+    """Squared scores at the estimate; those of several sites are added."""
+
+    rows: FloatArray  # B, (d, d)
+    clusters: FloatArray  # C, (d, d); zero where there are none
+    sites: FloatArray  # the sum over sites of their squared scores, (d, d)
+    n_clusters: float
+
+
+def squares_of(scores: FloatArray, clusters: IntArray | None) -> Squares:
+    """Of the scores of one site's rows, (n, d)."""
+    whole = scores.sum(axis=0)
+    if clusters is None:
+        by_cluster, n_clusters = np.zeros((len(whole), len(whole))), 0
+    else:
+        labels, code = np.unique(clusters, return_inverse=True)
+        totals = np.zeros((len(labels), len(whole)))
+        np.add.at(totals, code, scores)
+        by_cluster, n_clusters = totals.T @ totals, len(labels)
+    return Squares(scores.T @ scores, by_cluster, np.outer(whole, whole), float(n_clusters))
+
+
+def covariance(
+    errors: Errors,
+    information: FloatArray,
+    observed: FloatArray,
+    squares: Squares,
+    dispersion: float,
+    n_rows: int,
+    n_sites: int,
+) -> FloatArray:
+    """The covariance of the estimate, (d, d)."""
+    dim = len(information)
+    if errors == "model":
+        return dispersion * inverse(information)
+    bread = inverse(observed)
+    if errors in ("HC0", "HC1"):
+        return (n_rows / (n_rows - dim) if errors == "HC1" else 1.0) * bread @ squares.rows @ bread
+    meat, groups = (squares.sites, n_sites) if errors == "site" else (squares.clusters, int(squares.n_clusters))
+    if groups <= 1:
+        raise ValueError(f"errors={errors!r} needs several clusters; there is {groups}. Use errors='HC0'?")
+    return groups / (groups - 1) * (n_rows - 1) / (n_rows - dim) * bread @ meat @ bread

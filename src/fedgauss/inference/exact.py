@@ -1,0 +1,192 @@
+"""The exact fit: scoring to the maximum, then one round for errors and tests. All that is asked of sites adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from scipy.special import chdtrc
+
+from fedgauss._types import FloatArray
+from fedgauss.families import Family
+from fedgauss.families.rows import Goodness, Rows, Sums
+from fedgauss.inference.errors import Squares, squares_of
+from fedgauss.inference.model_data import ModelData
+from fedgauss.inference.reference_laws import ChiSquared
+from fedgauss.inference.scoring import NoFiniteEstimate, inverse, scored
+
+_ROWS_A_PARAMETER = 5  # of a site whose own estimate is compared with those of the others
+_LEAST = -1e150  # a log-likelihood below all others
+Added = TypeVar("Added", bound=tuple)
+
+
+class Apart(NamedTuple):
+    """How far sites' own estimates e_k lie apart, with weights W_k, their inverse covariances; these add up."""
+
+    square: float  # sum_k e_k'W_k e_k
+    pull: FloatArray  # sum_k W_k e_k, (d,)
+    weight: FloatArray  # sum_k W_k, (d, d)
+    sites: float  # how many could be compared
+
+    def test(self) -> ChiSquared | None:
+        """Cochran's Q of all parameters at once; None where fewer than two sites can be compared."""
+        if self.sites < 2:
+            return None
+        statistic = self.square - float(self.pull @ inverse(self.weight) @ self.pull)
+        dof = int(self.sites - 1) * len(self.pull)
+        return ChiSquared(max(0.0, statistic), dof, float(chdtrc(dof, statistic)))
+
+
+class Final(NamedTuple):
+    """What errors and tests need at the estimate; those of several sites are added."""
+
+    observed: FloatArray  # minus the second derivative of the log-likelihood, (d, d)
+    squares: Squares
+    goodness: Goodness  # at dispersion 1
+    apart: Apart
+
+
+class Sites(Protocol):
+    """Where the rows are: each call is a round, and its reply the total over all sites."""
+
+    def sums(self, theta: FloatArray) -> Sums:
+        """For scoring."""
+
+    def final(self, theta: FloatArray) -> Final:
+        """At the estimate."""
+
+    def goodness(self, theta: FloatArray, dispersion: float) -> Goodness:
+        """With this dispersion."""
+
+
+class Exact(NamedTuple):
+    """An exact fit in the units of its rows."""
+
+    theta: FloatArray  # (d,)
+    information: FloatArray  # expected, (d, d), with the penalty
+    observed: FloatArray  # the same from the data themselves
+    squares: Squares
+    dispersion: float
+    goodness: Goodness
+    null: Goodness  # of the model without covariates
+    apart: Apart
+    rounds: int
+
+
+def exact_fit(
+    sites: Sites,
+    family: Family,
+    start: FloatArray,
+    null: Sequence[int],
+    n_rows: int,
+    ridge: FloatArray | None = None,
+    check: Callable[[FloatArray], None] = lambda information: None,
+) -> Exact:
+    """Fit by scoring.
+
+    Parameters
+    ----------
+    sites : Sites
+        Where the rows are.
+    family : Family
+        With the number of classes that the response has.
+    start : (d,) ndarray
+        Near the model without covariates.
+    null : sequence of int
+        The parameters of that model; empty where it has none.
+    n_rows : int
+        Of all sites.
+    ridge : (d,) ndarray, optional
+        Penalties, in the units of the rows.
+    check : callable, optional
+        Is given the information at the start, (d, d), and raises where nothing can be fitted.
+    """
+    first = sites.sums(start)
+    check(first.information)
+    alone = scored(sites.sums, start, null, first=first)
+    end = scored(sites.sums, alone.theta, ridge=ridge, first=alone.sums)
+    final = sites.final(end.theta)
+    goodness, dispersion, rounds = final.goodness, 1.0, alone.rounds + end.rounds + 3
+    if family.has_dispersion:
+        dispersion = goodness.pearson / max(1, n_rows - len(start))
+        likelihood = sites.goodness(end.theta, family.likelihood_dispersion(goodness.pearson, n_rows, len(start)))
+        goodness, rounds = goodness._replace(log_likelihood=likelihood.log_likelihood), rounds + 1
+    penalty = 0.0 if ridge is None else np.diag(ridge)
+    return Exact(
+        end.theta, end.sums.information, final.observed + penalty, final.squares, dispersion, goodness,
+        sites.goodness(alone.theta, dispersion), final.apart, rounds,
+    )  # fmt: skip
+
+
+class PooledSites:
+    """Sites whose rows are all here."""
+
+    def __init__(self, family: Family, rows: Sequence[Rows]) -> None:
+        self._family, self._rows = family, rows
+
+    def sums(self, theta: FloatArray) -> Sums:
+        """For scoring."""
+        return total([finite_sums(self._family, rows, theta) for rows in self._rows])
+
+    def final(self, theta: FloatArray) -> Final:
+        """At the estimate."""
+        return total_final([final_terms(self._family, rows, theta) for rows in self._rows])
+
+    def goodness(self, theta: FloatArray, dispersion: float) -> Goodness:
+        """With this dispersion."""
+        return total([self._family.goodness(rows, theta, dispersion) for rows in self._rows])
+
+
+def finite_sums(family: Family, rows: Rows, theta: FloatArray) -> Sums:
+    """Those of one site; a parameter so far off that numbers overflow is as unlikely as can be."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        sums = family.sums(rows, theta)
+    return sums if all(np.all(np.isfinite(part)) for part in sums) else unlikely(len(theta))
+
+
+def unlikely(dim: int) -> Sums:
+    """The sums of a parameter that scoring must turn back from."""
+    return Sums(_LEAST, np.zeros(dim), np.zeros((dim, dim)))
+
+
+def client_rows(data: ModelData, x: FloatArray, which: slice) -> Rows:
+    """The rows of one client as its family takes them."""
+    offset = 0.0 if data.offset is None else data.offset[which]
+    weights = 1.0 if data.row_weights is None else data.row_weights[which]
+    clusters = None if data.cluster is None else data.cluster[which]
+    beside = None if data.beside is None else data.beside[which]
+    return data.family.rows(Rows(x[which], data.response[which], offset, weights, clusters), beside)
+
+
+def final_terms(family: Family, rows: Rows, theta: FloatArray) -> Final:
+    """Those of one site."""
+    scores = family.row_scores(rows, theta)
+    squares = squares_of(scores, rows.clusters)
+    observed = family.observed(rows, theta)
+    return Final(observed, squares, family.goodness(rows, theta, 1.0), _apart(scores, squares.rows, observed))
+
+
+def total(terms: Sequence[Added]) -> Added:
+    """Their sum, field by field."""
+    return type(terms[0])(*(sum(parts[1:], start=parts[0]) for parts in zip(*terms, strict=True)))
+
+
+def total_final(terms: Sequence[Final]) -> Final:
+    """Their sum, part by part."""
+    observed, *parts = zip(*terms, strict=True)
+    return Final(sum(observed[1:], start=observed[0]), *map(total, parts))
+
+
+def _apart(scores: FloatArray, square: FloatArray, observed: FloatArray) -> Apart:
+    """By one step of scoring from the estimate of all: e = A^-1 s and W = A B^-1 A, so that W e = A B^-1 s."""
+    n_rows, dim = scores.shape
+    nothing = Apart(0.0, np.zeros(dim), np.zeros((dim, dim)), 0.0)
+    if n_rows < _ROWS_A_PARAMETER * dim:
+        return nothing
+    try:
+        within, whole = inverse(square), scores.sum(axis=0)
+        inverse(observed)
+    except NoFiniteEstimate:
+        return nothing
+    return Apart(float(whole @ within @ whole), observed @ within @ whole, observed @ within @ observed, 1.0)
