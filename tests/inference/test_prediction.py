@@ -35,6 +35,7 @@ class Mean:
 
     mean: object
     additive: bool = False
+    extra_names: tuple = ()
 
 
 FAMILIES = {
@@ -84,6 +85,17 @@ def test_a_new_response_varies_more_than_its_mean():
 def test_an_exposure_is_part_of_the_predictor():
     found, pooled = fitted("Poisson", Columns(exposure=True))
     np.testing.assert_allclose(found.predict(FRAME), pooled.predict(NEW, exposure=FRAME["days"]), rtol=1e-12)
+
+
+def test_a_shape_beside_the_coefficients_is_no_coefficient():
+    found, _ = fitted("Poisson")
+    shaped = Fit(
+        [*found.params, 0.7], np.pad(found.cov, (0, 1)) + np.diag([0, 0, 0, 1.0]), 0.95, "scoring",
+        (*found.names, "alpha"), design=Columns(), family=Mean(np.exp, extra_names=("alpha",)),
+    )  # fmt: skip
+    ours, plain = (each.predict(FRAME, "confidence") for each in (shaped, found))
+    np.testing.assert_array_equal(ours.estimate, plain.estimate)
+    np.testing.assert_allclose(ours.high, plain.high)
 
 
 def test_an_interval_is_in_order_where_the_mean_falls():

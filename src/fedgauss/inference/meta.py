@@ -204,9 +204,8 @@ def _mean(b: FloatArray, w: FloatArray) -> float:
 def _interval(centre: float, error: float, level: float, dof: float) -> Mean:
     """A mean with its interval by Student's t."""
     half = t_quantile(0.5 + level / 2, dof) * error
-    return Mean(
-        centre, error, centre - half, centre + half, 2.0 * float(t_below(np.asarray(-abs(centre) / error), dof))
-    )
+    p = 2.0 * float(t_below(np.asarray(-abs(centre) / error), dof))
+    return Mean(centre, error, centre - half, centre + half, p)
 
 
 def _der_simonian_laird(q: float, precision: FloatArray) -> float:

@@ -132,11 +132,12 @@ def predict(
     level = estimate.level if level is None else _checks.level(level)
     x = _checks.real_array("the design's matrix", design.matrix(frame), shape=(None, None))
     n, p = x.shape
-    n_outputs = len(estimate.params) // p if p else 0
-    if p == 0 or n_outputs * p != len(estimate.params):
-        raise ValueError(f"the design must have a column for each of {len(estimate.params)} parameters; it has {p}.")
+    d = len(estimate.params) - len(getattr(family, "extra_names", ()))  # a family may have a shape besides
+    n_outputs = d // p if p else 0
+    if p == 0 or n_outputs * p != d:
+        raise ValueError(f"the design must have a column for each of {d} parameters; it has {p}.")
     shift = np.broadcast_to(_checks.real_array("the design's offset", design.offset(frame)), (n,))
-    predictor = np.asarray(estimate.params).reshape(n_outputs, p) @ x.T + shift  # (C, n)
+    predictor = np.asarray(estimate.params)[:d].reshape(n_outputs, p) @ x.T + shift  # (C, n)
     if interval is None:
         return _flat(_means(family, predictor) if type == "mean" else predictor)
     if type == "mean" and n_outputs > 1:
