@@ -1,4 +1,4 @@
-"""Names of the families that come with the package, without loading them: they need JAX, and help must not wait."""
+"""Names of the families that come with the package, without loading them: they need SciPy, and help must not wait."""
 
 from pathlib import Path
 

@@ -135,7 +135,7 @@ def test_sites_that_do_not_know_it_say_which_families_they_know(monkeypatch):
         fit_sites(ask, names, "hours", Exponential(), COLUMNS)
     model = {"target": "hours", "family": "weibull", "features": COLUMNS, "formula": None, "intercept": True}
     (reply, *_) = ask("describe", [model] * 3)
-    assert "family must be one of 'huber', 'linear', 'gaussian'" in reply["error"]
+    assert "family must be one of 'cox', 'coxph', 'gamma', 'huber', 'linear', 'gaussian'" in reply["error"]
     assert "'exponential', 'waiting_time'; got 'weibull'" in reply["error"]
     (reply, *_) = ask("describe", [model | {"family": "exponential"}] * 3)
     levels = dict.fromkeys(reply["levels"])

@@ -7,19 +7,55 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from mutants import expect_every_rule_has_a_mutant, expect_failure
+from mutants import names as rule_names
 
-from fedgauss.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, ResidualMoments, names
+from fedgauss._namespaces import numpy_for
+from fedgauss.families import (
+    Cox,
+    Family,
+    Gamma,
+    Huber,
+    Linear,
+    Logistic,
+    Multinomial,
+    NegativeBinomial,
+    OneVersusRest,
+    Poisson,
+    ResidualMoments,
+    names,
+)
 from fedgauss.families.base import family as family_named
-from fedgauss.testing import check_family, checks_for_family, family
+from fedgauss.families.rows import Rows
+from fedgauss.testing import check_family, checks_for_family, exact_family, family
 
 SHIPPED = {
     "linear": Linear(),
     "linear, Student": Linear(df=5.0),
     "logistic": Logistic(),
+    "logistic, probit": Logistic("probit"),
+    "logistic, cloglog": Logistic("cloglog"),
     "poisson": Poisson(),
+    "gamma": Gamma(),
     "huber": Huber(),
     "huber, wide": Huber(threshold=3.0),
     "one_versus_rest": OneVersusRest(3),
+}
+RNG = np.random.default_rng(3)
+X = np.column_stack([np.ones(120), RNG.normal(size=(120, 2))])
+WEIGHTS, OFFSET = RNG.uniform(0.5, 1.5, 120), 0.2 * RNG.normal(size=120)
+COUNTS = RNG.negative_binomial(2, 0.4, 120).astype(float)
+TIMES = np.column_stack([RNG.integers(0, 30, 120), RNG.random(120) < 0.7]).astype(float)
+POSITIVE = 1.0 + RNG.gamma(5.0, size=120)
+GIVEN = {  # families that draw no responses, or take the predictors of the battery for impossible ones
+    "negative_binomial": (NegativeBinomial(), Rows(X, COUNTS, OFFSET, WEIGHTS)),
+    "negative_binomial, alpha": (NegativeBinomial(0.6), Rows(X, COUNTS, OFFSET, WEIGHTS)),
+    "multinomial": (Multinomial(3), Rows(X, RNG.integers(0, 4, 120).astype(float), OFFSET, WEIGHTS)),
+    "cox": (Cox(), Rows(X[:, 1:], TIMES, OFFSET, WEIGHTS)),
+    "cox, breslow": (Cox("breslow"), Rows(X[:, 1:], TIMES, OFFSET, WEIGHTS)),
+    "gamma, inverse": (Gamma("inverse"), Rows(X, POSITIVE, 0.0, WEIGHTS)),
+    "gamma, identity": (Gamma("identity"), Rows(X, POSITIVE, 0.0, WEIGHTS)),
+    "linear, log": (Linear(link="log"), Rows(X, POSITIVE, OFFSET, WEIGHTS)),
+    "poisson, identity": (Poisson("identity"), Rows(X, COUNTS, 0.0, WEIGHTS)),
 }
 
 
@@ -27,8 +63,23 @@ SHIPPED = {
 def test_shipped_families_conform(name):
     """Their simulated problems are in the battery for problems."""
     battery = [check for check in checks_for_family(SHIPPED[name]) if not check.name.startswith("simulated")]
-    assert len(battery) == 14
+    assert len(battery) == 14 + 10
     assert [str(found) for found in (check.outcome() for check in battery) if found.status == "failed"] == []
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_shipped_families_conform_on_given_rows(name):
+    chosen, rows = GIVEN[name]
+    battery = [check for check in checks_for_family(chosen, rows) if check.name.startswith(("exact", "classes"))]
+    found = [check.outcome() for check in battery]
+    assert [str(one) for one in found if one.status == "failed"] == []
+    assert sum(one.status == "passed" for one in found) >= 5
+
+
+@pytest.mark.parametrize("name", ["negative_binomial", "multinomial", "cox"])
+def test_families_for_exact_fits_alone_pass_the_whole_battery(name):
+    report = check_family(*GIVEN[name])
+    assert not any(found.name.startswith("simulated") for found in report.outcomes)
 
 
 @pytest.mark.study
@@ -38,7 +89,7 @@ def test_shipped_families_conform_as_problems(name):
 
 
 def test_no_shipped_family_is_left_out():
-    kinds = {type(each) for each in SHIPPED.values()}
+    kinds = {type(each) for each in [*SHIPPED.values(), *(chosen for chosen, _ in GIVEN.values())]}
     shipped = {type(family_named(name)) for name in names()}
     assert {kind for kind in shipped if kind.__module__.startswith("fedgauss.")} == kinds
 
@@ -52,10 +103,19 @@ class Exponential(Family):
     signal = 0.3
 
     def mean(self, predictor):
-        return jnp.exp(predictor)
+        return numpy_for(predictor).exp(predictor)
 
     def residual(self, predictor, response):
-        return 1.0 - response * jnp.exp(-predictor)
+        return 1.0 - response * numpy_for(predictor).exp(-predictor)
+
+    def loss(self, predictor, response):
+        return predictor[0] + response * np.exp(-predictor[0])
+
+    def weight(self, predictor, response):
+        return np.ones_like(predictor)
+
+    def curvature(self, predictor, response):
+        return response * np.exp(-predictor)
 
     def check_response(self, response):
         if np.any(response <= 0):
@@ -78,9 +138,9 @@ class Exponential(Family):
 
 def test_the_sound_family_conforms_by_itself_and_as_a_problem():
     report = check_family(Exponential())
-    assert len(report.outcomes) == 14 + 24
+    assert len(report.outcomes) == 14 + 10 + 24
     skipped = [found.name for found in report.outcomes if found.status == "skipped"]
-    assert skipped == ["found by name", "rescaled", "classes", "simulated: max steps"]
+    assert skipped == ["found by name", "rescaled", "classes", "exact: perfect fit", "simulated: max steps"]
 
 
 def test_a_family_that_draws_no_responses_is_checked_as_far_as_it_goes():
@@ -102,10 +162,20 @@ def three_columns(self, response):
     return np.stack([response] * 3, axis=1)
 
 
+def changed_sums(**changes):
+    """Sums in which some terms are functions of what they should be."""
+
+    def sums(self, rows, theta):
+        right = Family.sums(self, rows, theta)
+        return right._replace(**{name: change(getattr(right, name), rows) for name, change in changes.items()})
+
+    return sums
+
+
 MUTANTS = [
     ("named", spoiled(name="waiting time"), "name = 'waiting time'"),
     ("named", spoiled(aliases=["exp"]), r"aliases = \['exp'\]"),
-    ("found by name", spoiled(name="poisson"), r"Poisson\(\) under 'poisson'"),
+    ("found by name", spoiled(name="poisson"), r"Poisson\(.*\) under 'poisson'"),
     ("comparable", Mutable(), "TypeError: unhashable type"),
     ("comparable", spoiled(__eq__=lambda self, other: self is other), "a copy that is not equal"),
     ("described", spoiled(describe=lambda self: "two\nlines"), "two.nlines"),
@@ -121,10 +191,22 @@ MUTANTS = [
     ("responses suit", spoiled(kind=Poisson, respond=Exponential.respond), "poisson responses must be counts"),
     ("responses suit", spoiled(read=lambda self, target, values, levels: values + 1.0), "other values from `read`"),
     ("start", spoiled(start=lambda self, totals, n_rows: totals / n_rows), "a mean residual of"),
-    ("start", spoiled(start_terms=three_columns), r"`start_terms` of shape \(12288, 3\)"),
+    ("start", spoiled(start_terms=lambda self, response: response), r"`start_terms` of shape \(12288,\)"),
+    ("start", spoiled(start_terms=three_columns), r"\[.* .* .*\]"),
     ("rescaled", spoiled(kind=Huber, rescaled=lambda self, scale: self), "residuals that differ by"),
     ("sides", spoiled(sides=lambda self, response: [response]), r"shape \(12288,\) with values"),
-    ("classes", spoiled(kind=OneVersusRest, with_classes=lambda self, n: replace(self, n_outputs=2)), "with 2 outputs"),
+    ("classes", spoiled(kind=OneVersusRest, with_classes=lambda self, n: replace(self, n_outputs=2)), "with 2 classes"),
+    ("classes", spoiled(kind=Multinomial, classes_of_outputs=lambda self, classes: classes), "3 outputs for the class"),
+    ("exact: residual", spoiled(loss=lambda self, eta, y: eta[0] + y), "residuals that differ .* by"),
+    ("exact: curvature", spoiled(curvature=lambda self, eta, y: np.ones_like(eta)), "a curvature off by"),
+    ("exact: weight", spoiled(weight=lambda self, eta, y: 1.0 - y * np.exp(-eta)), "a weight of -"),
+    ("exact: score", spoiled(sums=changed_sums(score=lambda score, rows: -score)), "a score off by 2 of"),
+    ("exact: observed", spoiled(observed=lambda self, rows, theta: np.eye(3)), "an information off by"),
+    ("exact: information", spoiled(weight=lambda self, eta, y: -np.ones_like(eta)), "an eigenvalue of -"),
+    ("exact: adds up", spoiled(sums=changed_sums(score=lambda s, rows: s / rows.count)), "`sums` of two halves"),
+    ("exact: row scores", spoiled(row_scores=lambda self, rows, theta: np.ones((rows.count, 3))), "a total off by"),
+    ("exact: goodness", spoiled(log_likelihood=lambda self, eta, y, phi: self.loss(eta, y)), "a rise of .* and not"),
+    ("exact: perfect fit", spoiled(kind=Poisson, deviance=Family.deviance), "a deviance of"),
     ("simulated: mean gradient", spoiled(slopes=lambda self, *variances: (1.0, 1.0)), "mean_gradient is"),
 ]
 
@@ -136,3 +218,5 @@ def test_every_rule_finds_a_broken_family(name, broken, pattern):
 
 def test_every_rule_has_a_mutant():
     expect_every_rule_has_a_mutant(family._RULES, sys.modules[__name__])
+    spoilt = {name for name, _, _ in MUTANTS}
+    assert {f"exact: {name}" for name in rule_names(exact_family.RULES)} <= spoilt

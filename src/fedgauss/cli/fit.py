@@ -26,7 +26,10 @@ the output folder. Text columns are taken as categories; missing values, colline
 refused.
 
 [bold]Families[/bold]
-  {options.FAMILIES}; gaussian and binomial are other names for linear and logistic
+  {options.FAMILIES}
+
+  Other names: gaussian (linear), binomial (logistic), negbin and nb (negative_binomial), mnlogit (multinomial), \
+coxph (cox)
 
 [bold]Examples[/bold]
   fedgauss fit data.csv --target y --client hospital

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -74,10 +74,21 @@ class Family(abc.ABC):
     additive : bool
         Whether y = eta + noise. Such a response may be centred and scaled, least squares is a good first guess, and
         simulated noise has a variance of its own.
+    links : tuple of str
+        Links to choose from, the usual one first; empty where there is no choice.
     has_dispersion : bool
         Whether the variance of a response is phi V(mu) with phi to be estimated.
+    has_intercept : bool
+        Whether an intercept means anything; where it does not, the model without covariates has no parameters.
+    by_row : bool
+        Whether the log-likelihood is a sum over rows. Otherwise rows of a site are compared with each other, and it
+        is a sum over sites.
     extra_names : tuple of str
         Parameters after the coefficients, such as the logarithm of a shape.
+    model_errors : {"expected", "observed", "none"}
+        Which information model-based errors are from; "none" where the loss is not the likelihood of a model.
+    exact_only : str
+        Why there is no fit by SGD, in words; empty where there is one.
     beside : str
         Which other column the response needs, "trials" or "event"; empty for none.
     needs : str
@@ -95,8 +106,13 @@ class Family(abc.ABC):
     n_outputs: int = 1
     by_class: ClassVar[bool] = False
     additive: ClassVar[bool] = False
+    links: ClassVar[tuple[str, ...]] = ()
     has_dispersion: ClassVar[bool] = False
-    extra_names: ClassVar[tuple[str, ...]] = ()
+    has_intercept: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
+    extra_names: tuple[str, ...] = ()
+    model_errors: ClassVar[Literal["expected", "observed", "none"]] = "expected"
+    exact_only: str = ""
     beside: ClassVar[str] = ""
     needs: str = "numbers"
     separated: ClassVar[str] = "the two classes"
@@ -121,6 +137,15 @@ class Family(abc.ABC):
     def describe(self) -> str:
         """The family with its settings, as a summary shows it."""
         return self.name
+
+    def with_link(self, link: str) -> Family:
+        """The same family with another link; refused where there is no choice."""
+        raise ValueError(f"family {self.name!r} has no link to choose; got link={link!r}. Leave it out.")
+
+    def check_sgd(self) -> None:
+        """Raise where there is no fit by SGD."""
+        if self.exact_only:
+            raise ValueError(f"family {self.name!r} has no fit by SGD: {self.exact_only}. Use solver='scoring'.")
 
     # Exact fits, in double precision and NumPy: eta is (C, n), y is (n,) or has a column beside it.
 
@@ -161,9 +186,10 @@ class Family(abc.ABC):
     def sums(self, rows: Rows, theta: FloatArray) -> Sums:
         """Log-likelihood, score and information of a site's rows."""
         eta, y = self._predictors(rows, theta), rows.response
-        loss = self.loss(eta, y)
-        score = -(self.residual(eta, y) * rows.weights) @ rows.x
-        information = self._assembled(rows, self.weight(eta, y))
+        with np.errstate(all="ignore"):  # of a step too far, which is taken back
+            loss = self.loss(eta, y)
+            score = -(self.residual(eta, y) * rows.weights) @ rows.x
+            information = self._assembled(rows, self.weight(eta, y))
         return Sums(-float(np.sum(loss * rows.weights)), score.ravel(), information)
 
     def observed(self, rows: Rows, theta: FloatArray) -> FloatArray:
@@ -196,12 +222,20 @@ class Family(abc.ABC):
         weight = np.abs(self.weight(eta, rows.response)) * rows.weights
         return [residual.sum(axis=0), weight.reshape(-1, rows.n).sum(axis=0)]
 
+    def steadied(self, theta: FloatArray, total: Sums) -> Sums:
+        """The sums of all sites as a step of scoring should take them, or a `NoFiniteEstimate` that knows why.
+
+        For informations that may be indefinite, and for maxima at the border of what a parameter may be.
+        """
+        return total
+
     def likelihood_dispersion(self, pearson: float, n_rows: int, dim: int) -> float:
         """The dispersion at which the log-likelihood is reported."""
         return pearson / max(1, n_rows - dim)
 
     def _predictors(self, rows: Rows, theta: FloatArray) -> FloatArray:
-        return theta.reshape(self.n_outputs, -1) @ rows.x.T + rows.offset
+        coefficients = theta[: len(theta) - len(self.extra_names)]
+        return coefficients.reshape(self.n_outputs, -1) @ rows.x.T + rows.offset
 
     def _assembled(self, rows: Rows, curvature: FloatArray) -> FloatArray:
         """sum_i h_i x_i x_i', block by block of outputs, (d, d)."""
@@ -241,16 +275,21 @@ class Family(abc.ABC):
         """This family for so many classes, where it has an output for each (`by_class`)."""
         raise NotImplementedError(f"family {self.name!r} has no classes.")
 
+    def classes_of_outputs(self, classes: Sequence[Any]) -> Sequence[Any]:
+        """Which of the classes each output is about, where it is `by_class`: by default each has its own."""
+        return classes
+
     # Before a fit.
 
     def start_terms(self, response: FloatArray) -> FloatArray:
-        """Terms whose totals over all rows `start` needs, (N, C): by default the response itself."""
+        """Terms whose totals over all rows `start` needs, (N, M): by default the response itself."""
         return response[:, None]
 
     def start(self, totals: FloatArray, n_rows: int) -> FloatArray:
-        """The intercepts of the model without covariates, (C,), from the totals of `start_terms` over all rows.
+        """The intercepts of the model without covariates, then the extra parameters, (C + E,).
 
-        Zero by default, which is right for a response that has been centred.
+        From the totals (M,) of `start_terms` over all rows. Zero by default, which is right for a response that has
+        been centred.
         """
         return np.zeros(len(totals))
 
@@ -402,6 +441,30 @@ def as_family(value: str | Family) -> Family:
     if not isinstance(value, Family):
         raise ValueError(f"family must be a name, such as 'linear', or an instance of a Family; got {value!r}.")
     return value
+
+
+def chosen(value: str | Family, link: str | None = None) -> Family:
+    """A family given by name or as an instance, with a link of its own choice.
+
+    Parameters
+    ----------
+    value : str or Family
+        A name or alias, such as "binomial", or an instance.
+    link : str, optional
+        One of the family's links, such as "probit"; by default the link that it has.
+
+    Raises
+    ------
+    ValueError
+        If there is no such family, or it does not have that link; the message lists those that it has.
+
+    Examples
+    --------
+    >>> chosen("binomial", "probit")
+    Logistic(link='probit')
+    """
+    found = as_family(value)
+    return found if link is None else found.with_link(link)
 
 
 def is_number(level: Any) -> bool:

@@ -16,28 +16,24 @@ class GeneralisedLinear(Family):
     """A family with mean mu = h(eta) and variance phi V(mu).
 
     The loss has the derivative -(y - mu) h'(eta) / V(mu) in eta, and the expected second derivative h'(eta)^2 / V(mu).
-    For the canonical link both quotients are one: mu - y, and V(mu). Subclasses have a field `link`.
+    With the link for which h' = V they are mu - y and V(mu). Subclasses have a field `link` with a usual value.
 
     Attributes
     ----------
     canonical : str
-        The canonical link, which is the default.
-    links : tuple of str
-        Links that suit the range of the mean.
+        The link for which h' = V; empty where none of `links` is (the inverse link of a gamma law has h' = -V).
     mean_range : tuple of float
         Ends of that range.
     """
 
-    canonical: ClassVar[str]
-    links: ClassVar[tuple[str, ...]]
+    canonical: ClassVar[str] = ""
     mean_range: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
     link: str
 
     def __post_init__(self) -> None:
         if self.link not in self.links:
-            raise ValueError(
-                f"the link of family {self.name!r} must be one of {', '.join(self.links)}; got {self.link!r}."
-            )
+            few = self.links[0] if len(self.links) == 1 else f"one of {', '.join(self.links)}"
+            raise ValueError(f"the link of family {self.name!r} must be {few}; got {self.link!r}.")
 
     def with_link(self, link: str) -> Self:
         """The same family with another link."""
@@ -45,7 +41,7 @@ class GeneralisedLinear(Family):
 
     def describe(self) -> str:
         """With a link other than the usual one."""
-        return self.name if self.link == self.canonical else f"{self.name} ({self.link} link)"
+        return self.name if self.link == self.links[0] else f"{self.name} ({self.link} link)"
 
     def mean(self, predictor: JaxArray) -> JaxArray:
         """h(eta)."""

@@ -70,7 +70,14 @@ CLOGLOG = Link(
     lambda eta: _cloglog_slope(eta) * (1.0 - _exp(eta)),
     lambda mu: numpy_for(mu).log(-numpy_for(mu).log1p(-mu)),
 )
-LINKS = {link.name: link for link in (IDENTITY, LOG, LOGIT, PROBIT, CLOGLOG)}
+INVERSE = Link(
+    "inverse",
+    lambda eta: 1.0 / eta,
+    lambda eta: -(eta**-2.0),
+    lambda eta: 2.0 * eta**-3.0,
+    lambda mu: 1.0 / mu,
+)
+LINKS = {link.name: link for link in (IDENTITY, LOG, LOGIT, PROBIT, CLOGLOG, INVERSE)}
 
 
 def link_named(name: str) -> Link:

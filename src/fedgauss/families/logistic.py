@@ -92,7 +92,9 @@ class Logistic(GeneralisedLinear):
         return (noise.uniform(1)[0] < self.mean(predictor[0])).astype(predictor.dtype)
 
     def slopes(self, theta_var: JaxArray, beta_var: JaxArray, gap_var: JaxArray, noise_sd: JaxArray) -> tuple:
-        """E[sigmoid'(s)] for s ~ N(0, variance), by the trapezoidal rule."""
+        """E[sigmoid'(s)] for s ~ N(0, variance), by the trapezoidal rule; for the logit link alone."""
+        if self.link != self.canonical:
+            return super().slopes(theta_var, beta_var, gap_var, noise_sd)
         from jax import lax
 
         jnp = numpy_for(theta_var)
@@ -109,7 +111,9 @@ class Logistic(GeneralisedLinear):
 
         return mean_slope(theta_var), mean_slope(beta_var)
 
-    def residual_moments(self, u: FloatArray, v: FloatArray) -> ResidualMoments:
-        """Y is Bernoulli with probability sigmoid(v)."""
+    def residual_moments(self, u: FloatArray, v: FloatArray) -> ResidualMoments | None:
+        """Y is Bernoulli with probability sigmoid(v); for the logit link alone."""
+        if self.link != self.canonical:
+            return None
         p, q = expit(u), expit(v)
         return ResidualMoments(p - q, p**2 - 2 * p * q + q, p * (1 - p))

@@ -45,6 +45,11 @@ class OneVersusRest(Family):
         own = predictor[response.astype(int), np.arange(len(response))]
         return np.logaddexp(0.0, predictor).sum(axis=0) - own
 
+    def weight(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
+        """p (1 - p) for each class: outputs do not meet."""
+        p = self.mean(predictor)
+        return p * (1.0 - p)
+
     def with_classes(self, n_classes: int) -> OneVersusRest:
         """One output for each."""
         return replace(self, n_outputs=n_classes)

@@ -77,10 +77,14 @@ class Poisson(GeneralisedLinear):
         return noise.poisson(self.mean(predictor[0]))
 
     def slopes(self, theta_var: JaxArray, beta_var: JaxArray, gap_var: JaxArray, noise_sd: JaxArray) -> tuple:
-        """E[exp(s)] = exp(variance / 2)."""
+        """E[exp(s)] = exp(variance / 2); for the log link alone."""
+        if self.link != self.canonical:
+            return super().slopes(theta_var, beta_var, gap_var, noise_sd)
         return self.mean(theta_var / 2), self.mean(beta_var / 2)
 
-    def residual_moments(self, u: FloatArray, v: FloatArray) -> ResidualMoments:
-        """Mean and variance of y are both exp(v)."""
+    def residual_moments(self, u: FloatArray, v: FloatArray) -> ResidualMoments | None:
+        """Mean and variance of y are both exp(v); for the log link alone."""
+        if self.link != self.canonical:
+            return None
         p, q = np.exp(u), np.exp(v)
         return ResidualMoments(p - q, (p - q) ** 2 + q, p)

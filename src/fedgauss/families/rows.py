@@ -10,6 +10,10 @@ import numpy as np
 from fedgauss._types import FloatArray, IntArray
 
 
+class NoFiniteEstimate(ValueError):
+    """The log-likelihood rises for ever in some direction, or is flat there."""
+
+
 class Rows(NamedTuple):
     """What one site has, in the units of the fit."""
 

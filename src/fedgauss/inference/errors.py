@@ -3,7 +3,7 @@
 With I the expected information and A the observed one, B = sum_i s_i s_i' the squared scores of rows, and
 C = sum_g s_g s_g' those of clusters:
 
-    model     phi I^-1
+    model     phi I^-1 (phi A^-1 for families that say so)
     HC0       A^-1 B A^-1
     HC1       n / (n - d) times HC0
     cluster   G / (G - 1) (n - 1) / (n - d) times A^-1 C A^-1, with G clusters
@@ -16,11 +16,23 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from fedgauss import _checks
 from fedgauss._types import FloatArray, IntArray
+from fedgauss.families import Family
 from fedgauss.inference.scoring import inverse
 
 Errors = Literal["HC0", "HC1", "model", "cluster", "site"]
 ERRORS: tuple[str, ...] = get_args(Errors)
+
+
+def check_errors(errors: str, family: Family) -> None:
+    """Refuse model-based errors where the loss is not the likelihood of a model."""
+    _checks.one_of("errors", errors, ERRORS)
+    if errors == "model" and family.model_errors == "none":
+        raise ValueError(
+            f"family {family.name!r} has no model for errors='model' to be right about: its loss is no likelihood. "
+            "Use errors='HC0'."
+        )
 
 
 class Squares(NamedTuple):

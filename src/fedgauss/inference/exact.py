@@ -64,7 +64,7 @@ class Exact(NamedTuple):
     """An exact fit in the units of its rows."""
 
     theta: FloatArray  # (d,)
-    information: FloatArray  # expected, (d, d), with the penalty
+    information: FloatArray  # (d, d), with the penalty; expected or observed, as the family's model errors are
     observed: FloatArray  # the same from the data themselves
     squares: Squares
     dispersion: float
@@ -102,10 +102,14 @@ def exact_fit(
     check : callable, optional
         Is given the information at the start, (d, d), and raises where nothing can be fitted.
     """
-    first = sites.sums(start)
+
+    def ask(theta: FloatArray) -> Sums:
+        return family.steadied(theta, sites.sums(theta))
+
+    first = ask(start)
     check(first.information)
-    alone = scored(sites.sums, start, null, first=first)
-    end = scored(sites.sums, alone.theta, ridge=ridge, first=alone.sums)
+    alone = scored(ask, start, null, first=first)
+    end = scored(ask, alone.theta, ridge=ridge, first=alone.sums)
     final = sites.final(end.theta)
     goodness, dispersion, rounds = final.goodness, 1.0, alone.rounds + end.rounds + 3
     if family.has_dispersion:
@@ -113,8 +117,9 @@ def exact_fit(
         likelihood = sites.goodness(end.theta, family.likelihood_dispersion(goodness.pearson, n_rows, len(start)))
         goodness, rounds = goodness._replace(log_likelihood=likelihood.log_likelihood), rounds + 1
     penalty = 0.0 if ridge is None else np.diag(ridge)
+    information = end.sums.information if family.model_errors == "expected" else final.observed + penalty
     return Exact(
-        end.theta, end.sums.information, final.observed + penalty, final.squares, dispersion, goodness,
+        end.theta, information, final.observed + penalty, final.squares, dispersion, goodness,
         sites.goodness(alone.theta, dispersion), final.apart, rounds,
     )  # fmt: skip
 

@@ -60,9 +60,10 @@ class ModelData:
 
     @property
     def all_names(self) -> tuple[str, ...]:
-        """Names of all parameters, class by class."""
-        each = self.one_output
-        return tuple(f"{label}: {name}" for label in self.classes for name in each) if self.classes else each
+        """Names of all parameters, class by class, then those that a family has besides coefficients."""
+        each, labels = self.one_output, self.family.classes_of_outputs(self.classes)
+        named = tuple(f"{label}: {name}" for label in labels for name in each) if labels else each
+        return named + self.family.extra_names
 
     def sizes(self, n_rows: int) -> dict[str, int]:
         """At a site with so many rows, by letter: p covariates, C outputs, d parameters, s planes, a triangle of t."""

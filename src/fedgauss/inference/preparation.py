@@ -92,16 +92,18 @@ def locate(rows: FloatArray, data: ModelData) -> Location:
 
 
 def starting_point(data: ModelData, totals: FloatArray | None = None) -> FloatArray:
-    """The model with an intercept alone, or zero where there is none; class by class.
+    """The model with an intercept alone, or zero where there is none; class by class, then extra parameters.
 
     `totals` are those of the family's `start_terms` over all rows; by default those of the rows at hand.
     """
     intercept = data.constant is not None
     sums = _total(data.family.start_terms(data.response), data) if totals is None else totals
-    start = np.zeros((len(sums), len(data.names) + int(intercept)))
+    outputs = data.family.n_outputs
+    found = data.family.start(sums, int(data.counts.sum()))
+    start = np.zeros((outputs, len(data.names) + int(intercept)))
     if intercept:
-        start[:, 0] = data.family.start(sums, int(data.counts.sum()))
-    return start.ravel()
+        start[:, 0] = found[:outputs]
+    return np.concatenate([start.ravel(), found[outputs:]])
 
 
 def _total(rows: FloatArray, data: ModelData) -> FloatArray:

@@ -16,17 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.families.rows import Sums
+from fedgauss.families.rows import NoFiniteEstimate, Sums
 
 CLOSE = 1e-10  # a step, relative to the parameter, at which scoring ends
 MOST_ROUNDS = 60
 _MOST_HALVINGS = 12
 _ROUNDING = 1e-11  # of a log-likelihood, by which it may seem to fall
 _FLAT = 1e-11  # of the largest eigenvalue of an information that has been scaled to a diagonal of ones
-
-
-class NoFiniteEstimate(ValueError):
-    """The log-likelihood rises for ever in some direction, or is flat there."""
 
 
 class Scored(NamedTuple):

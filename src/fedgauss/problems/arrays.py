@@ -123,6 +123,7 @@ def from_arrays(
         raise ValueError(f"features must have at least one row and one column; got shape {x.shape}.")
     _checks.one_of("order", order, ["once", "replacement"])
     chosen = as_family(family)
+    chosen.check_sgd()
     if chosen.by_class and isinstance(family, str):
         n_classes = int(y.max()) + 1 if n_classes is None else n_classes
         chosen = chosen.with_classes(_checks.whole("n_classes", n_classes, at_least=2))

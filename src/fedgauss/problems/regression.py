@@ -258,6 +258,7 @@ def from_family(
     >>> problem = fg.problems.from_family("poisson", 0.3 * np.ones((4, 2)))
     """
     chosen = as_family(family)
+    chosen.check_sgd()
     beta = _checks.real_array("coefficients", coefficients, shape=(None, None), fix="Give one row for each client.")
     n_clients, n_features = beta.shape[0], beta.shape[1] // chosen.n_outputs
     if not beta.size:

@@ -15,7 +15,9 @@ from fedgauss._random import Noise, stage_key
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.families import Family, names
 from fedgauss.families import family as family_named
+from fedgauss.families.rows import Rows
 from fedgauss.problems.regression import from_family
+from fedgauss.testing import exact_family
 from fedgauss.testing.battery import Check, Report, checks, expect, not_applicable, run
 from fedgauss.testing.chance import expect_mean
 from fedgauss.testing.evaluation import SEED, quickly
@@ -26,13 +28,16 @@ _ROUNDING = 1e-4  # relative, of float32
 _CERTAIN = 6.0  # standard errors
 
 
-def check_family(family: Family) -> Report:
-    """Check a regression family of your own, by itself and as a problem on simulated rows.
+def check_family(family: Family, rows: Rows | None = None) -> Report:
+    """Check a regression family of your own: by itself, for exact fits, and as a problem on simulated rows.
 
     Parameters
     ----------
     family : Family
         An instance, with the settings that are to be checked. It need not be registered.
+    rows : Rows, optional
+        A hundred or so rows of data as the family takes them, for the rules of exact fits (`fedgauss.families.rows`).
+        By default responses are drawn by `respond`; without either these rules do not apply.
 
     Returns
     -------
@@ -46,9 +51,10 @@ def check_family(family: Family) -> Report:
 
     Notes
     -----
-    A family that defines `respond` is also put through `check_problem`, as `problems.from_family` makes it. Means and
-    closed forms are compared with averages over draws, with a chance of at most 1e-4 for each check of failing although
-    the family is right.
+    Rules that begin with "exact" are about fits by scoring, for which a family needs `loss` or its own `sums`; the
+    others are about SGD. Rules about what a family does not have are skipped. A family that defines `respond` is also
+    put through `check_problem`, as `problems.from_family` makes it. Means and closed forms are compared with averages
+    over draws, with a chance of at most 1e-4 for each check of failing although the family is right.
 
     Examples
     --------
@@ -56,15 +62,15 @@ def check_family(family: Family) -> Report:
     >>> from fedgauss.testing import check_family
     >>> print(check_family(Poisson()))  # doctest: +SKIP
     """
-    return run(f"family {type(family).__name__}", checks_for_family(family))
+    return run(f"family {type(family).__name__}", checks_for_family(family, rows))
 
 
-def checks_for_family(family: Family) -> list[Check]:
+def checks_for_family(family: Family, rows: Rows | None = None) -> list[Check]:
     """The checks of `check_family` one by one, for `pytest.mark.parametrize("check", ..., ids=str)`.
 
     Parameters
     ----------
-    family : Family
+    family, rows
         As in `check_family`.
 
     Returns
@@ -75,12 +81,15 @@ def checks_for_family(family: Family) -> list[Check]:
     if not isinstance(family, Family):
         got = type(family).__name__
         raise ValueError(f"a family must be an instance of a subclass of families.Family; got {got}.")
-    return checks(_RULES, _Case(family)) + _as_a_problem(family)
+    case = _Case(family)
+    exact = checks(exact_family.RULES, exact_family.ExactCase(family, rows, lambda: case.rows))
+    named = [Check(f"exact: {check.name}", check.rule, check.test) for check in exact]
+    return checks(_RULES, case) + named + _as_a_problem(family)
 
 
 def _as_a_problem(family: Family) -> list[Check]:
     """The battery for problems, on simulated rows; empty for a family that cannot draw responses."""
-    if type(family).respond is Family.respond:
+    if family.exact_only or type(family).respond is Family.respond:
         return []
     generator = np.random.default_rng(SEED)
     beta = 0.5 * family.signal * generator.standard_normal((_CLIENTS, family.n_outputs * _FEATURES))
@@ -225,14 +234,18 @@ def _responses_suit(case: _Case) -> None:
 
 
 def _start(case: _Case) -> None:
-    """`start` makes intercepts, (C,), from totals that clients can share, at which residuals average to zero."""
+    """`start` makes intercepts, (C,), from totals that clients can share, at which residuals average to zero.
+
+    Extra parameters come after them.
+    """
     terms = np.asarray(case.family.start_terms(case.rows), float)
     outputs = case.family.n_outputs
     fix = "the intercept of the model without covariates: the link of the mean response."
-    expect(terms.shape == (len(case.rows), outputs), f"`start_terms` of shape {terms.shape}", "return (N, C).")
+    good = terms.ndim == 2 and len(terms) == len(case.rows)
+    expect(good, f"`start_terms` of shape {terms.shape}", "return a row of terms for each row.")
     found = np.asarray(case.family.start(terms.sum(axis=0), len(terms)), float)
-    expect(found.shape == (outputs,) and np.isfinite(found).all(), f"{found}", fix)
-    eta = jnp.asarray(np.broadcast_to(found[:, None, None], (outputs, 1, len(terms))), jnp.float32)
+    expect(found.shape == (outputs + len(case.family.extra_names),) and np.isfinite(found).all(), f"{found}", fix)
+    eta = jnp.asarray(np.broadcast_to(found[:outputs, None, None], (outputs, 1, len(terms))), jnp.float32)
     residual = np.asarray(case.family.residual(eta, jnp.asarray(case.rows, jnp.float32)[None]), float)[:, 0]
     gap = float(np.abs(residual.mean(axis=1)).max())
     # A centred response is only near its optimum, by the error of a mean.
@@ -267,8 +280,11 @@ def _classes(case: _Case) -> None:
     if not case.family.by_class:
         not_applicable("its response is a number")
     found = case.family.with_classes(4)
-    got = f"{found!r} with {found.n_outputs} outputs"
-    expect(type(found) is type(case.family) and found.n_outputs == 4, got, "dataclasses.replace(self, n_outputs=...).")
+    got = f"{found!r} with {found.n_classes} classes"
+    expect(type(found) is type(case.family) and found.n_classes == 4, got, "dataclasses.replace(self, n_outputs=...).")
+    labels = found.classes_of_outputs("abcd")
+    fix = "say in `classes_of_outputs` which classes have an output."
+    expect(len(labels) == found.n_outputs, f"{found.n_outputs} outputs for the classes {labels!r}", fix)
 
 
 _RULES: Sequence[Any] = (

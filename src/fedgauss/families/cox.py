@@ -1,0 +1,181 @@
+"""Cox regression stratified by site: times to an event, some of them censored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, NoReturn
+
+import numpy as np
+
+from fedgauss import _checks
+from fedgauss._namespaces import numpy_for
+from fedgauss._types import BoolArray, FloatArray, IntArray, JaxArray
+from fedgauss.families.base import Family, register, require
+from fedgauss.families.rows import Goodness, NoFiniteEstimate, Rows, Sums
+
+
+class _Events(NamedTuple):
+    """The events of a site at one parameter; rows are sorted by time, and covariates are about their mean."""
+
+    order: IntArray  # of the rows, (n,)
+    x: FloatArray  # (n, p)
+    died: BoolArray  # (n,)
+    weights: FloatArray  # (n,)
+    relative: FloatArray  # w_j exp(eta_j), up to a factor, (n,)
+    log_likelihood: float
+    of_time: IntArray  # of each event, the number of its time, (e,)
+    upto: IntArray  # how many times of events each row has lived to see, (n,)
+    ties: FloatArray  # how many events a time has, (g,)
+    held: FloatArray  # f, (e,)
+    hazard: FloatArray  # h = w / S0, (e,)
+    means: FloatArray  # m = S1 / S0, (e, p)
+    event_weights: FloatArray  # w, (e,)
+
+    def by_time(self, of_events: FloatArray) -> FloatArray:
+        """Totals over the events of each time, (g, ...)."""
+        firsts = np.flatnonzero(np.diff(self.of_time, prepend=-1))
+        return np.add.reduceat(of_events, firsts, axis=0)
+
+    def lived(self, by_time: FloatArray) -> FloatArray:
+        """Totals over the times that each row has lived to see, (n, ...)."""
+        return np.concatenate([np.zeros((1, *by_time.shape[1:])), np.cumsum(by_time, axis=0)])[self.upto]
+
+    def expected(self) -> FloatArray:
+        """How many events each row was to have had by the end of its time, times its weight, (n,)."""
+        all_of_it = self.lived(self.by_time(self.hazard))
+        all_of_it[self.died] -= self.by_time(self.held * self.hazard)[self.of_time]
+        return np.asarray(self.relative * all_of_it)
+
+
+@register
+@dataclass(frozen=True)
+class Cox(Family):
+    """Proportional hazards exp(eta), with a baseline hazard for each site (they are strata).
+
+    Each event is compared with the rows of its site that were at risk at its time t; those of several sites never
+    meet, so log-likelihoods, scores and informations add up over sites. A site's partial log-likelihood is the sum
+    over its events e of
+
+        w_e (eta_e - log S0_e),   S0_e = sum_(at risk) w_j exp(eta_j) - f_e sum_(events at t) w_j exp(eta_j).
+
+    `ties` says what to do with events at one time: f = 0 for "breslow", and f = 0, 1/d, ..., (d - 1)/d for the d events
+    of "efron" (the default here and in R; statsmodels' is "breslow"), which then share the mean of their weights.
+    The response is a time and, beside it, whether the event came then (1) or the row was censored (0).
+    """
+
+    ties: Literal["efron", "breslow"] = "efron"
+
+    name = "cox"
+    aliases = ("coxph",)
+    needs = "times that are not negative, with events 0 and 1 beside them"
+    beside = "event"
+    has_intercept = False
+    by_row = False
+    exact_only = "a row is compared with all rows of its site that are at risk"
+
+    def __post_init__(self) -> None:
+        _checks.one_of("ties", self.ties, ["efron", "breslow"])
+
+    def describe(self) -> str:
+        """With what is done about ties."""
+        return f"{self.name} (by site, {self.ties.capitalize()} ties)"
+
+    def mean(self, predictor: JaxArray) -> JaxArray:
+        """The hazard relative to that of a row with predictor 0."""
+        return numpy_for(predictor).exp(predictor)
+
+    def residual(self, predictor: JaxArray, response: JaxArray) -> NoReturn:
+        """There is none: a row's score depends on the other rows."""
+        raise NotImplementedError("a row of a Cox regression has no residual of its own: use `row_scores`.")
+
+    def rows(self, rows: Rows, beside: FloatArray | None) -> Rows:
+        """Responses with a column for the event."""
+        if beside is None:
+            raise ValueError("family 'cox' needs a column that says whether the event came: event='died'.")
+        events = np.asarray(beside, dtype=float)
+        require(np.isin(events, (0.0, 1.0)), events, "events must be 0 (censored) or 1", "Recode the column?")
+        return rows._replace(response=np.column_stack([rows.response, events]))
+
+    def sums(self, rows: Rows, theta: FloatArray) -> Sums:
+        """Information: the covariances of the covariates over the rows at risk, one for each event."""
+        at = self._events(rows, theta)
+        expected = at.expected()
+        score = at.x.T @ (at.weights * at.died - expected)
+        information = (at.x * expected[:, None]).T @ at.x - (at.means * at.event_weights[:, None]).T @ at.means
+        return Sums(at.log_likelihood, score, information)
+
+    def observed(self, rows: Rows, theta: FloatArray) -> FloatArray:
+        """The same: given who is at risk, nothing is left to expect."""
+        return self.sums(rows, theta).information
+
+    def row_scores(self, rows: Rows, theta: FloatArray) -> FloatArray:
+        """Score residuals: w_j times the derivative of the score in w_j (Lin and Wei 1989)."""
+        at = self._events(rows, theta)
+        away = -at.x * at.expected()[:, None]
+        if len(at.of_time):
+            weighted = at.hazard[:, None] * at.means
+            drift = at.lived(at.by_time(weighted))
+            drift[at.died] -= at.by_time(at.held[:, None] * weighted)[at.of_time]
+            away += at.relative[:, None] * drift
+            mean = at.by_time(at.means) / at.ties[:, None]
+            away[at.died] += at.weights[at.died, None] * (at.x[at.died] - mean[at.of_time])
+        scores = np.empty_like(away)
+        scores[at.order] = away
+        return scores
+
+    def goodness(self, rows: Rows, theta: FloatArray, dispersion: float) -> Goodness:
+        """The deviance is minus twice the partial log-likelihood."""
+        likelihood = self._events(rows, theta).log_likelihood
+        return Goodness(likelihood + rows.constant, -2.0 * likelihood, 0.0)
+
+    def steadied(self, theta: FloatArray, total: Sums) -> Sums:
+        """Refuse rows among which there is nothing to compare."""
+        if not np.any(total.information):
+            raise NoFiniteEstimate(
+                "no site has an event at a time when several of its rows are at risk: there is nothing to compare"
+            )
+        return total
+
+    def check_response(self, response: FloatArray) -> None:
+        """Times are not negative."""
+        rule, fix = "times must not be negative", "Count them from when a row came under observation."
+        require(response >= 0, response, rule, fix)
+
+    def start_terms(self, response: FloatArray) -> FloatArray:
+        """Nothing: scoring starts at zero."""
+        return np.zeros((len(response), 1))
+
+    def _events(self, rows: Rows, theta: FloatArray) -> _Events:
+        """Sort by time, and add up from the last row to the first: n log n steps."""
+        order = np.argsort(rows.response[:, 0], kind="stable")
+        time, died = rows.response[order, 0], rows.response[order, 1] > 0
+        weights = np.broadcast_to(rows.weights, rows.count)[order]
+        eta = self._predictors(rows, theta)[0][order]
+        eta = eta - eta.max(initial=-np.inf)
+        x = rows.x[order]
+        x = x - np.average(x, axis=0, weights=weights) if len(x) else x  # a constant cancels, and so do fewer digits
+        relative = weights * np.exp(eta)
+        times, of_time = np.unique(time[died], return_inverse=True)
+        upto = np.searchsorted(times, time, side="right")
+        first = np.searchsorted(time, times)
+        ties = np.bincount(of_time, minlength=len(times)).astype(float)
+        place = np.arange(len(of_time)) - np.searchsorted(of_time, np.arange(len(times)))[of_time]
+        held = place / ties[of_time] if self.ties == "efron" else np.zeros(len(of_time))
+        event_weights = np.bincount(of_time, weights[died], len(times))[of_time] / ties[of_time]
+
+        def left(values: FloatArray) -> FloatArray:
+            """The total over rows at risk, less the share of an event that those tied with it have had."""
+            at_risk = np.cumsum(values[::-1], axis=0)[::-1][first]
+            if not held.any():
+                return np.asarray(at_risk[of_time])
+            tied = np.zeros_like(at_risk)
+            np.add.at(tied, of_time, values[died])
+            return np.asarray(at_risk[of_time] - held.reshape(-1, *[1] * (values.ndim - 1)) * tied[of_time])
+
+        with np.errstate(divide="ignore", invalid="ignore"):  # of a step too far, which is taken back
+            whole = left(relative)
+            likelihood = float(np.sum(weights[died] * eta[died]) - np.sum(event_weights * np.log(whole)))
+            hazard, means = event_weights / whole, left(relative[:, None] * x) / whole[:, None]
+        return _Events(
+            order, x, died, weights, relative, likelihood, of_time, upto, ties, held, hazard, means, event_weights
+        )
