@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -14,6 +14,7 @@ from fedgauss.families import Family
 from fedgauss.inference.errors import Errors
 from fedgauss.inference.estimate import Estimate
 from fedgauss.inference.fit_result import Fit
+from fedgauss.inference.frame_design import frame_design
 from fedgauss.inference.model_data import ModelData, ModelSpec, read_model_data
 
 if TYPE_CHECKING:
@@ -154,14 +155,17 @@ def fit(
         solver, passes=passes, sync_every=sync_every, network=network, method=method, seed=seed, weights=weights,
         standardise=standardise, clients=clients, correct_drift=correct_drift, bootstraps=bootstraps, finish=finish,
     )  # fmt: skip
-    data = read_model_data(frame, client, ModelSpec(target, family, features, formula, intercept))
+    spec = ModelSpec(target, family, features, formula, intercept)
+    data = read_model_data(frame, client, spec)
     if solver == "scoring":
         from fedgauss.inference.fit_exact import fit_exactly
 
-        return fit_exactly(data, errors, level, ridge)
-    from fedgauss.inference.fit_sgd import fit_by_sgd
+        found = fit_exactly(data, errors, level, ridge)
+    else:
+        from fedgauss.inference.fit_sgd import fit_by_sgd
 
-    return fit_by_sgd(data, options, level, progress)
+        found = fit_by_sgd(data, options, level, progress)
+    return replace(found, design=frame_design(data, spec), family=data.family)
 
 
 def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: dict[str, str]) -> Fit:
@@ -179,4 +183,5 @@ def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: di
     one = scales if data.constant is None else np.concatenate([[1.0], scales])
     intercepts = () if data.constant is None else tuple(range(0, each * n_outputs, each))
     inherited = {part.name: getattr(estimate, part.name) for part in fields(Estimate)}
-    return Fit(**inherited | {"facts": facts, "intercepts": intercepts}, scales=np.tile(one, n_outputs))
+    scales = np.concatenate([np.tile(one, n_outputs), np.ones(len(data.family.extra_names))])
+    return Fit(**inherited | {"facts": facts, "intercepts": intercepts}, scales=scales)

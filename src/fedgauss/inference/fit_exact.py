@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray
+from fedgauss.families import Family
 from fedgauss.families.rows import blocks_of
 from fedgauss.inference.errors import ERRORS, Errors, covariance
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.exact import Exact, PooledSites, Sites, client_rows, exact_fit
 from fedgauss.inference.fit import as_fit
 from fedgauss.inference.fit_result import Fit
+from fedgauss.inference.fit_statistics import FitStatistics
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.preparation import (
     Location,
@@ -73,9 +77,10 @@ def fit_of_sites(
     )
     estimate = Estimate(
         readout.of(exact.theta), readout.cov(covered), level, "scoring", data.all_names + family.extra_names,
-        facts=_facts(exact, errors, n_rows), heterogeneity=exact.apart.test(),
+        facts={"Solver": "scoring", "Errors": errors}, heterogeneity=exact.apart.test(),
     )  # fmt: skip
-    return as_fit(estimate, data, columns.scale, {"Ridge": f"{ridge:g}"} if ridge else {})
+    fit = as_fit(estimate, data, columns.scale, {"Ridge": f"{ridge:g}"} if ridge else {})
+    return replace(fit, statistics=_statistics(exact, family, n_rows))
 
 
 def _readout(units: Units, n_outputs: int, extra: int) -> Readout:
@@ -84,19 +89,15 @@ def _readout(units: Units, n_outputs: int, extra: int) -> Readout:
     return Readout(blocks_of([matrix, np.eye(extra)]), np.concatenate([offset, np.zeros(extra)]))
 
 
-def _facts(exact: Exact, errors: Errors, n_rows: int) -> dict[str, str]:
-    """What a summary says of the fit."""
+def _statistics(exact: Exact, family: Family, n_rows: int) -> FitStatistics:
+    """What is known about the fit as a whole."""
     good, dim = exact.goodness, len(exact.theta)
-    return {
-        "Solver": f"scoring, {exact.rounds} rounds",
-        "Errors": errors,
-        "Log-likelihood": f"{good.log_likelihood:.6g}",
-        "AIC": f"{2 * (dim - good.log_likelihood):.6g}",
-        "Deviance": f"{good.deviance:.6g}",
-        "Null deviance": f"{exact.null.deviance:.6g}",
-        "Dispersion": f"{exact.dispersion:.6g}",
-        "Residual dof": f"{n_rows - dim:,}",
-    }
+    return FitStatistics(
+        n_rows, dim, n_rows - dim, loglik=good.log_likelihood, null_loglik=exact.null.log_likelihood,
+        deviance=good.deviance, null_deviance=exact.null.deviance, dispersion=exact.dispersion,
+        pearson_chi2=good.pearson or None, rounds=exact.rounds,
+        gaussian=family.name == "linear" and family.additive,
+    )  # fmt: skip
 
 
 def _check_independent(data: ModelData, information: FloatArray) -> None:
