@@ -86,11 +86,11 @@ def test_the_pass_of_sgd_is_asked_for(table, tmp_path):
 
 def test_parquet_and_a_formula_say_the_same(table, tmp_path):
     asked = ("--target", "died", "--client", "hospital", "--family", "logistic", "--out")
-    one = fit(table, *asked, tmp_path / "one", "--formula", "died ~ age + C(ward) - 1")
-    two = fit(table.with_suffix(".parquet"), *asked, tmp_path / "two", "--features", "age,ward", "--no-intercept")
+    one = fit(table, *asked, tmp_path / "one", "--formula", "died ~ C(ward) + age - 1")
+    two = fit(table.with_suffix(".parquet"), *asked, tmp_path / "two", "--features", "ward,age", "--no-intercept")
     assert (one.exit_code, two.exit_code) == (0, 0), one.output + two.output
     first, second = (json.loads((tmp_path / name / "fit.json").read_text()) for name in ("one", "two"))
-    assert first["names"] == ["age", "C(ward)[east]", "C(ward)[west]"]
+    assert first["names"] == ["C(ward)[east]", "C(ward)[west]", "age"]
     assert first["params"] == second["params"]
 
 
