@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 import fedgauss as fg
 from fedgauss._families import shipped_families
 from fedgauss.cli import app
-from fedgauss.report.coefficients import coefficient_figure, fit_numbers
+from fedgauss.inference.fit_file import fit_numbers
+from fedgauss.inference.fit_result import Fit
 
 SGD = ["--target", "died", "--client", "hospital", "--family", "binomial", "--solver", "sgd"]
 runner = CliRunner()
@@ -78,6 +79,7 @@ def test_the_pass_of_sgd_is_asked_for(table, tmp_path):
     held = json.loads((tmp_path / "fit.json").read_text(), parse_constant=pytest.fail)
     assert held["facts"]["Passes"] == "3"
     assert "Rows were read 3 times" in held["notes"][0]
+    assert Fit.load(tmp_path / "fit.json").facts["Passes"] == "3"
     failed = fit(table, *asked, "--passes", 3, "--out", tmp_path)
     assert "passes belongs to solver='sgd'" in failed.stderr
 
@@ -144,14 +146,14 @@ def test_without_pandas_the_error_says_what_to_install(table, tmp_path, monkeypa
 
 def test_the_figure_shows_slopes_for_one_standard_deviation():
     found = fg.fit(FRAME, "died", "hospital", "logistic", ["age", "dose", "ward"])
-    axes = coefficient_figure(found).axes[0]
+    axes = found.plot(standardised=True).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["age", "dose", "ward[T.west]"]
     dots = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
     np.testing.assert_allclose(
         dots, found.params[1:] * [FRAME.age.std(ddof=0), FRAME.dose.std(ddof=0), found.scales[3]]
     )
     alone = fg.fit(FRAME, "died", "hospital", "logistic", [])
-    assert [label.get_text() for label in coefficient_figure(alone).axes[0].get_yticklabels()] == ["const"]
+    assert [label.get_text() for label in alone.plot(standardised=True).axes[0].get_yticklabels()] == ["const"]
     json.dumps(fit_numbers(alone), allow_nan=False)
 
 
@@ -163,12 +165,12 @@ def test_a_covariate_may_have_the_name_of_an_intercept(formula):
     found = fg.fit(frame, "died", "hospital", "logistic", features, formula)
     assert found.names == ("(const)" if formula is None else "(Intercept)", "const", "Intercept", "dose")
     assert found.intercepts == (0,)
-    axes = coefficient_figure(found).axes[0]
+    axes = found.plot(standardised=True).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["const", "Intercept", "dose"]
 
 
 def test_intercepts_of_every_class_are_left_out_of_the_figure():
     found = fg.fit(FRAME.assign(stage=np.arange(400) % 3), "stage", "hospital", "one_versus_rest", ["dose"])
     assert found.intercepts == (0, 2, 4)
-    labels = [label.get_text() for label in coefficient_figure(found).axes[0].get_yticklabels()]
+    labels = [label.get_text() for label in found.plot(standardised=True).axes[0].get_yticklabels()]
     assert labels == ["0: dose", "1: dose", "2: dose"]

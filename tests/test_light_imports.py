@@ -19,6 +19,7 @@ LIBRARY = {
     "import fedgauss.networks, fedgauss.step_sizes": "jax networkx",
     "import fedgauss.data; fedgauss.data.mnist_scores()": "jax",
     "import fedgauss.testing": "jax",
+    "from fedgauss.inference.fit_result import Fit": "jax matplotlib pandas",
     "from fedgauss import Monitor": "jax matplotlib",
     "import fedgauss.detect.attribution, fedgauss.detect.client_rounds": "jax",
     "import fedgauss.detect.cusum, fedgauss.detect.paper_rule": "jax matplotlib",

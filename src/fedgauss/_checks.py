@@ -23,7 +23,7 @@ def real_array(name: str, value: ArrayLike, shape: Sequence[int | None] | None =
         if not _numeric(given):
             raise TypeError("NumPy would turn None into nan and text into numbers, and drop imaginary parts")
         array = np.array(given, dtype=float)  # a copy, so that later changes by the caller do not matter
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:  # a whole number may be too large for a float
         raise ValueError(_sentence(f"{name} must be {kind}; got {reprlib.repr(value)}", fix)) from error
     if shape is not None and not _fits(array.shape, shape):
         wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"

@@ -69,8 +69,10 @@ def site(
             raise ValueError("a site needs a file with its rows, such as: fedgauss site data.csv")
         rules = policies.Policy() if policy is None else policies.Policy.read(policy)
         named = listed_names(columns)
-        given = {"least_rows": least_rows, "columns": None if named is None else tuple(named)}
-        rules = replace(rules, **{name: value for name, value in given.items() if value is not None})
+        if least_rows is not None:
+            rules = replace(rules, least_rows=least_rows)
+        if named is not None:
+            rules = replace(rules, columns=tuple(named))
         here = Site(read_table(data), rules)
         with ExitStack() as stack:
             written = None if log is None else stack.enter_context(open(log, "a", encoding="utf-8", opener=_private))
@@ -131,7 +133,7 @@ def federate(
                 link=link, trials=trials, event=event, offset=offset, exposure=exposure, row_weights=row_weights,
                 cluster=cluster, site_effects=site_effects, ridge=ridge, level=level, masked=masked, journal=journal,
                 sync_every=sync_every, seed=seed, network=options.network_named(network, len(commands)),
-                weights=weights,  # type: ignore[arg-type]
+                weights=weights,
                 correct_drift=correct_drift, tick=tick,
             )  # fmt: skip
         show_fit(fitted, write_fit(fitted, folder))

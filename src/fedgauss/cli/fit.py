@@ -14,7 +14,7 @@ from fedgauss.cli import options
 from fedgauss.cli.app import app, plain_endings
 
 if TYPE_CHECKING:
-    from fedgauss.inference.fit import Fit
+    from fedgauss.inference.fit_result import Fit
 
 _FIT_HELP = f"""\
 Fit a regression to a table whose rows belong to clients, without bringing the rows together.

@@ -8,11 +8,13 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from fedgauss import __version__
+from fedgauss._figures import LIGHT, WIDTH, styled, titled_figure
+from fedgauss._files import write_whole
 from fedgauss._progress import Tick
 from fedgauss.coverage.cells import LEVEL, METHODS, CoverageRow
 from fedgauss.coverage.results import CoverageResults, FederationResult, Found, common, label, shown, varying
-from fedgauss.report.output import WIDTH, Drawing, log_ticks, rows_csv, save, styled, titled_figure, write_whole
-from fedgauss.report.page import LIGHT, Page
+from fedgauss.report.output import Drawing, log_ticks, rows_csv, save
+from fedgauss.report.page import Page
 from fedgauss.report.text import Table, number, span
 
 _COLUMNS = {"n_clients": "$K$", "sync_every": "$τ$", "beta": "$β$", "dim": "$d$", "n_steps": "$n$"}

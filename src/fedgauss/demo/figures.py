@@ -8,10 +8,10 @@ from collections.abc import Callable
 import networkx as nx
 import numpy as np
 
+from fedgauss._figures import LIGHT, styled, titled_axes, titled_figure
 from fedgauss.demo.comparison import mean_ratio
 from fedgauss.demo.run import DemoResult
-from fedgauss.report.output import Drawing, few_ticks, log_ticks, styled, titled_axes, titled_figure
-from fedgauss.report.page import LIGHT
+from fedgauss.report.output import Drawing, few_ticks, log_ticks
 
 SCALED = r"$√n (\bar{Y}_n − θ^*)$"
 _RUNS = 6  # runs drawn as lines

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from fedgauss import __version__
+from fedgauss._files import write_whole
 from fedgauss._progress import Tick
 from fedgauss._types import FloatArray
 from fedgauss.demo.comparison import Comparison
@@ -17,7 +18,7 @@ from fedgauss.demo.setup import PROBLEM_SEED, DemoSetup, StagedAttack
 from fedgauss.demo.watch import Repeats, WatchedAttack
 from fedgauss.detect.attribution import Attribution, Suspect
 from fedgauss.detect.verdict import Verdict
-from fedgauss.report.output import save, write_whole
+from fedgauss.report.output import save
 from fedgauss.report.page import Page
 from fedgauss.report.text import listed, number, sentence, signed, with_error
 

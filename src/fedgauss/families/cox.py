@@ -104,6 +104,13 @@ class Cox(Family):
         information = (at.x * expected[:, None]).T @ at.x - (at.means * at.event_weights[:, None]).T @ at.means
         return Sums(at.log_likelihood, score, information)
 
+    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
+        """Events less those to be expected, and those."""
+        at = self._events(rows, theta)
+        back = np.argsort(at.order)
+        expected = at.expected()
+        return [np.abs(at.weights * at.died - expected)[back], expected[back]]
+
     def observed(self, rows: Rows, theta: FloatArray) -> FloatArray:
         """The same: given who is at risk, nothing is left to expect."""
         return self.sums(rows, theta).information
@@ -149,7 +156,7 @@ class Cox(Family):
         """Sort by time, and add up from the last row to the first: n log n steps."""
         order = np.argsort(rows.response[:, 0], kind="stable")
         time, died = rows.response[order, 0], rows.response[order, 1] > 0
-        weights = np.broadcast_to(rows.weights, rows.count)[order]
+        weights = np.broadcast_to(rows.weights, rows.n)[order]
         eta = self._predictors(rows, theta)[0][order]
         eta = eta - eta.max(initial=-np.inf)
         x = rows.x[order]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from fedgauss import _checks
 from fedgauss._deprecated import renamed_attribute
 from fedgauss._shown import Shown
-from fedgauss._types import ArrayLike, FloatArray
+from fedgauss._types import ArrayLike, FloatArray, IntArray
+from fedgauss.inference.coefficient_table import CoefficientTable
+from fedgauss.inference.ellipsoid import Ellipsoid
+from fedgauss.inference.hypotheses import Combinations, read_combinations, read_hypotheses
+from fedgauss.inference.named import Named
 from fedgauss.inference.reference_laws import BootstrapLaw, ChiSquared, JointTest, RandomScalingLaw, StudentT
+from fedgauss.inference.summary import summary_html, summary_text
 
-_WIDTH = 78  # of a summary
 _TIED = 1e-9  # the smallest eigenvalue of a correlation matrix: below that a contrast follows from the others
 
 
@@ -34,22 +37,6 @@ class Readout(NamedTuple):
         return self.matrix @ cov @ self.matrix.T
 
 
-@dataclass(frozen=True)
-class Ellipsoid:
-    """A joint confidence set: {theta: (theta - centre)' shape^-1 (theta - centre) <= radius2}.
-
-    ``theta in ellipsoid`` says whether a parameter lies in it.
-    """
-
-    centre: FloatArray
-    shape: FloatArray
-    radius2: float
-
-    def __contains__(self, theta: ArrayLike) -> bool:
-        gap = _checks.real_array("theta", theta, shape=self.centre.shape) - self.centre
-        return bool(gap @ np.linalg.solve(self.shape, gap) <= self.radius2)
-
-
 @dataclass(frozen=True, repr=False)
 class Estimate(Shown):
     """An estimate with standard errors, intervals and tests: what `infer` returns. Printed, it is a table.
@@ -57,7 +44,7 @@ class Estimate(Shown):
     Attributes
     ----------
     params : (d,) ndarray
-        The estimate.
+        The estimate; ``params["age"]`` is found by name, and so are `std_errors`, `z_values` and `p_values`.
     cov : (d, d) ndarray
         The covariance of the estimate.
     level : float
@@ -80,6 +67,8 @@ class Estimate(Shown):
         Degrees of freedom of Student's t for single parameters; infinite for a normal law.
     deviations : (B, d) ndarray or None
         Draws of the error, where the method makes them.
+    intercepts : tuple of int
+        Which parameters are intercepts.
     """
 
     params: FloatArray
@@ -94,13 +83,17 @@ class Estimate(Shown):
     heterogeneity: ChiSquared | None = None
     dof: float = np.inf
     deviations: FloatArray | None = None
+    intercepts: tuple[int, ...] = ()
 
     freedom = renamed_attribute("freedom", "dof")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", Named(self.params, self.names))
 
     @property
     def std_errors(self) -> FloatArray:
         """Standard errors, (d,)."""
-        return np.sqrt(np.diag(self.cov))
+        return Named(np.sqrt(np.diag(self.cov)), self.names)
 
     @property
     def z_values(self) -> FloatArray:
@@ -110,7 +103,7 @@ class Estimate(Shown):
     @property
     def p_values(self) -> FloatArray:
         """Two-sided p-values of the hypotheses that single parameters are zero, (d,)."""
-        return self._law.p_values(self.params, self.std_errors)
+        return Named(self._law.p_values(np.asarray(self.params), np.asarray(self.std_errors)), self.names)
 
     def conf_int(self, level: float | None = None) -> FloatArray:
         """Confidence intervals for single parameters.
@@ -125,7 +118,7 @@ class Estimate(Shown):
         (d, 2) ndarray
             Lower and upper ends.
         """
-        return self._about(self._law.half_widths(self.std_errors, self._level(level)))
+        return self._about(self._law.half_widths(np.asarray(self.std_errors), self._level(level)))
 
     def simultaneous(self, level: float | None = None, seed: int = 0) -> FloatArray:
         """Confidence intervals that cover all parameters at once with this level.
@@ -145,13 +138,13 @@ class Estimate(Shown):
         """
         return self._about(self._law.simultaneous(self.cov, self._level(level), seed))
 
-    def contrast(self, matrix: ArrayLike, level: float | None = None) -> Estimate:
+    def contrast(self, matrix: Combinations, level: float | None = None) -> Estimate:
         """Estimates of linear combinations of the parameters.
 
         Parameters
         ----------
-        matrix : (q, d) or (d,) array_like
-            A row for each combination.
+        matrix : str, mapping, sequence of these, or (q, d) or (d,) array_like
+            Combinations in words, as weights by name, or a row for each.
         level : float, optional
             That of the estimate by default.
 
@@ -160,39 +153,67 @@ class Estimate(Shown):
         Estimate
             Of matrix @ theta.
 
+        Raises
+        ------
+        ValueError
+            If a text is no combination such as "age - 2*dose", or has a name that no parameter has.
+
         Examples
         --------
-        >>> fit.contrast([0, 1, -1]).conf_int()
+        >>> estimate = Estimate([0.5, 0.2], [[0.04, 0.0], [0.0, 0.05]], 0.95, "plugin", ("age", "dose"))
+        >>> estimate.contrast("age - dose")
+        <Federated estimate of 1 parameters, plugin>
+        >>> estimate.contrast({"age": 10, "dose": -1}).params
+        10*age - dose   4.8
+        >>> estimate.contrast([1, -1]).conf_int().round(2)
+        array([[-0.29,  0.89]])
         """
-        c = self._rows_of(matrix)
+        rows, names = read_combinations(matrix, self.names)
+        c = self._rows_of(rows)
         draws = None if self.deviations is None else self.deviations @ c.T
-        names = tuple(f"contrast {i + 1}" for i in range(len(c)))
         return Estimate(
             c @ self.params, c @ self.cov @ c.T, self._level(level), self.method, names, self.facts, self.notes,
             dof=self.dof, deviations=draws,
         )  # fmt: skip
 
-    def wald(self, matrix: ArrayLike | None = None, value: ArrayLike | float = 0.0) -> JointTest:
+    def wald(self, matrix: Combinations | None = None, value: ArrayLike | float = 0.0) -> JointTest:
         """Joint test of matrix @ theta = value.
 
         Parameters
         ----------
-        matrix : (q, d) or (d,) array_like, optional
-            By default the identity: all parameters at once.
+        matrix : str, mapping, sequence of these, or (q, d) or (d,) array_like, optional
+            Hypotheses in words, such as "age = dose" or ["age", "dose = 1"]; weights by name; or a row for each
+            hypothesis. By default the identity: all parameters at once.
         value : float or (q,) array_like
-            The hypothesis.
+            The right-hand side, where no text has one.
 
         Returns
         -------
         ChiSquared, FisherF or RandomScaled
             Chi-squared; Hotelling's for a population of clients and for the bootstrap, whose covariance is of B chains;
             a law of its own for random scaling.
+
+        Raises
+        ------
+        ValueError
+            If a text is no hypothesis, or hypotheses are tied to each other.
+
+        Examples
+        --------
+        >>> estimate = Estimate([0.5, 0.2], [[0.04, 0.0], [0.0, 0.05]], 0.95, "plugin", ("age", "dose"))
+        >>> print(estimate.wald("age = dose"))
+        chi2(1) = 1.00, p = 0.317
+        >>> print(estimate.wald(["age", "dose"]))
+        chi2(2) = 7.05, p = 0.0295
         """
-        c = np.eye(len(self.params)) if matrix is None else self._rows_of(matrix)
+        read = read_hypotheses(np.eye(len(self.params)) if matrix is None else matrix, self.names)
+        c = self._rows_of(read.matrix)
         want = _checks.real_array("value", value)
         if want.shape not in ((), (len(c),)):
             raise ValueError(f"value must be a number, or {len(c)}, one for each row; got shape {want.shape}.")
-        gap = c @ self.params - want
+        if read.equated and want.any():
+            raise ValueError(f"value must be left out where a hypothesis has its own right-hand side; got {value!r}.")
+        gap = c @ self.params - read.value - want
         return self._law.joint_test(float(gap @ np.linalg.solve(self._regular(c), gap)), len(c))
 
     def ellipsoid(self, level: float | None = None) -> Ellipsoid:
@@ -204,64 +225,99 @@ class Estimate(Shown):
             That of the estimate by default.
         """
         q = len(self.params)
-        return Ellipsoid(self.params, self._regular(np.eye(q)), self._law.radius2(self._level(level), q))
+        return Ellipsoid(np.asarray(self.params), self._regular(np.eye(q)), self._law.radius2(self._level(level), q))
 
-    def to_frame(self) -> Any:
-        """The table as a pandas DataFrame with a row for each parameter."""
-        try:
-            import pandas  # type: ignore[import-untyped,unused-ignore]
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install 'fedgauss[frames]'.") from error
-        low, high = self.conf_int().T
-        columns = {"estimate": self.params, "std_error": self.std_errors, "z": self.z_values, "p": self.p_values}
-        return pandas.DataFrame({**columns, "low": low, "high": high}, index=list(self.names))
+    def to_frame(self, exp: bool = False) -> Any:
+        """The table as a pandas DataFrame with a row for each parameter, by name.
+
+        Parameters
+        ----------
+        exp : bool
+            Whether to show exponentials: odds, rate or hazard ratios. Ends of intervals are then exponentials too, the
+            standard error is by the delta method, `z` and `p` stay those of the coefficient, and intercepts, whose
+            exponential is no ratio, are left out.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns estimate, std_error, z, p, low and high.
+        """
+        return CoefficientTable.of(self, exp).frame()
+
+    def to_latex(self, exp: bool = False) -> str:
+        """The table as a LaTeX tabular, with the rules of the package booktabs.
+
+        Parameters
+        ----------
+        exp : bool
+            As in `to_frame`.
+        """
+        return CoefficientTable.of(self, exp).latex()
+
+    def plot(self, exp: bool = False) -> Any:
+        """A figure of the coefficients with their intervals; intercepts are left out unless there is nothing else.
+
+        Parameters
+        ----------
+        exp : bool
+            Whether to show exponentials: odds, rate or hazard ratios on a logarithmic axis.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from fedgauss.inference.figures import coefficient_figure
+
+        return coefficient_figure(self, exp)
 
     def summary(self) -> str:
         """The table as text, in the manner of statsmodels: facts, a row for each parameter, tests, notes."""
-        cells = [f"{name}: {value}".ljust(_WIDTH // 2 - 1) for name, value in self.facts.items()]
-        facts = ["  ".join(cells[i : i + 2]).rstrip() for i in range(0, len(cells), 2)]  # two a line
-        name_width = max(12, *(len(name) for name in self.names))
-        width = max(_WIDTH, name_width + 66)
-        lines = ["Federated estimate".center(width).rstrip(), "=" * width, *facts, "=" * width]
-        low, high = (1.0 - self.level) / 2, (1.0 + self.level) / 2
-        heads = ["estimate", "std err", "z", "P>|z|", f"[{low:.3g}", f"{high:.3g}]"]
-        lines += [" " * name_width + "".join(f"{head:>11}" for head in heads), "-" * width]
-        columns = (self.params, self.std_errors, self.z_values, self.p_values, *self.conf_int().T)
-        for name, value, error, z, p, *ends in zip(self.names, *columns, strict=True):
-            interval = "".join(map(_number, ends))
-            lines.append(f"{name.ljust(name_width)}{_number(value)}{_number(error)}{z:11.3f}{p:11.3f}{interval}")
-        lines.append("=" * width)
-        if self.heterogeneity is not None:
-            lines.append(f"Heterogeneity test: {self.heterogeneity}")
-        if self.bias is not None and self.predicted_coverage is not None:
-            worst = int(abs(self.bias).argmax())
-            lines.append(
-                f"Largest bias: {self.bias[worst]:.2f} standard errors ({self.names[worst]}); its interval then "
-                f"covers {self.predicted_coverage[worst]:.3f}"
-            )
-        for note in self.notes:
-            lines += textwrap.wrap(note, _WIDTH)
-        return "\n".join(lines)
+        return summary_text(self)
 
-    def with_notes(self, *notes: str) -> Estimate:
+    def shown_facts(self) -> dict[str, str]:
+        """The facts of a summary."""
+        return self.facts
+
+    def site_lines(self) -> list[str]:
+        """What a summary says about the sites' own estimates."""
+        return []
+
+    def site_html(self) -> str:
+        """The same as HTML."""
+        return ""
+
+    def slopes(self) -> IntArray:
+        """Which parameters are no intercepts; all of them, if there is nothing else."""
+        every = np.arange(len(self.names))
+        rest = np.setdiff1d(every, np.asarray(self.intercepts, dtype=int))
+        return rest if len(rest) else every
+
+    def with_notes(self, *notes: str) -> Self:
         """The same estimate with more notes."""
         return replace(self, notes=(*self.notes, *notes))
 
     def __str__(self) -> str:
         return self.summary()
 
+    def _repr_html_(self) -> str:
+        return summary_html(self)
+
     def __repr__(self) -> str:
         return f"<Federated estimate of {len(self.params)} parameters, {self.method}>"
 
     @property
     def _law(self) -> StudentT:
-        """What the error is referred to: the one place where methods differ."""
-        if self.deviations is not None:
-            return BootstrapLaw(float(len(self.deviations)), self.deviations)
+        return self.law_of(self.deviations)
+
+    def law_of(self, deviations: FloatArray | None) -> StudentT:
+        """What an error is referred to, given draws of it where there are any: the one place where methods differ."""
+        if deviations is not None:
+            return BootstrapLaw(float(len(deviations)), deviations)
         return RandomScalingLaw(np.inf) if self.method == "random_scaling" else StudentT(self.dof)
 
     def _about(self, half: FloatArray) -> FloatArray:
-        return np.column_stack([self.params - half, self.params + half])
+        centre = np.asarray(self.params)
+        return np.column_stack([centre - half, centre + half])
 
     def _rows_of(self, matrix: ArrayLike) -> FloatArray:
         """Contrasts, (q, d)."""
@@ -298,8 +354,3 @@ def checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
         repeated = next(name for name in names if list(names).count(name) > 1)
         raise ValueError(f"names must differ; {repeated!r} occurs more than once.")
     return tuple(str(name) for name in names)
-
-
-def _number(value: float) -> str:
-    """Four decimals, or as many digits where these would show nothing."""
-    return f"{value:11.4f}" if value == 0.0 or 1e-2 <= abs(value) < 1e5 else f"{value:11.3e}"

@@ -59,6 +59,16 @@ class Sites(Protocol):
     def goodness(self, theta: FloatArray, dispersion: float) -> Goodness:
         """With this dispersion."""
 
+    def own(self) -> list[Own]:
+        """Each site's own estimate; empty where sites keep them to themselves."""
+
+
+class Own(NamedTuple):
+    """A site's own estimate with its covariance; None where its rows alone have no finite one."""
+
+    theta: FloatArray | None  # (d,)
+    cov: FloatArray | None  # (d, d)
+
 
 class Exact(NamedTuple):
     """An exact fit in the units of its rows."""
@@ -142,6 +152,10 @@ class PooledSites:
         """With this dispersion."""
         return total([self._family.goodness(rows, theta, dispersion) for rows in self._rows])
 
+    def own(self) -> list[Own]:
+        """Each site's own estimate."""
+        return [own_fit(self._family, rows) for rows in self._rows]
+
 
 def finite_sums(family: Family, rows: Rows, theta: FloatArray) -> Sums:
     """Those of one site; a parameter so far off that numbers overflow is as unlikely as can be."""
@@ -162,6 +176,18 @@ def client_rows(data: ModelData, x: FloatArray, which: slice) -> Rows:
     clusters = None if data.cluster is None else data.cluster[which]
     beside = None if data.beside is None else data.beside[which]
     return data.family.rows(Rows(x[which], data.response[which], offset, weights, clusters), beside)
+
+
+def own_fit(family: Family, rows: Rows) -> Own:
+    """The estimate of one site's rows alone, with its robust covariance."""
+    start = np.zeros(family.n_outputs * rows.x.shape[1] + len(family.extra_names))
+    try:
+        end = scored(lambda theta: family.steadied(theta, finite_sums(family, rows, theta)), start)
+        bread = inverse(family.observed(rows, end.theta))
+    except NoFiniteEstimate:
+        return Own(None, None)
+    scores = family.row_scores(rows, end.theta)
+    return Own(end.theta, bread @ (scores.T @ scores) @ bread)
 
 
 def final_terms(family: Family, rows: Rows, theta: FloatArray) -> Final:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -13,6 +13,8 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.families import Family
 from fedgauss.inference.errors import Errors
 from fedgauss.inference.estimate import Estimate
+from fedgauss.inference.fit_result import Fit
+from fedgauss.inference.frame_design import frame_design
 from fedgauss.inference.model_data import ModelData, read_model_data
 from fedgauss.inference.model_spec import ModelSpec
 
@@ -21,22 +23,6 @@ if TYPE_CHECKING:
 
 Solver = Literal["scoring", "sgd"]
 Method = Literal["plugin", "bootstrap", "random_scaling", "batch_means"]
-
-
-@dataclass(frozen=True, repr=False)
-class Fit(Estimate):
-    """What `fit` returns: an `Estimate` from a frame.
-
-    Attributes
-    ----------
-    scales : (d,) ndarray
-        The standard deviation of each covariate, and 1 for an intercept.
-    intercepts : tuple of int
-        Which parameters are intercepts.
-    """
-
-    scales: FloatArray = field(default_factory=lambda: np.empty(0))
-    intercepts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -202,10 +188,12 @@ def fit(
     if solver == "scoring":
         from fedgauss.inference.fit_exact import fit_exactly
 
-        return fit_exactly(data, errors, level, ridge)
-    from fedgauss.inference.fit_sgd import fit_by_sgd
+        found = fit_exactly(data, errors, level, ridge)
+    else:
+        from fedgauss.inference.fit_sgd import fit_by_sgd
 
-    return fit_by_sgd(data, options, level, progress)
+        found = fit_by_sgd(data, options, level, progress)
+    return replace(found, design=frame_design(data, spec), family=data.family)
 
 
 def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: dict[str, str]) -> Fit:
@@ -224,4 +212,5 @@ def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: di
     one = scales if data.constant is None else np.concatenate([[1.0], scales])
     intercepts = () if data.constant is None else tuple(range(0, each * n_outputs, each))
     inherited = {part.name: getattr(estimate, part.name) for part in fields(Estimate)}
-    return Fit(**inherited | {"facts": facts}, scales=np.tile(one, n_outputs), intercepts=intercepts)
+    scales = np.concatenate([np.tile(one, n_outputs), np.ones(len(data.family.extra_names))])
+    return Fit(**inherited | {"facts": facts, "intercepts": intercepts}, scales=scales)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray
+from fedgauss.families import Family
 from fedgauss.families.rows import blocks_of
 from fedgauss.inference.errors import Errors, check_errors, covariance
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.exact import Exact, PooledSites, Sites, client_rows, exact_fit
-from fedgauss.inference.fit import Fit, as_fit
+from fedgauss.inference.exact import Exact, Own, PooledSites, Sites, client_rows, exact_fit
+from fedgauss.inference.fit import as_fit
+from fedgauss.inference.fit_result import Fit
+from fedgauss.inference.fit_statistics import FitStatistics
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.preparation import (
     Location,
@@ -22,6 +27,7 @@ from fedgauss.inference.preparation import (
     starting_point,
 )
 from fedgauss.inference.scoring import NoFiniteEstimate
+from fedgauss.inference.site_estimates import SiteEstimates, site_estimates
 
 _LEFT = 1e-6  # of a standard deviation, what must be left of a column beside the others
 
@@ -71,9 +77,28 @@ def fit_of_sites(
     )
     estimate = Estimate(
         readout.of(exact.theta), readout.cov(covered), level, "scoring", data.all_names,
-        facts=_facts(exact, errors, n_rows), heterogeneity=exact.apart.test(),
+        facts={"Solver": "scoring", "Errors": errors}, heterogeneity=exact.apart.test(),
     )  # fmt: skip
-    return as_fit(estimate, data, columns.scale, {"Ridge": f"{ridge:g}"} if ridge else {})
+    fit = as_fit(estimate, data, columns.scale, {"Ridge": f"{ridge:g}"} if ridge else {})
+    good = (
+        _statistics(exact, family, n_rows) if family.model_errors != "none" else None
+    )  # else the loss is no likelihood
+    return replace(fit, statistics=good, sites=_sites(sites.own(), data, readout, level))
+
+
+def _sites(found: list[Own], data: ModelData, readout: Readout, level: float) -> SiteEstimates | None:
+    """Sites' own estimates, in the units of the user's."""
+    if len(found) < 2:
+        return None
+    dim = len(data.all_names)
+    params, cov = np.full((len(found), dim), np.nan), np.full((len(found), dim, dim), np.nan)
+    failed = {}
+    for k, own in enumerate(found):
+        if own.theta is None or own.cov is None:
+            failed[data.clients[k]] = "its rows alone have no finite estimate"
+        else:
+            params[k], cov[k] = readout.of(own.theta), readout.cov(own.cov)
+    return site_estimates(data.clients, data.all_names, params, cov, failed=failed, level=level)
 
 
 def _readout(units: Units, n_outputs: int, extra: int) -> Readout:
@@ -82,19 +107,15 @@ def _readout(units: Units, n_outputs: int, extra: int) -> Readout:
     return Readout(blocks_of([matrix, np.eye(extra)]), np.concatenate([offset, np.zeros(extra)]))
 
 
-def _facts(exact: Exact, errors: Errors, n_rows: int) -> dict[str, str]:
-    """What a summary says of the fit."""
+def _statistics(exact: Exact, family: Family, n_rows: int) -> FitStatistics:
+    """What is known about the fit as a whole."""
     good, dim = exact.goodness, len(exact.theta)
-    return {
-        "Solver": f"scoring, {exact.rounds} rounds",
-        "Errors": errors,
-        "Log-likelihood": f"{good.log_likelihood:.6g}",
-        "AIC": f"{2 * (dim - good.log_likelihood):.6g}",
-        "Deviance": f"{good.deviance:.6g}",
-        "Null deviance": f"{exact.null.deviance:.6g}",
-        "Dispersion": f"{exact.dispersion:.6g}",
-        "Residual dof": f"{n_rows - dim:,}",
-    }
+    return FitStatistics(
+        n_rows, dim, n_rows - dim, loglik=good.log_likelihood, null_loglik=exact.null.log_likelihood,
+        deviance=good.deviance, null_deviance=exact.null.deviance, dispersion=exact.dispersion,
+        pearson_chi2=good.pearson or None, rounds=exact.rounds,
+        gaussian=family.name == "linear" and family.additive,
+    )  # fmt: skip
 
 
 def _check_independent(data: ModelData, information: FloatArray) -> None:

@@ -8,7 +8,8 @@ from fedgauss import _checks
 from fedgauss.inference.accuracy import WARN, predicted_coverage
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.fit import Fit, SgdOptions, as_fit
+from fedgauss.inference.fit import SgdOptions, as_fit
+from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.infer import METHODS, check_hessian, heterogeneity, infer, population, run_facts
 from fedgauss.inference.model_data import ModelData, check_plain
 from fedgauss.inference.passes import Passes, run_passes

@@ -57,7 +57,7 @@ class ModelData:
     def mean_response(self) -> FloatArray:
         """What the mean of a family is the mean of: the response, or the share of successes."""
         trials = self.beside is not None and self.family.beside == "trials"
-        return self.response / self.beside if trials else self.response  # type: ignore[return-value,operator]
+        return self.response / self.beside if trials else self.response  # type: ignore[operator]
 
     @property
     def one_output(self) -> tuple[str, ...]:
@@ -72,10 +72,14 @@ class ModelData:
         return named + self.family.extra_names
 
     def sizes(self, n_rows: int) -> dict[str, int]:
-        """At a site with so many rows, by letter: p covariates, C outputs, d parameters, s planes, a triangle of t."""
-        p = len(self.names)
+        """At a site with so many rows, by letter: p covariates, C outputs, d parameters, s planes, a triangle of t.
+
+        And q, the number of terms that the family starts from.
+        """
+        p, family = len(self.names), self.family
         return {
-            "p": p, "C": self.family.n_outputs, "d": len(self.all_names), "s": len(self.sides), "t": min(n_rows, p)
+            "p": p, "C": family.n_outputs, "d": len(self.all_names), "s": len(self.sides), "t": min(n_rows, p),
+            "q": family.start_terms(np.zeros(1)).shape[1],
         }  # fmt: skip
 
     @property

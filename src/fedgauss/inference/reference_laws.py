@@ -64,11 +64,11 @@ class StudentT:
 
     def p_values(self, params: FloatArray, errors: FloatArray) -> FloatArray:
         """Of the hypotheses that single parameters are zero, two-sided."""
-        return 2.0 * _t_below(-np.abs(params / errors), self.dof)
+        return 2.0 * t_below(-np.abs(params / errors), self.dof)
 
     def half_widths(self, errors: FloatArray, level: float) -> FloatArray:
         """Of intervals for single parameters."""
-        return _t_quantile(0.5 + level / 2, self.dof) * errors
+        return t_quantile(0.5 + level / 2, self.dof) * errors
 
     def simultaneous(self, cov: FloatArray, level: float, seed: int) -> FloatArray:
         """Half widths of intervals that cover all parameters at once: by the largest of correlated |z| or |t|."""
@@ -204,11 +204,11 @@ def _share_beyond(size: float, draws: FloatArray) -> float:
     return max(1.0 - float(below), 1.0 / (len(order) + 1))
 
 
-def _t_below(value: FloatArray, dof: float) -> FloatArray:
+def t_below(value: FloatArray, dof: float) -> FloatArray:
     """Student's distribution function."""
     return np.asarray(special.ndtr(value) if np.isinf(dof) else special.stdtr(dof, value))
 
 
-def _t_quantile(level: float, dof: float) -> float:
+def t_quantile(level: float, dof: float) -> float:
     """Student's quantile."""
     return float(special.ndtri(level) if np.isinf(dof) else special.stdtrit(dof, level))

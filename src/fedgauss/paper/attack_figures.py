@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from fedgauss._figures import LIGHT, styled
 from fedgauss.paper import attack_rules as rules
 from fedgauss.paper.attack import ALARM, DELAY, DETECTED, POWER, TRACE, AttackRow
 from fedgauss.paper.attack_report import AttackReport, shown
-from fedgauss.report.output import Drawing, few_ticks, key, stacked, styled
-from fedgauss.report.page import LIGHT
+from fedgauss.report.output import Drawing, few_ticks, key, stacked
 from fedgauss.report.text import number
 
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from fedgauss._figures import LIGHT, styled
 from fedgauss.paper.budget import Point
-from fedgauss.report.output import area, key, log_ticks, named_rows, stacked, styled
-from fedgauss.report.page import LIGHT
+from fedgauss.report.output import area, key, log_ticks, named_rows, stacked
 
 Points = Sequence[Point]
 

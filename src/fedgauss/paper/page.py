@@ -13,13 +13,14 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fedgauss import __version__
+from fedgauss._figures import LIGHT, styled
 from fedgauss.paper.comparison import DistanceResult
 from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, ZERO
 from fedgauss.paper.judging import Outcome, Outcomes
 from fedgauss.paper.result import Reproduction, Result, Section
 from fedgauss.paper.trends import trends
-from fedgauss.report.output import Drawing, grid, key, named_rows, styled
-from fedgauss.report.page import LIGHT, Page
+from fedgauss.report.output import Drawing, grid, key, named_rows
+from fedgauss.report.page import Page
 from fedgauss.report.text import listed, number, plain, print_table, print_whole, sentence, terminal_table
 
 _LIMIT = "figure2_phase"  # scaled by Sigma/K, whose gap to Sigma_n is in its distances whatever the start

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fedgauss import __version__, _checks
+from fedgauss._files import write_whole
 from fedgauss._progress import Tick
 from fedgauss.paper.judging import Outcome, ResultVerdict
-from fedgauss.report.output import Drawing, rows_csv, save, write_whole
+from fedgauss.report.output import Drawing, rows_csv, save
 from fedgauss.report.text import Table
 from fedgauss.sweep.cell import Cell, cell_key
 from fedgauss.sweep.run import Executor, Summary, run_cells

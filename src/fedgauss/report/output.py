@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-from fedgauss.report.page import LIGHT, palette_css
+from fedgauss._figures import LIGHT, WIDTH, styled
+from fedgauss._files import write_whole
+from fedgauss.report.page import palette_css
 from fedgauss.sweep.cell import Row
 
 if TYPE_CHECKING:
@@ -25,40 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-WIDTH = 4.8  # inches: readable when shrunk to a phone, and not clumsy when stretched to a column of text
 _LEFT, _RIGHT, _GAP = 0.62, 0.12, 0.22  # inches beside and between panels
 _LABEL, _LINE = 0.50, 0.21  # below the last row, a line of text
-STYLE: dict[Any, Any] = {
-    "font.family": "STIXGeneral",  # comes with matplotlib
-    "mathtext.fontset": "stix",
-    "font.size": 11.0,
-    "axes.titlesize": 11.5,
-    "axes.titlelocation": "left",
-    "axes.titlepad": 8.0,
-    "axes.labelsize": 11.0,
-    "axes.labelcolor": LIGHT["ink"],
-    "axes.edgecolor": LIGHT["muted"],
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.facecolor": "none",
-    "figure.facecolor": LIGHT["paper"],
-    "text.color": LIGHT["ink"],
-    "xtick.color": LIGHT["muted"],
-    "ytick.color": LIGHT["muted"],
-    "xtick.labelcolor": LIGHT["ink"],
-    "ytick.labelcolor": LIGHT["ink"],
-    "xtick.labelsize": 10.0,
-    "ytick.labelsize": 10.0,
-    "legend.frameon": False,
-    "legend.fontsize": 10.0,
-    "lines.linewidth": 1.4,
-    "svg.fonttype": "path",  # the figure looks the same without its fonts
-    "svg.hashsalt": "fedgauss",  # the same figure is the same file
-}
 
 
 @dataclass(frozen=True)
@@ -84,34 +52,6 @@ class Drawing:
     caption: str
     alt: str
     small: bool = False
-
-
-def styled(draw: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function that draws or saves, so that it uses `STYLE` whatever the caller's settings are."""
-
-    @wraps(draw)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-        from matplotlib import rc_context
-
-        with rc_context(STYLE):
-            return draw(*args, **kwargs)
-
-    return wrapped
-
-
-def titled_figure(title: str, height: float, width: float = WIDTH) -> Figure:
-    """An empty figure of this size in inches; its title is the sentence that the data support."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11.5)
-    return figure
-
-
-def titled_axes(title: str, height: float, width: float = WIDTH) -> tuple[Figure, Any]:
-    """The same with one panel."""
-    figure = titled_figure(title, height, width)
-    return figure, figure.subplots()
 
 
 def key(label: str, role: str = "ink", **look: Any) -> Line2D:
@@ -307,19 +247,6 @@ def writable_folder(path: str | Path, room: int = 0) -> Path:
             "Free some space, or choose another folder."
         )
     return folder
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is complete or, if this is interrupted, as it was before."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def rows_csv(rows: Sequence[Row]) -> bytes:

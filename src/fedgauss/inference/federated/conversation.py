@@ -35,7 +35,7 @@ class Conversation:
     """
 
     def __init__(self, ask: Ask, sites: Sequence[str], masked: bool = False, journal: Journal | None = None) -> None:
-        self._ask, self._all, self._masked, self._journal = ask, tuple(sites), masked, journal
+        self._ask, self._all, self.masked, self._journal = ask, tuple(sites), masked, journal
         self.sites = list(sites)
         self.sizes: dict[str, dict[str, int]] = {site: {} for site in sites}
         self._round, self._attempt = 0, 0
@@ -69,7 +69,7 @@ class Conversation:
         kept = self._journal.kept(order, content) if self._journal else None
         if kept is not None:
             return kept
-        found = self._masked_total(order, content) if self._masked else self._plain_total(order, content)
+        found = self._masked_total(order, content) if self.masked else self._plain_total(order, content)
         if self._journal:
             self._journal.keep(order, content, found)
         return found
@@ -93,7 +93,7 @@ class Conversation:
         self._round += 1
         masking = {"round": self._round, "attempt": self._attempt, "sites": list(self.sites)}
         fields = {name: field for name, field in REPLIES[order].items() if name not in SUMMED[order]}
-        replies = self.all(order, content | {"masking": masking}, fields | MASKING)
+        replies = self.all(order, content | {"masking": masking}, {**fields, **MASKING})
         shapes = shapes_of(SUMMED[order], self.sizes[self.sites[0]])
         for site, reply in zip(self.sites, replies, strict=True):
             try:

@@ -18,8 +18,10 @@ from fedgauss.inference.federated.conversation import Ask, Conversation, Tick
 from fedgauss.inference.federated.journal import Journal
 from fedgauss.inference.federated.lines import printable
 from fedgauss.inference.federated.scoring_coordinator import fit_remotely
-from fedgauss.inference.fit import Fit, SgdOptions, Solver
+from fedgauss.inference.fit import SgdOptions, Solver
+from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.formula.design import summaries
+from fedgauss.inference.frame_design import frame_design
 from fedgauss.inference.model_data import ModelData, beside_columns, check_plain, design_of, model_data
 from fedgauss.inference.model_spec import ModelSpec, right_hand_side
 from fedgauss.inference.preparation import Location, check_constant, starting_point
@@ -129,7 +131,8 @@ def fit_sites(
     check_constant(data.names, columns)
     if solver == "scoring":
         start = starting_point(data, totals.start_terms)
-        return fit_remotely(talk, data, columns, start, errors, level, ridge, lost, tick).with_notes(*_masks(masked))
+        found = fit_remotely(talk, data, columns, start, errors, level, ridge, lost, tick).with_notes(*_masks(masked))
+        return replace(found, design=frame_design(data, spec), family=data.family)
     check_plain(data, apart=True)
     from fedgauss.inference.federated.sgd_coordinator import fit_sites_by_sgd  # which needs JAX
 

@@ -2,7 +2,7 @@
 
 A site checks orders, and its own replies before they leave; the coordinator checks replies again. A letter in a shape
 stands for a size that both know: p covariates, d parameters, C outputs, s planes that might separate rows, m means that
-a formula needs, and t, the height of a triangular factor.
+a formula needs, q terms that a family starts from, and t, the height of a triangular factor.
 """
 
 import numbers
@@ -168,7 +168,7 @@ REPLIES: dict[str, Fields] = {
     "describe": {"rows": _whole(1, _MOST_ROWS), "dropped": _whole(0, _MOST_ROWS), "levels": _LEVELS},
     "levels": {"needed": _array("m")},
     "spread": {"needed": _array("m", least=0.0)},
-    "design": {"names": _TEXTS, "sums": _array("p"), "response": _number(), "marks": _array("C")},
+    "design": {"names": _TEXTS, "sums": _array("p"), "response": _number(), "marks": _array("q")},
     "squares": {"squares": _array("p", least=0.0), "response": _number(least=0.0)},
     "shape": {"triangle": _array("t", "p"), "overlaps": _TRUTHS},
     "begin": {"hessian": _definite("d")},
@@ -188,14 +188,14 @@ REPLIES: dict[str, Fields] = {
         "apart.sites": _number(least=0.0),
     },
     "goodness": {name.partition(".")[2]: field for name, field in _GOODNESS.items()},
-    "own": {"theta": _array("d"), "cov": _definite("d")},
+    "own": {"theta": _none_or(_array("d")), "cov": _none_or(_definite("d"))},
 }  # fmt: skip
 
 # What is summed over sites, with its shape: all that is masked in a masked run.
 SUMMED: dict[str, dict[str, tuple[str, ...]]] = {
     "levels": {"needed": ("m",)},
     "spread": {"needed": ("m",)},
-    "design": {"sums": ("p",), "response": (), "marks": ("C",)},
+    "design": {"sums": ("p",), "response": (), "marks": ("q",)},
     "squares": {"squares": ("p",), "response": ()},
     "sums": {"log_likelihood": (), "score": ("d",), "information": ("d", "d")},
     "final": {

@@ -9,7 +9,7 @@ import numpy as np
 from fedgauss._types import FloatArray
 from fedgauss.families.rows import Goodness, Sums
 from fedgauss.inference.errors import Errors
-from fedgauss.inference.exact import Added, Final
+from fedgauss.inference.exact import Added, Final, Own
 from fedgauss.inference.federated.conversation import Conversation, LostSite, Tick
 from fedgauss.inference.federated.lines import Message, encoded
 from fedgauss.inference.federated.scoring_site import from_message
@@ -36,6 +36,10 @@ class RemoteSites:
     def goodness(self, theta: FloatArray, dispersion: float) -> Goodness:
         """With this dispersion."""
         return self._total("goodness", {"theta": theta, "dispersion": dispersion}, Goodness)
+
+    def own(self) -> list[Own]:
+        """Each site's own estimate; none in a masked fit."""
+        return [] if self._talk.masked else [from_message(Own, reply) for reply in self._talk.all("own", {})]
 
     def _total(self, order: str, content: Message, kind: type[Added]) -> Added:
         self._rounds += 1
@@ -64,7 +68,7 @@ def fit_remotely(
             data = _without(data, gone.site)
             talk.leave(gone.site)
         else:
-            return found.with_notes(*notes)  # type: ignore[return-value]
+            return found.with_notes(*notes)
 
 
 def _without(data: ModelData, site: str) -> ModelData:

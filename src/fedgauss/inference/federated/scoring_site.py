@@ -7,8 +7,7 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.inference.errors import covariance, squares_of
-from fedgauss.inference.exact import client_rows, final_terms, finite_sums, unlikely
+from fedgauss.inference.exact import client_rows, final_terms, finite_sums, own_fit, unlikely
 from fedgauss.inference.federated import few_rows
 from fedgauss.inference.federated.disclosure import Refused
 from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields
@@ -16,7 +15,7 @@ from fedgauss.inference.federated.lines import Message
 from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.preparation import Location, Units
-from fedgauss.inference.scoring import MOST_ROUNDS, NoFiniteEstimate, scored
+from fedgauss.inference.scoring import MOST_ROUNDS
 
 _MOST = {"sums": 2 * MOST_ROUNDS, "final": 3, "goodness": 6, "own": 1}  # times that each is answered
 Term = TypeVar("Term", bound=tuple)
@@ -60,7 +59,7 @@ class ScoringRun:
         if self._asked[order] > _MOST[order]:
             raise Refused(f"{order!r} is answered at most {_MOST[order]} times in a fit. Restart the site.")
         if order == "own":
-            return self._own()
+            return as_message(own_fit(self._family, self._rows))
         theta = content["theta"]
         try:
             self._check_rows_behind(theta)
@@ -84,19 +83,6 @@ class ScoringRun:
             self._rows.x, weights, residuals, share=self._policy.largest_share,
             fewest=self._policy.least_rows_in_a_level,
         )  # fmt: skip
-
-    def _own(self) -> Message:
-        """The estimate of this site's rows alone, with its robust covariance."""
-        family, rows = self._family, self._rows
-        start = np.zeros(family.n_outputs * rows.x.shape[1] + len(family.extra_names))
-        try:
-            end = scored(lambda theta: family.sums(rows, theta), start)
-            squares = squares_of(family.row_scores(rows, end.theta), rows.clusters)
-            observed = family.observed(rows, end.theta)
-            cov = covariance("HC0", end.sums.information, observed, squares, 1.0, rows.n, 1)
-        except NoFiniteEstimate as error:
-            raise Refused("this site's rows alone have no finite estimate.") from error
-        return {"theta": end.theta, "cov": cov}
 
 
 def as_message(term: Any) -> Message:

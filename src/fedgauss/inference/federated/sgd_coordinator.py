@@ -10,7 +10,8 @@ from fedgauss.inference.federated.conversation import Conversation, Tick
 from fedgauss.inference.federated.fields import REPLIES
 from fedgauss.inference.federated.lines import Message
 from fedgauss.inference.federated.sgd_disclosure import stops_of, warm_steps
-from fedgauss.inference.fit import Fit, SgdOptions, as_fit
+from fedgauss.inference.fit import SgdOptions, as_fit
+from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.fit_sgd import sgd_facts
 from fedgauss.inference.infer import IntArray, Request, check_hessian, estimate_from_pass
 from fedgauss.inference.model_data import ModelData

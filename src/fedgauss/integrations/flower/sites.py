@@ -26,7 +26,7 @@ from fedgauss.inference.federated.lines import Message as Content
 from fedgauss.inference.federated.lines import decoded, encoded, printable, write_down
 from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.site import Site
-from fedgauss.inference.fit import Fit
+from fedgauss.inference.fit_result import Fit
 
 _RECORD = "fedgauss"
 _LOOK = 0.5  # seconds between two looks at who is there
@@ -113,7 +113,7 @@ def fit_nodes(
     if len(set(names)) < len(names):
         raise ValueError(f"sites must have different names; got {names}.")
 
-    def ask(order: str, contents: Sequence[Content]) -> list[Content]:
+    def ask(order: str, contents: Sequence[Content | None]) -> list[Content]:
         return _ask(grid, ordered, timeout, order, contents)
 
     return fit_sites(ask, names, target, family, **options)
@@ -128,10 +128,12 @@ def _nodes(grid: Grid, n_sites: int, timeout: float) -> list[int]:
     return nodes
 
 
-def _ask(grid: Grid, nodes: Sequence[int], timeout: float, order: str, contents: Sequence[Content]) -> list[Content]:
+def _ask(
+    grid: Grid, nodes: Sequence[int], timeout: float, order: str, contents: Sequence[Content | None]
+) -> list[Content]:
     """An order to every node, and their replies in the order of the nodes."""
     messages = [
-        Message(_record(order=order, content=encoded(content)), node, MessageType.QUERY)
+        Message(_record(order=order, content=encoded(content or {})), node, MessageType.QUERY)
         for node, content in zip(nodes, contents, strict=True)
     ]
     replies = {reply.metadata.src_node_id: reply for reply in grid.send_and_receive(messages, timeout=timeout)}

@@ -10,7 +10,7 @@ import numpy as np
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import LONGEST, Message, decoded, encoded, write_down
 from fedgauss.inference.federated.site import Site
-from fedgauss.inference.fit import Fit
+from fedgauss.inference.fit_result import Fit
 from fedgauss.integrations.gossip.peer import Exchange
 from fedgauss.networks import Network
 
@@ -55,8 +55,8 @@ def fit_peers(
     Fit
     """
 
-    def ask(order: str, contents: Sequence[Message]) -> list[Message]:
-        reply = site.answer(order, decoded(encoded(contents[rank])))
+    def ask(order: str, contents: Sequence[Message | None]) -> list[Message]:
+        reply = site.answer(order, decoded(encoded(contents[rank] or {})))
         if log is not None:
             write_down(log, order, reply, contents[rank])
         return [decoded(text) for text in told_to_all(encoded(reply), rank, network, exchange)]

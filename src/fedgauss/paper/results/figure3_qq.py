@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedgauss._figures import LIGHT, styled
 from fedgauss.paper.comparison import DRAWN, errors_shown, over_draws, series_look
 from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, SHORT, TEXT, Curve, Reading, readings_of
 from fedgauss.paper.judging import Panel, Points, ResultVerdict, points_of
@@ -21,8 +22,7 @@ from fedgauss.paper.quantile import (
     quantile_cells,
 )
 from fedgauss.paper.result import OtherRows, Result, Scale, Section
-from fedgauss.report.output import Drawing, few_ticks, grid, key, styled
-from fedgauss.report.page import LIGHT
+from fedgauss.report.output import Drawing, few_ticks, grid, key
 from fedgauss.report.text import Table, listed, sentence
 
 _INNER = (0.095, 0.955)  # 10 to 95 %, with room for rounding

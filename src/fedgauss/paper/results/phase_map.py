@@ -6,13 +6,13 @@ from typing import Literal
 
 import numpy as np
 
+from fedgauss._figures import LIGHT, styled
 from fedgauss._types import FloatArray
 from fedgauss.paper.beyond_figures import CLIENTS, DASHED, clients_axis, draw_points, log_axis
 from fedgauss.paper.budget import FIGURE_2, BeyondResult, BeyondRow, CurveCell, MomentsCell, Point, Rows, matching, runs
 from fedgauss.paper.result import OtherRows, Scale, Section
 from fedgauss.paper.trends import FittedSlope, fitted, known_error, log_weights, slope
-from fedgauss.report.output import Drawing, key, stacked, styled
-from fedgauss.report.page import LIGHT
+from fedgauss.report.output import Drawing, key, stacked
 from fedgauss.report.text import Table, number, signed, span, with_error
 from fedgauss.theory.rates import berry_esseen_limit
 

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 
+from fedgauss._figures import LIGHT, styled
 from fedgauss._types import FloatArray
 from fedgauss.paper.beyond_figures import CLIENTS, DASHED, clients_axis, log_axis
 from fedgauss.paper.budget import (
@@ -22,8 +23,7 @@ from fedgauss.paper.budget import (
 from fedgauss.paper.curves import Clients, Curve
 from fedgauss.paper.result import OtherRows, Scale, Section
 from fedgauss.paper.trends import FittedSlope, over_draws, slope
-from fedgauss.report.output import Drawing, key, stacked, styled
-from fedgauss.report.page import LIGHT
+from fedgauss.report.output import Drawing, key, stacked
 from fedgauss.report.text import Table, listed, number, numbers, with_error
 
 HESSIANS: tuple[Clients, Clients] = ("Hessians follow offsets", "Hessians permuted")

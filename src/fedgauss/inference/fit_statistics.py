@@ -1,0 +1,193 @@
+"""How well an exact fit fits: likelihood, deviance, information criteria, and the test of a model within another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from fedgauss import _checks
+from fedgauss._shown import Shown
+from fedgauss.inference.reference_laws import ChiSquared
+
+if TYPE_CHECKING:
+    from fedgauss.inference.fit_result import Fit
+
+_SAME = 1e-8  # relative: null deviances of the same rows, summed up in another order
+_MOST = 10**15  # rows, parameters, rounds
+_ROUNDING = 1e-9  # of a log-likelihood: by so much a bigger model may seem to be worse
+
+
+@dataclass(frozen=True, repr=False)
+class FitStatistics(Shown):
+    """What an exact fit knows about its fit; None where a family has no such thing. Printed, it is a list.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows that were fitted, by all sites together.
+    n_params : int
+        k, the number of parameters that were chosen by likelihood: the coefficients, and a shape such as that of the
+        negative binomial. A dispersion that is estimated afterwards does not count, as in statsmodels.
+    dof_resid : float
+        Residual degrees of freedom.
+    loglik, null_loglik : float or None
+        The log-likelihood, and that of the model with an intercept only.
+    deviance, null_deviance : float or None
+        Twice the gap to the log-likelihood of the saturated model, times the dispersion: for a gaussian family the
+        residual sum of squares.
+    dispersion : float or None
+        The estimated dispersion, or 1 where a family has none.
+    pearson_chi2 : float or None
+        The sum of (y - mean)^2 / variance.
+    rounds : int or None
+        How many times sites were asked for sums.
+    gaussian : bool
+        Whether the family is gaussian with the identity link, so that there is an R2.
+    """
+
+    n_rows: int
+    n_params: int
+    dof_resid: float
+    loglik: float | None = None
+    null_loglik: float | None = None
+    deviance: float | None = None
+    null_deviance: float | None = None
+    dispersion: float | None = None
+    pearson_chi2: float | None = None
+    rounds: int | None = None
+    gaussian: bool = False
+
+    def __post_init__(self) -> None:
+        _checks.whole("n_rows", self.n_rows, at_most=_MOST)
+        _checks.whole("n_params", self.n_params, at_least=0, at_most=_MOST)
+        if self.rounds is not None:
+            _checks.whole("rounds", self.rounds, at_least=0, at_most=_MOST)
+        if not isinstance(self.gaussian, bool):
+            raise ValueError(f"gaussian must be true or false; got {self.gaussian!r}.")
+        object.__setattr__(self, "dof_resid", _checks.real("dof_resid", self.dof_resid))
+        for name in _NUMBERS:
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _checks.real(name, getattr(self, name)))
+
+    @property
+    def aic(self) -> float | None:
+        """Akaike's criterion, -2 loglik + 2 k."""
+        return None if self.loglik is None else -2.0 * self.loglik + 2.0 * self.n_params
+
+    @property
+    def bic(self) -> float | None:
+        """Schwarz's criterion, -2 loglik + k log(n)."""
+        return None if self.loglik is None else -2.0 * self.loglik + self.n_params * float(np.log(self.n_rows))
+
+    @property
+    def r2(self) -> float | None:
+        """R2 of a gaussian family, 1 - deviance / null deviance; of others McFadden's, 1 - loglik / null loglik."""
+        model, null = (
+            (self.deviance, self.null_deviance) if self.gaussian else (self.loglik, self.null_loglik)
+        )  # fmt: skip
+        return None if model is None or null is None or null == 0.0 else 1.0 - model / null
+
+    def facts(self) -> dict[str, str]:
+        """In words by name, as a summary shows them; what is not known is left out."""
+        shown = {
+            "Residual dof": f"{self.dof_resid:,.10g}",
+            "Rounds": self.rounds,
+            "Log-likelihood": self.loglik,
+            "Null log-likelihood": self.null_loglik,
+            "Deviance": self.deviance,
+            "Null deviance": self.null_deviance,
+            "Pearson chi2": self.pearson_chi2,
+            "Dispersion": self.dispersion,
+            "AIC": self.aic,
+            "BIC": self.bic,
+            "R2" if self.gaussian else "Pseudo R2 (McFadden)": None if self.r2 is None else f"{self.r2:.4f}",
+        }
+        return {
+            name: f"{value:,.6g}" if isinstance(value, float) else str(value)
+            for name, value in shown.items()
+            if value is not None
+        }
+
+    def __str__(self) -> str:
+        facts = {"Rows": f"{self.n_rows:,}", "Parameters": str(self.n_params), **self.facts()}
+        width = max(map(len, facts))
+        return "\n".join(["Fit statistics", *(f"{name.ljust(width)}  {value:>14}" for name, value in facts.items())])
+
+
+_NUMBERS = ("loglik", "null_loglik", "deviance", "null_deviance", "dispersion", "pearson_chi2")
+assert set(_NUMBERS) <= {field.name for field in fields(FitStatistics)}
+
+
+def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
+    """Likelihood-ratio test of a smaller model within a bigger one.
+
+    2 (loglik of the bigger - loglik of the smaller) is chi-squared, with the difference of their numbers of parameters
+    as degrees of freedom, if the smaller model holds.
+
+    Parameters
+    ----------
+    bigger, smaller : Fit
+        Exact fits (``solver="scoring"``) of the same rows; every parameter of the smaller is one of the bigger.
+
+    Returns
+    -------
+    ChiSquared
+        `statistic`, `dof` and `p_value`.
+
+    Raises
+    ------
+    ValueError
+        If the two are not nested, or not of the same rows, target and family, or have no log-likelihood.
+
+    Examples
+    --------
+    >>> both = fg.fit(frame, "died", "hospital", "binomial", ["age", "dose"])  # doctest: +SKIP
+    >>> age = fg.fit(frame, "died", "hospital", "binomial", ["age"])  # doctest: +SKIP
+    >>> print(likelihood_ratio(both, age))  # doctest: +SKIP
+    chi2(1) = 9.41, p = 0.00216
+    """
+    big, small = bigger.statistics, smaller.statistics
+    if big is None or small is None or big.loglik is None or small.loglik is None:
+        raise ValueError(
+            "a likelihood-ratio test needs the log-likelihood of both fits; one has none. Fit both with "
+            "solver='scoring', by a family that has a likelihood."
+        )
+    for fact in ("Target", "Family"):
+        words = bigger.facts.get(fact), smaller.facts.get(fact)
+        if words[0] != words[1]:
+            raise ValueError(f"both fits must have the same {fact.lower()}; got {words[0]!r} and {words[1]!r}.")
+    if big.n_rows != small.n_rows:
+        raise ValueError(
+            f"both fits must be of the same rows; got {big.n_rows:,} and {small.n_rows:,}. Leave the rows where a "
+            "column of the bigger model is missing out of both."
+        )
+    # Without covariates both are the same model. Its log-likelihood may be taken at the dispersion of the full model,
+    # so that its deviance is asked first.
+    both_deviances = big.null_deviance is not None and small.null_deviance is not None
+    what = "null_deviance" if both_deviances else "null_loglik"
+    one, other = getattr(big, what), getattr(small, what)
+    if one is not None and other is not None and abs(one - other) > _SAME * max(1.0, abs(one)):
+        raise ValueError(
+            f"both fits must be of the same rows; the {what} of the two, {one:.8g} and {other:.8g}, says that they are "
+            "not."
+        )
+    extra = [name for name in smaller.names if name not in bigger.names]
+    if extra:
+        raise ValueError(f"the smaller model must lie within the bigger one, which has no {extra[0]!r}.")
+    dof = big.n_params - small.n_params
+    if dof <= 0:
+        raise ValueError(
+            f"the bigger model must have more parameters than the smaller; got {big.n_params} and {small.n_params}. "
+            "Give the bigger one first."
+        )
+    gap = big.loglik - small.loglik
+    if gap < -_ROUNDING * max(1.0, abs(small.loglik)):
+        raise ValueError(
+            f"the bigger model must be the more likely; its log-likelihood is {big.loglik:.8g}, that of the smaller "
+            f"{small.loglik:.8g}. Are both fitted without a penalty?"
+        )
+    statistic = max(0.0, 2.0 * gap)
+    return ChiSquared(statistic, dof, float(special.chdtrc(dof, statistic)))

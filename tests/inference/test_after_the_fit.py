@@ -1,0 +1,90 @@
+"""After a fit of a frame: statistics, tests of models, predictions and files, against statsmodels."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+import statsmodels.formula.api as smf
+
+import fedgauss as fg
+from fedgauss.inference.fit_result import Fit
+from fedgauss.inference.fit_statistics import likelihood_ratio
+
+RNG = np.random.default_rng(4)
+N = 400
+FRAME = pd.DataFrame(
+    {
+        "age": RNG.uniform(20, 80, N),
+        "dose": RNG.exponential(2.0, N),
+        "ward": RNG.choice(["east", "north", "west"], N),
+        "days": RNG.uniform(1, 9, N),
+        "site": RNG.choice(["a", "b", "c"], N),
+    }
+)
+SCORE = 0.03 * (FRAME.age - 50) - 0.2 * FRAME.dose + 0.5 * (FRAME.ward == "west")
+FRAME["died"] = (SCORE + RNG.logistic(size=N) > 0).astype(int)
+FRAME["cost"] = 10 + SCORE + RNG.standard_normal(N)
+FRAME["visits"] = RNG.poisson(FRAME.days * np.exp(SCORE.clip(-2, 2)))
+NEW = FRAME.drop(columns=["died", "cost", "visits", "site"]).iloc[[5, 1, 2, 100, 7]]
+MODELS = {
+    "gaussian": ("cost ~ age*dose + ward", sm.families.Gaussian()),
+    "binomial": ("died ~ age + log(dose) + C(ward, Treatment('west'))", sm.families.Binomial()),
+    "poisson": ("visits ~ age + ward + offset(log(days))", sm.families.Poisson()),
+}
+
+
+def both(family):
+    formula, model = MODELS[family]
+    ours = fg.fit(FRAME, formula.split()[0], "site", family, formula=formula, errors="model")
+    theirs = formula.replace(" + offset(log(days))", "").replace("log(", "np.log(")
+    offset = np.log(FRAME.days) if "offset" in formula else None
+    return ours, smf.glm(theirs, FRAME, family=model, offset=offset).fit()
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_statistics_and_predictions_are_those_of_statsmodels(family, tmp_path):
+    ours, pooled = both(family)
+    held = ours.statistics
+    found = (held.loglik, held.deviance, held.null_deviance, held.pearson_chi2, held.aic, held.dof_resid)
+    known = (pooled.llf, pooled.deviance, pooled.null_deviance, pooled.pearson_chi2, pooled.aic, pooled.df_resid)
+    np.testing.assert_allclose(found, known, rtol=1e-8)
+    assert f"Rounds: {held.rounds}" in ours.summary()
+    offset = {"offset": np.log(NEW.days)} if family == "poisson" else {}
+    np.testing.assert_allclose(ours.predict(NEW), pooled.predict(NEW, **offset), rtol=1e-8)
+    table = pooled.get_prediction(NEW, **offset).summary_frame()
+    interval = ours.predict(NEW, interval="confidence")
+    np.testing.assert_allclose(interval.low, table["mean_ci_lower"], rtol=1e-7)
+    np.testing.assert_allclose(interval.high, table["mean_ci_upper"], rtol=1e-7)
+    ours.save(tmp_path / "fit.json")
+    again = Fit.load(tmp_path / "fit.json")
+    assert again.summary() == ours.summary()
+    assert again.statistics == held
+    with pytest.raises(ValueError, match="this fit has none"):
+        again.predict(NEW)
+
+
+def test_a_new_level_and_a_missing_column_are_named():
+    ours, _ = both("gaussian")
+    with pytest.raises(ValueError, match="'south' of 'ward' is not"):
+        ours.predict(NEW.assign(ward="south"))
+    with pytest.raises(ValueError, match="the model must name a column of the frame; got 'dose'"):
+        ours.predict(NEW.drop(columns="dose"))
+
+
+def test_a_model_without_covariates_predicts_its_mean():
+    ours = fg.fit(FRAME, "cost", "site", "gaussian", [])
+    np.testing.assert_allclose(ours.predict(NEW), np.full(5, FRAME.cost.mean()))
+
+
+def test_the_likelihood_ratio_of_two_fits():
+    big = fg.fit(FRAME, "died", "site", "binomial", ["age", "dose", "ward"])
+    small = fg.fit(FRAME, "died", "site", "binomial", ["age", "dose"])
+    test = likelihood_ratio(big, small)
+    logits = [
+        smf.logit(f"died ~ age + dose{more}", FRAME).fit(disp=0).llf for more in (" + ward", "")
+    ]  # fmt: skip
+    assert test.statistic == pytest.approx(2 * (logits[0] - logits[1]), rel=1e-7)
+    assert test.dof == 2
+    fewer = fg.fit(FRAME.iloc[:-1], "died", "site", "binomial", ["age", "dose"])
+    with pytest.raises(ValueError, match="the same rows; got 400 and 399"):
+        likelihood_ratio(big, fewer)
