@@ -102,7 +102,7 @@ def test_refusals():
         Cox().rows(Rows(X, TIME), None)
     with pytest.raises(NoFiniteEstimate, match=r"there is nothing to compare"):
         fit_split(Cox(), X, TIME, SITE, beside=0.0 * DIED)
-    with pytest.raises(ValueError, match=r"ties must be 'efron' or 'breslow'; got 'exact'"):
+    with pytest.raises(ValueError, match=r"ties must be one of 'efron', 'breslow'; got 'exact'"):
         Cox("exact")
     with pytest.raises(ValueError, match=r"has no fit by SGD: a row is compared .* Use solver='scoring'"):
         fg.problems.from_arrays(X, TIME, SITE, "cox")

@@ -164,8 +164,11 @@ def right_hand_side(table: Frame, spec: ModelSpec, client: str | None = None) ->
 
 
 def intercept_name(terms: Formula, spec: ModelSpec, names: Sequence[str]) -> str | None:
-    """As statsmodels calls it, in brackets where a covariate has that name."""
-    if not terms.intercept:
+    """As statsmodels calls it, in brackets where a covariate has that name; None where there is none.
+
+    A family may have no place for one. Levels are then coded as if there were: the first is the base.
+    """
+    if not (terms.intercept and as_family(spec.family).has_intercept):
         return None
     name = "const" if spec.formula is None else "Intercept"
     while name in names:
