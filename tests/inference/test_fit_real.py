@@ -1,6 +1,7 @@
 """`fit` on data that come with public packages, beside the pooled fit of statsmodels; run with -s to see the table."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import statsmodels.api as sm
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
 import fedgauss as fg
+
+by_sgd = partial(fg.fit, solver="sgd")
 
 SPLITS = 10
 ANES_FIVE = ["logpopul", "selfLR", "age", "educ", "income"]
@@ -45,7 +48,7 @@ def beside_the_pooled_fit(name, frame, family, clients, passes):
     gaps, ratios = [], []
     for split in range(SPLITS):
         client = np.random.default_rng(split).permutation(len(frame)) % clients
-        found = fg.fit(frame.assign(client=client), "y", "client", family, passes=passes, seed=split)
+        found = by_sgd(frame.assign(client=client), "y", "client", family, passes=passes, seed=split)
         assert found.names == tuple(pooled.params.index)
         gaps.append((found.params - pooled.params) / pooled.bse)
         ratios.append(found.std_errors / pooled.bse * (np.sqrt(0.8) if passes == 1 else 1.0))
@@ -103,7 +106,7 @@ def test_natural_clients_of_very_different_size():
     frame = fair()
     x = sm.add_constant(frame.drop(columns=["y", "occupation"]))
     pooled = sm.Logit(frame.y, x).fit(disp=0, cov_type="HC0")
-    found = fg.fit(frame, "y", "occupation", "logistic")
+    found = by_sgd(frame, "y", "occupation", "logistic")
     assert np.abs((found.params - pooled.params) / pooled.bse).max() < 2.0
     assert np.abs(found.std_errors / pooled.bse * np.sqrt(0.8) - 1.0).max() < 0.15
 
@@ -112,7 +115,7 @@ def test_natural_clients_of_very_different_size():
 def test_votes_on_nine_covariates_in_one_pass_are_flagged():
     """One pass of 944 rows is too short here, and the summary says what to do."""
     frame = anes96().assign(client=np.arange(944) % 3)
-    text = " ".join(str(fg.fit(frame, "y", "client", "logistic")).split())
+    text = " ".join(str(by_sgd(frame, "y", "client", "logistic")).split())
     assert "the start is not forgotten" in text
     assert "passes=5 or more reads them again" in text
 
@@ -121,5 +124,5 @@ def test_all_columns_of_breast_cancer_are_separable_and_refused_at_once():
     frame = breast_cancer(30).assign(client=np.arange(569) % 5)
     began = time.monotonic()
     with pytest.raises(ValueError, match="y is linearly separable: the two classes can be told apart without error"):
-        fg.fit(frame, "y", "client", "logistic")
+        by_sgd(frame, "y", "client", "logistic")
     assert time.monotonic() - began < 10.0

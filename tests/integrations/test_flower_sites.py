@@ -35,8 +35,20 @@ def named(context):
 
 def test_nodes_give_what_the_pooled_frame_gives_and_log_what_they_sent(tmp_path):
     app = site_app(own, log_of=lambda context: tmp_path / f"{named(context)}.jsonl", name_of=named)
-    found = fit_nodes(InProcessGrid(app, 3), "cost", n_sites=3, sync_every=20)
-    pooled = fg.fit(FRAME, "cost", "site", sync_every=20)
+    found = fit_nodes(InProcessGrid(app, 3), "cost", n_sites=3)
+    pooled = fg.fit(FRAME, "cost", "site")
+    np.testing.assert_allclose(found.params, pooled.params, rtol=1e-12)
+    np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-11)
+    assert found.facts == pooled.facts
+    orders = [json.loads(line)["order"] for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert orders[:6] == ["name", "describe", "design", "squares", "units", "sums"]
+    assert orders[-1] == "goodness"
+
+
+def test_nodes_take_a_pass_of_sgd(tmp_path):
+    app = site_app(own, log_of=lambda context: tmp_path / f"{named(context)}.jsonl", name_of=named)
+    found = fit_nodes(InProcessGrid(app, 3), "cost", n_sites=3, solver="sgd", sync_every=20)
+    pooled = fg.fit(FRAME, "cost", "site", solver="sgd", sync_every=20)
     np.testing.assert_allclose(found.params, pooled.params, atol=1e-4 * pooled.std_errors.min())
     np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-3)
     assert found.facts == pooled.facts
@@ -52,18 +64,18 @@ def test_a_node_takes_part_in_one_run_of_an_app():
     asked = grid.send_and_receive
     orders = []
 
-    def stop_after_begin(messages, **options):
+    def stop_in_between(messages, **options):
         orders.append(messages[0].content["fedgauss"]["order"])
-        if orders[-1] == "advance":
+        if orders[-1] == "sums":
             raise KeyboardInterrupt
         return asked(messages, **options)
 
-    grid.send_and_receive = stop_after_begin
+    grid.send_and_receive = stop_in_between
     with pytest.raises(KeyboardInterrupt):
         fit_nodes(grid, "cost", n_sites=3)
     grid.send_and_receive = asked
-    with pytest.raises(ValueError, match="site 'a': a site takes part in one run; 'describe' would begin another"):
-        fit_nodes(grid, "cost", n_sites=3, seed=1)
+    with pytest.raises(ValueError, match="site 'a': a site takes part in one run; 'describe' is no part of it"):
+        fit_nodes(grid, "cost", n_sites=3)
 
 
 def test_a_node_that_refuses_or_fails_is_named():

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @app.command(help=_COVERAGE_HELP)
 def coverage(
-    family: options.Family = "linear,logistic,poisson",
+    family: Annotated[str, Option(help=f"{options.FAMILIES}.")] = "linear,logistic,poisson",
     offsets: Annotated[str, Option(help="Standard deviation of the clients' coefficients.")] = "0.5",
     condition: Annotated[str, Option(help="Condition number of the covariates' covariance.")] = "1",
     clients: Annotated[str, Option(help="Number of clients K.")] = "10",

@@ -16,9 +16,9 @@ from fedgauss.cli.fit import listed_names, show_fit
 _SITE_HELP = """\
 Take part in a federated fit with rows that stay here.
 
-Answers what `fedgauss federate` asks, line by line: names of columns and levels, sums, a Hessian, parameters at each \
-synchronisation. No row leaves. The log has every order and every line that left. `fedgauss federate` starts it, on \
-this machine or through ssh, and ends it.
+Answers what `fedgauss federate` asks, line by line: names of columns and levels, and sums over all rows. No row \
+leaves. The log has every order and every line that left. `fedgauss federate` starts it, on this machine or through \
+ssh, and ends it.
 
 [bold]Example[/bold]
   fedgauss site data.csv --least-rows 50 --log sent.jsonl
@@ -27,7 +27,8 @@ _FEDERATE_HELP = """\
 Fit a regression to files that stay where they are, and print what `fedgauss fit` would print for all rows together.
 
 Each --site has a name and the command that starts it; that command must run `fedgauss site`. Orders and replies go \
-through its pipes: no port is opened, and ssh encrypts them. Sites average on a ring.
+through its pipes: no port is opened, and ssh encrypts them. Sites add up sums over all of their rows, a round for \
+each step of the fit; with --solver sgd they take gradient steps and average on a ring.
 
 [bold]Example[/bold]
   fedgauss federate --target died --family logistic \
@@ -61,13 +62,17 @@ def site(
 def federate(
     target: options.Target,
     sites: Annotated[list[str], Option("--site", help="NAME=COMMAND, once for each site.")],
-    family: options.Family = "linear",
+    family: options.Family = None,
     features: options.Features = None,
     formula: options.Formula = None,
     intercept: options.Intercept = True,
-    sync_every: options.SyncEvery = 10,
+    solver: options.Solver = "scoring",
+    errors: options.Errors = "HC0",
+    ridge: options.Ridge = 0.0,
     level: options.Level = 0.95,
-    seed: options.Order = 0,
+    sync_every: options.SyncEvery = None,
+    seed: options.Seed = None,
+    correct_drift: options.CorrectDrift = None,
     timeout: Annotated[float, Option(help="Seconds that a site has to answer an order.")] = 600.0,
     out: options.Out = Path("fit"),
 ) -> None:
@@ -85,7 +90,8 @@ def federate(
         with SiteProcesses(commands, timeout) as reached, bar() as tick:
             fitted = fit_sites(
                 reached.ask, reached.names, target, family, listed_names(features), formula, intercept=intercept,
-                sync_every=sync_every, level=level, seed=seed, tick=tick,
+                solver=solver, errors=errors,  # type: ignore[arg-type]
+                ridge=ridge, level=level, sync_every=sync_every, seed=seed, correct_drift=correct_drift, tick=tick,
             )  # fmt: skip
         show_fit(fitted, write_fit(fitted, folder))
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 from typer import Option
 
-from fedgauss._progress import progress, waiting
+from fedgauss._progress import waiting
 from fedgauss.cli import options
 from fedgauss.cli.app import app, plain_endings
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 _FIT_HELP = f"""\
 Fit a regression to a table whose rows belong to clients, without bringing the rows together.
 
-Clients take gradient steps on their own rows and average with their neighbours on a ring. Prints estimates, standard \
-errors and intervals like those of a pooled fit. Writes fit.json, and coefficients.png and .svg, into the output \
-folder. Text columns are taken as categories; missing values, collinear columns and separable classes are refused.
+Each client adds up sums over its own rows; from their totals follows, in a few rounds, the maximum-likelihood fit of \
+all rows together, with its standard errors and intervals. With --solver sgd clients take gradient steps on their own \
+rows, read once, and average with their neighbours on a ring. Writes fit.json, and coefficients.png and .svg, into \
+the output folder. Text columns are taken as categories; missing values, collinear columns and separable classes are \
+refused.
 
 [bold]Families[/bold]
   {options.FAMILIES}
@@ -32,7 +34,7 @@ coxph (cox)
 [bold]Examples[/bold]
   fedgauss fit data.csv --target y --client hospital
   fedgauss fit data.parquet --target died --client hospital --family logistic --features age,sex,dose
-  fedgauss fit data.csv --target y --client hospital --formula "y ~ age + C(ward)" --passes 10
+  fedgauss fit data.csv --target y --client hospital --formula "y ~ age + C(ward)" --errors site
 """
 
 
@@ -41,15 +43,24 @@ def fit(
     data: options.Data,
     target: options.Target,
     client: Annotated[str, Option(help="The column that names the client of each row.")],
-    family: options.Family = "linear",
+    family: options.Family = None,
     features: options.Features = None,
     formula: options.Formula = None,
     intercept: options.Intercept = True,
-    passes: Annotated[int, Option(help="How often rows are read; more than once for small data.")] = 1,
-    sync_every: options.SyncEvery = 10,
-    method: Annotated[str, Option(help="plugin, bootstrap, random_scaling or batch_means.")] = "plugin",
+    solver: options.Solver = "scoring",
+    errors: options.Errors = "HC0",
+    ridge: options.Ridge = 0.0,
     level: options.Level = 0.95,
-    seed: options.Order = 0,
+    passes: Annotated[
+        int | None, Option(help="How often rows are read; more than once for small data.", rich_help_panel=options.SGD)
+    ] = None,
+    sync_every: options.SyncEvery = None,
+    method: Annotated[
+        str | None, Option(help="plugin, bootstrap, random_scaling or batch_means.", rich_help_panel=options.SGD)
+    ] = None,
+    seed: options.Seed = None,
+    correct_drift: options.CorrectDrift = None,
+    finish: Annotated[int | None, Option(help="Steps of scoring after the pass.", rich_help_panel=options.SGD)] = None,
     out: options.Out = Path("fit"),
 ) -> None:
     """`fedgauss.fit` on a file."""
@@ -61,18 +72,16 @@ def fit(
         with waiting("reading"):
             frame = read_table(data)
         folder = writable_folder(out)
-        with progress() as tick:
-            tick("starting JAX", 0, 1)
+        with waiting("fitting"):  # in place of the engine's bars, which come and go with each part of a fit
             from fedgauss.inference.fit import fit as fit_frame
             from fedgauss.report.coefficients import write_fit
 
-            tick("starting JAX", 1, 1)
-        with waiting("fitting"):  # in place of the engine's bars, which come and go with each part of a fit
             fitted = fit_frame(
-                frame, target, client, family, names, formula, intercept=intercept, passes=passes,
-                sync_every=sync_every,
+                frame, target, client, family, names, formula, intercept=intercept,
+                solver=solver, errors=errors,  # type: ignore[arg-type]
+                ridge=ridge, level=level, passes=passes, sync_every=sync_every,
                 method=method,  # type: ignore[arg-type]
-                level=level, seed=seed, progress=False,
+                seed=seed, correct_drift=correct_drift, finish=finish, progress=False,
             )  # fmt: skip
         show_fit(fitted, write_fit(fitted, folder))
 

@@ -7,16 +7,27 @@ from typer import Argument, Option
 
 from fedgauss._families import shipped_families
 
+SGD = "With --solver sgd"
 FAMILIES = ", ".join(shipped_families())
 Data = Annotated[Path, Argument(help="A .csv or .parquet file, a row for each observation.")]
 Target = Annotated[str, Option(help="The column to explain.")]
-Family = Annotated[str, Option(help=f"{FAMILIES}.")]
+Family = Annotated[
+    str | None, Option(help=f"{FAMILIES}. By default linear, where the target is a number with more than two values.")
+]
+Solver = Annotated[str, Option(help="scoring, the exact fit of all rows together, or sgd, the paper's pass.")]
+Errors = Annotated[str, Option(help="HC0, HC1, model, cluster or site.")]
+Ridge = Annotated[float, Option(help="Penalty on squared coefficients of standardised covariates.")]
 Features = Annotated[str | None, Option(help="Covariates, comma-separated; all columns if not given.")]
 Formula = Annotated[str | None, Option(help='In place of --features: "y ~ a + C(b)".')]
 Intercept = Annotated[bool, Option(help="Whether the model has an intercept.")]
-SyncEvery = Annotated[int, Option(help="Steps between two synchronisations, tau.")]
+SyncEvery = Annotated[
+    int | None, Option(help="Steps between two synchronisations; 10 by default.", rich_help_panel=SGD)
+]
 Level = Annotated[float, Option(help="Level of the intervals.")]
-Order = Annotated[int, Option(help="Fixes the order in which rows are read.")]
+CorrectDrift = Annotated[
+    bool | None, Option("--correct-drift", help="Subtract the bias of clients that drift apart.", rich_help_panel=SGD)
+]
+Seed = Annotated[int | None, Option(help="Fixes the order in which rows are read.", rich_help_panel=SGD)]
 Out = Annotated[Path, Option(help="Folder for the numbers and the figure.")]
 Workers = Annotated[int | None, Option(help="Processes, 0 for none; by default one for each core, at most 8.")]
 Engine = Annotated[str, Option(help="Where to compute: local, or dask for a cluster.")]

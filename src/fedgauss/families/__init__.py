@@ -11,6 +11,7 @@ A family of your own is a subclass of `Family` with a `name`; `register` makes i
     fg.fit(frame, "hours", "hospital", "exponential")
 """
 
+from fedgauss._namespaces import numpy_for, special_for
 from fedgauss.families.base import AdditiveNoise, Family, ResidualMoments, as_family, chosen, family, names, register
 from fedgauss.families.cox import Cox
 from fedgauss.families.gamma import Gamma
@@ -39,5 +40,7 @@ __all__ = [
     "chosen",
     "family",
     "names",
+    "numpy_for",
     "register",
+    "special_for",
 ]

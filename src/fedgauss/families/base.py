@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.linalg import block_diag
 
 from fedgauss import _checks
 from fedgauss._linearization import Moments
 from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.rows import Goodness, Rows, Sums
+from fedgauss.families.rows import Goodness, Rows, Sums, blocks_of
 
 if TYPE_CHECKING:
     from fedgauss._random import Noise
@@ -208,13 +207,20 @@ class Family(abc.ABC):
         A row of weight w is one of dispersion phi / w where there is a dispersion, and w rows where there is none.
         """
         eta, y = self._predictors(rows, theta), rows.response
-        weights = np.broadcast_to(rows.weights, rows.count)
+        weights = np.broadcast_to(rows.weights, rows.n)
         if self.has_dispersion:
             likelihood = self.log_likelihood(eta, y, dispersion / weights)
         else:
             likelihood = weights * self.log_likelihood(eta, y, 1.0)
         deviance, pearson = (weights @ part(eta, y) for part in (self.deviance, self.pearson))
         return Goodness(float(likelihood.sum()) + rows.constant, float(deviance), float(pearson))
+
+    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
+        """What each row counts for in the sums at a parameter, (n,) each: in the score, and in the information."""
+        eta = self._predictors(rows, theta)
+        residual = np.abs(self.residual(eta, rows.response)) * rows.weights
+        weight = np.abs(self.weight(eta, rows.response)) * rows.weights
+        return [residual.sum(axis=0), weight.reshape(-1, rows.n).sum(axis=0)]
 
     def steadied(self, theta: FloatArray, total: Sums) -> Sums:
         """The sums of all sites as a step of scoring should take them, or a `NoFiniteEstimate` that knows why.
@@ -237,7 +243,7 @@ class Family(abc.ABC):
         if len(weighted) == 1:
             return np.asarray((rows.x * weighted.reshape(-1, 1)).T @ rows.x)
         if weighted.ndim == 2:
-            return block_diag(*[(rows.x * h[:, None]).T @ rows.x for h in weighted])
+            return blocks_of([(rows.x * h[:, None]).T @ rows.x for h in weighted])
         return np.block([[(rows.x * h[:, None]).T @ rows.x for h in row] for row in weighted])
 
     # Reading a response column.

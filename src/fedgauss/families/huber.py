@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import erf
-from scipy.stats import median_abs_deviation
 
 from fedgauss._linearization import Moments
 from fedgauss._namespaces import numpy_for, special_for
@@ -67,7 +66,7 @@ class Huber(AdditiveNoise):
     def read(self, target: str, values: FloatArray, levels: Sequence[Any] | None) -> FloatArray:
         """Refuse a threshold far below the spread: hardly a row would lie inside it, and the Hessian all but vanish."""
         response = super().read(target, values, levels)
-        spread = float(median_abs_deviation(response)) if len(response) else 0.0
+        spread = float(np.median(np.abs(response - np.median(response)))) if len(response) else 0.0
         if self.threshold < _NARROWEST * spread:
             raise ValueError(
                 f"the threshold of family 'huber' must be at least {_NARROWEST:g} of the median absolute deviation of "

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from fedgauss._types import FloatArray, IntArray
 
@@ -22,8 +25,8 @@ class Rows(NamedTuple):
     constant: float = 0.0  # part of the log-likelihood that depends on no parameter
 
     @property
-    def count(self) -> int:
-        """n."""
+    def n(self) -> int:
+        """How many there are."""
         return len(self.x)
 
 
@@ -41,3 +44,13 @@ class Goodness(NamedTuple):
     log_likelihood: float
     deviance: float
     pearson: float  # the sum of (y - mu)^2 / V(mu)
+
+
+def blocks_of(matrices: Sequence[FloatArray]) -> FloatArray:
+    """A matrix with these square ones along its diagonal. (scipy.linalg takes long to load, and sites must not.)"""
+    ends = np.cumsum([len(matrix) for matrix in matrices])
+    whole = np.zeros((ends[-1], ends[-1]))
+    for matrix, end in zip(matrices, ends, strict=True):
+        own = slice(end - len(matrix), end)
+        whole[own, own] = matrix
+    return whole

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from fedgauss import _checks
-from fedgauss._types import FloatArray
+from fedgauss._types import FloatArray, IntArray
 from fedgauss.families import Family
 from fedgauss.inference.scoring import inverse
 
@@ -44,7 +44,7 @@ class Squares(NamedTuple):
     n_clusters: float
 
 
-def squares_of(scores: FloatArray, clusters: FloatArray | None) -> Squares:
+def squares_of(scores: FloatArray, clusters: IntArray | None) -> Squares:
     """Of the scores of one site's rows, (n, d)."""
     whole = scores.sum(axis=0)
     if clusters is None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from scipy import stats
+from scipy.special import chdtrc
 
 from fedgauss._types import FloatArray
 from fedgauss.families import Family
 from fedgauss.families.rows import Goodness, Rows, Sums
 from fedgauss.inference.errors import Squares, squares_of
+from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.reference_laws import ChiSquared
 from fedgauss.inference.scoring import NoFiniteEstimate, inverse, scored
 
 _ROWS_A_PARAMETER = 5  # of a site whose own estimate is compared with those of the others
+_LEAST = -1e150  # a log-likelihood below all others
 Added = TypeVar("Added", bound=tuple)
 
 
@@ -33,7 +35,7 @@ class Apart(NamedTuple):
             return None
         statistic = self.square - float(self.pull @ inverse(self.weight) @ self.pull)
         dof = int(self.sites - 1) * len(self.pull)
-        return ChiSquared(max(0.0, statistic), dof, float(stats.chi2.sf(statistic, dof)))
+        return ChiSquared(max(0.0, statistic), dof, float(chdtrc(dof, statistic)))
 
 
 class Final(NamedTuple):
@@ -67,13 +69,19 @@ class Exact(NamedTuple):
     squares: Squares
     dispersion: float
     goodness: Goodness
-    null: Goodness | None  # of the model without covariates
+    null: Goodness  # of the model without covariates
     apart: Apart
     rounds: int
 
 
 def exact_fit(
-    sites: Sites, family: Family, start: FloatArray, null: Sequence[int], n_rows: int, ridge: FloatArray | None = None
+    sites: Sites,
+    family: Family,
+    start: FloatArray,
+    null: Sequence[int],
+    n_rows: int,
+    ridge: FloatArray | None = None,
+    check: Callable[[FloatArray], None] = lambda information: None,
 ) -> Exact:
     """Fit by scoring.
 
@@ -86,34 +94,33 @@ def exact_fit(
     start : (d,) ndarray
         Near the model without covariates.
     null : sequence of int
-        The parameters of that model; empty for no such model, or one without parameters.
+        The parameters of that model; empty where it has none.
     n_rows : int
         Of all sites.
     ridge : (d,) ndarray, optional
         Penalties, in the units of the rows.
+    check : callable, optional
+        Is given the information at the start, (d, d), and raises where nothing can be fitted.
     """
 
     def ask(theta: FloatArray) -> Sums:
         return family.steadied(theta, sites.sums(theta))
 
-    alone = scored(ask, start, null) if len(null) else None
-    begin = start if alone is None else alone.theta
-    end = scored(ask, begin, ridge=ridge, first=None if alone is None else alone.sums)
+    first = ask(start)
+    check(first.information)
+    alone = scored(ask, start, null, first=first)
+    end = scored(ask, alone.theta, ridge=ridge, first=alone.sums)
     final = sites.final(end.theta)
-    goodness, dispersion, rounds = final.goodness, 1.0, end.rounds + 1
+    goodness, dispersion, rounds = final.goodness, 1.0, alone.rounds + end.rounds + 3
     if family.has_dispersion:
         dispersion = goodness.pearson / max(1, n_rows - len(start))
         likelihood = sites.goodness(end.theta, family.likelihood_dispersion(goodness.pearson, n_rows, len(start)))
         goodness, rounds = goodness._replace(log_likelihood=likelihood.log_likelihood), rounds + 1
-    of_null, penalty = None, 0.0 if ridge is None else np.diag(ridge)
-    if alone is not None:
-        of_null, rounds = sites.goodness(alone.theta, dispersion), rounds + alone.rounds + 1
-    elif not family.has_intercept:
-        of_null, rounds = sites.goodness(np.zeros(len(start)), dispersion), rounds + 1
+    penalty = 0.0 if ridge is None else np.diag(ridge)
     information = end.sums.information if family.model_errors == "expected" else final.observed + penalty
     return Exact(
-        end.theta, information, final.observed + penalty, final.squares, dispersion, goodness, of_null,
-        final.apart, rounds,
+        end.theta, information, final.observed + penalty, final.squares, dispersion, goodness,
+        sites.goodness(alone.theta, dispersion), final.apart, rounds,
     )  # fmt: skip
 
 
@@ -125,7 +132,7 @@ class PooledSites:
 
     def sums(self, theta: FloatArray) -> Sums:
         """For scoring."""
-        return total([self._family.sums(rows, theta) for rows in self._rows])
+        return total([finite_sums(self._family, rows, theta) for rows in self._rows])
 
     def final(self, theta: FloatArray) -> Final:
         """At the estimate."""
@@ -134,6 +141,27 @@ class PooledSites:
     def goodness(self, theta: FloatArray, dispersion: float) -> Goodness:
         """With this dispersion."""
         return total([self._family.goodness(rows, theta, dispersion) for rows in self._rows])
+
+
+def finite_sums(family: Family, rows: Rows, theta: FloatArray) -> Sums:
+    """Those of one site; a parameter so far off that numbers overflow is as unlikely as can be."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        sums = family.sums(rows, theta)
+    return sums if all(np.all(np.isfinite(part)) for part in sums) else unlikely(len(theta))
+
+
+def unlikely(dim: int) -> Sums:
+    """The sums of a parameter that scoring must turn back from."""
+    return Sums(_LEAST, np.zeros(dim), np.zeros((dim, dim)))
+
+
+def client_rows(data: ModelData, x: FloatArray, which: slice) -> Rows:
+    """The rows of one client as its family takes them."""
+    offset = 0.0 if data.offset is None else data.offset[which]
+    weights = 1.0 if data.row_weights is None else data.row_weights[which]
+    clusters = None if data.cluster is None else data.cluster[which]
+    beside = None if data.beside is None else data.beside[which]
+    return data.family.rows(Rows(x[which], data.response[which], offset, weights, clusters), beside)
 
 
 def final_terms(family: Family, rows: Rows, theta: FloatArray) -> Final:

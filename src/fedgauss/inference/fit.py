@@ -1,23 +1,25 @@
-"""`fit`: a regression on a frame whose rows belong to clients, by local SGD, with a summary like statsmodels'."""
+"""`fit`: a regression on a frame whose rows belong to clients, with a summary like statsmodels'."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.families import Family
-from fedgauss.inference.accuracy import WARN, predicted_coverage
-from fedgauss.inference.client_steps import row_batches
-from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.infer import METHODS, Method, check_hessian, heterogeneity, infer, population, run_facts
+from fedgauss.inference.errors import Errors
+from fedgauss.inference.estimate import Estimate
 from fedgauss.inference.model_data import ModelData, ModelSpec, read_model_data
-from fedgauss.inference.passes import Passes, run_passes
-from fedgauss.inference.preparation import Units, check_rows, check_separable, checked_columns, starting_point
-from fedgauss.networks import Network, as_network, ring
-from fedgauss.problems.arrays import checked_weights, from_arrays
+
+if TYPE_CHECKING:
+    from fedgauss.networks import Network
+
+Solver = Literal["scoring", "sgd"]
+Method = Literal["plugin", "bootstrap", "random_scaling", "batch_means"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,29 +38,60 @@ class Fit(Estimate):
     intercepts: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
+class SgdOptions:
+    """What only solver='sgd' asks for; see `fit`."""
+
+    passes: int = 1
+    sync_every: int = 10
+    network: Network | ArrayLike | None = None
+    method: Method = "plugin"
+    seed: int = 0
+    weights: ArrayLike | Literal["rows", "equal"] = "rows"
+    standardise: bool = True
+    clients: Literal["these", "population"] = "these"
+    correct_drift: bool = False
+    bootstraps: int = 200
+    finish: int = 0
+
+    @classmethod
+    def given(cls, solver: Solver, **options: Any) -> SgdOptions:
+        """Those that are not None; refused where they would do nothing."""
+        chosen = {name: value for name, value in options.items() if value is not None}
+        if chosen and solver != "sgd":
+            names = " and ".join(chosen)
+            raise ValueError(f"{names} belongs to solver='sgd'; the solver is {solver!r}, an exact fit. Leave it out?")
+        return cls(**chosen)
+
+
 def fit(
     frame: Any,
     target: str,
     client: str,
-    family: str | Family = "linear",
+    family: str | Family | None = None,
     features: Sequence[str] | None = None,
     formula: str | None = None,
     *,
     intercept: bool = True,
-    passes: int = 1,
-    sync_every: int = 10,
-    network: Network | ArrayLike | None = None,
-    method: Method = "plugin",
+    solver: Solver = "scoring",
+    errors: Errors = "HC0",
+    link: str | None = None,
+    ridge: float = 0.0,
     level: float = 0.95,
-    seed: int = 0,
-    weights: ArrayLike | Literal["rows", "equal"] = "rows",
-    standardise: bool = True,
-    clients: Literal["these", "population"] = "these",
-    correct_drift: bool = False,
-    bootstraps: int = 200,
+    passes: int | None = None,
+    sync_every: int | None = None,
+    network: Network | ArrayLike | None = None,
+    method: Method | None = None,
+    seed: int | None = None,
+    weights: ArrayLike | Literal["rows", "equal"] | None = None,
+    standardise: bool | None = None,
+    clients: Literal["these", "population"] | None = None,
+    correct_drift: bool | None = None,
+    bootstraps: int | None = None,
+    finish: int | None = None,
     progress: bool | None = None,
 ) -> Fit:
-    """Fit a regression by local SGD between clients, with standard errors and intervals.
+    """Fit a regression to rows that belong to clients, with standard errors and intervals.
 
     Parameters
     ----------
@@ -68,9 +101,9 @@ def fit(
         The column to explain.
     client : str
         The column that says to whom a row belongs.
-    family : str or Family
-        "linear" ("gaussian"), "logistic" ("binomial"), "poisson", "huber", "one_versus_rest", any other registered
-        name, or an instance of a family (`fedgauss.families`).
+    family : str or Family, optional
+        "gaussian" ("linear"), "binomial" ("logistic"), "poisson", any other registered name, or an instance of a
+        family (`fedgauss.families`). By default "gaussian" where the target is a number with more than two values.
     features : sequence of str, optional
         The covariates; by default all other columns. Text, categories and true/false columns become indicators, with
         the first level as base.
@@ -78,29 +111,40 @@ def fit(
         In place of `features`: "y ~ a + b + C(c)", with "- 1" for no intercept.
     intercept : bool
         Whether the model has an intercept.
-    passes : int
-        1 reads every row once; more passes are for small data (`inference.passes`).
-    sync_every : int
-        Steps between two synchronisations.
-    network : Network or (K, K) array_like, optional
-        Who averages with whom, clients in the order of their labels; a ring by default.
-    method : {"plugin", "bootstrap", "random_scaling", "batch_means"}
-        As for `infer`; several passes need "plugin".
+    solver : {"scoring", "sgd"}
+        "scoring" is exact: the maximum-likelihood fit of all rows together, from sums over each client's rows in a few
+        rounds. "sgd" is the paper's: local SGD, for rows that are read once and peers without a coordinator.
+    errors : {"HC0", "HC1", "model", "cluster", "site"}
+        Standard errors of an exact fit: robust to a wrong variance, the same with n / (n - d), by the model, or
+        clustered, each client a cluster for "site".
+    link : str, optional
+        "identity", "log", "logit", "probit" or "cloglog", where the family has it; its usual one by default.
+    ridge : float
+        lambda of a penalty lambda / 2 sum_j (b_j s_j)^2 on an exact fit, s_j the standard deviation of a covariate.
     level : float
         Level of the intervals.
-    seed : int
+    passes : int, optional
+        Of SGD, as all that follow. 1 reads every row once, the default; more passes are for small data.
+    sync_every : int, optional
+        Steps between two synchronisations; 10 by default.
+    network : Network or (K, K) array_like, optional
+        Who averages with whom, clients in the order of their labels; a ring by default.
+    method : {"plugin", "bootstrap", "random_scaling", "batch_means"}, optional
+        As for `infer`; several passes need "plugin", the default.
+    seed : int, optional
         Fixes the order in which rows are read.
-    weights : {"rows", "equal"} or (K,) array_like
-        "rows" for w_k = n_k / N, whose optimum is that of the pooled rows.
-    standardise : bool
-        Run on covariates of mean 0 and scale 1, and report on the scale of the frame all the same. Clients share sums
-        for it, not rows.
-    clients : {"these", "population"}
-        Whether intervals hold for these clients, or for other clients like these.
-    correct_drift : bool
+    weights : {"rows", "equal"} or (K,) array_like, optional
+        "rows", the default, for w_k = n_k / N, whose optimum is that of the pooled rows.
+    standardise : bool, optional
+        Run on covariates of mean 0 and scale 1, and report on the scale of the frame all the same; true by default.
+    clients : {"these", "population"}, optional
+        Whether intervals hold for these clients, the default, or for other clients like these.
+    correct_drift : bool, optional
         Subtract the estimated bias of clients that drift apart between mixings.
-    bootstraps : int
+    bootstraps : int, optional
         Number of chains of the bootstrap.
+    finish : int, optional
+        Steps of scoring after the pass; from one or two on the estimate is the exact one, with its errors.
     progress : bool, optional
         Whether to show a progress bar; by default in a terminal and for long runs.
 
@@ -111,97 +155,31 @@ def fit(
     Raises
     ------
     ValueError
-        If the data cannot be fitted: missing values, collinear columns, separable classes and so on. Nothing is run.
-
-    Notes
-    -----
-    Steps are whitened (`inference.passes`).
+        If the data cannot be fitted: missing values, collinear columns, separable classes and so on.
 
     Examples
     --------
-    >>> fit = fg.fit(frame, target="readmitted", client="hospital", family="logistic")
+    >>> fit = fg.fit(frame, target="readmitted", client="hospital", family="binomial")
     >>> print(fit)
     >>> fit.conf_int(), fit.wald(), fit.simultaneous()
     """
     level = _checks.level(level)
-    _checks.one_of("method", method, METHODS)
-    over = _checks.one_of("clients", clients, ["these", "population"]) == "population"
-    tau, passes = _checks.whole("sync_every", sync_every), _checks.whole("passes", passes)
-    _checks.seed(seed)
-    if passes > 1 and method != "plugin":
-        raise ValueError(f"several passes need method='plugin'; got {method!r}, which is for one. Use passes=1?")
-    if passes > 1 and correct_drift:
-        raise ValueError("correct_drift belongs to one pass; over several, steps shrink until there is no drift.")
+    _checks.one_of("solver", solver, get_args(Solver))
+    options = SgdOptions.given(
+        solver, passes=passes, sync_every=sync_every, network=network, method=method, seed=seed, weights=weights,
+        standardise=standardise, clients=clients, correct_drift=correct_drift, bootstraps=bootstraps, finish=finish,
+    )  # fmt: skip
     data = read_model_data(frame, client, ModelSpec(target, family, features, formula, intercept))
-    check_rows(data.clients, data.counts, len(data.all_names))
-    n_clients = len(data.clients)
-    graph = ring(n_clients) if network is None else as_network(network, n_clients)
-    share = checked_weights(weights, n_clients)
-    columns = checked_columns(data)
-    units = Units.of(data, columns)
-    check_separable(data, units.rows(data.covariates))
-    if not standardise:
-        units = units.unscaled()
-    rows = from_arrays(
-        units.rows(data.covariates), units.target(data.response), data.owner, units.family(data.family), weights=share
-    )
-    start, readout = starting_point(data), units.readout(data.family.n_outputs)
-    problem = row_batches(rows, seed)
-    if tau > problem.n_steps:
-        raise ValueError(
-            f"sync_every must be at most the {problem.n_steps} steps of a pass, or clients never mix; got {tau}. "
-            "Use 10?"
-        )
-    if passes == 1:
-        estimate = infer(
-            problem, graph, None, problem.n_steps, tau, method, level, seed,
-            target="population" if over else "optimum", correct_drift=correct_drift, bootstraps=bootstraps,
-            start=start, names=data.all_names, readout=readout, every=1, progress=progress,
-        )  # fmt: skip
-        if estimate.notes and not over:  # about a bias
-            estimate = estimate.with_notes("With few rows, passes=5 or more reads them again.")
-    else:
-        done = run_passes(
-            lambda i: row_batches(rows, seed, i), graph, problem.n_steps, tau, passes, seed=seed, start=start,
-            progress=progress,
-        )  # fmt: skip
-        check_hessian(done.last)
-        estimate = _from_passes(done, data, readout, level, over)
-        steps, window = f"{passes} x {problem.n_steps:,}", f"{len(done.kept)} passes"
-        estimate = replace(
-            estimate,
-            heterogeneity=heterogeneity(done.last, problem.busy(done.last.clients.count)),
-            facts=run_facts("plugin (sandwich)", graph, steps, tau, window, "whitened each pass, t^-0.75"),
-        )
-    return as_fit(estimate, data, columns.scale, passes, weights, standardise, seed)
+    if solver == "scoring":
+        from fedgauss.inference.fit_exact import fit_exactly
+
+        return fit_exactly(data, errors, level, ridge)
+    from fedgauss.inference.fit_sgd import fit_by_sgd
+
+    return fit_by_sgd(data, options, level, progress)
 
 
-def _from_passes(done: Passes, data: ModelData, readout: Readout, level: float, over: bool) -> Estimate:
-    """The estimate of several passes: the sandwich plus the optimisation error."""
-    cov, more = readout.cov(done.sandwich), readout.cov(done.optimisation)
-    bias = readout.matrix @ done.gap / np.sqrt(np.diag(cov + more))
-    covered = predicted_coverage(bias, level)
-    worst = np.sqrt((np.diag(more) / np.diag(cov)).max())
-    estimate = Estimate(
-        readout.of(done.params), cov + more, level, "plugin", data.all_names, bias=bias, predicted_coverage=covered
-    ).with_notes(
-        f"Rows were read {len(done.averages)} times: the estimate is the mean over the last {len(done.kept)} passes. "
-        f"Intervals are by the sandwich with the {len(data.response):,} rows there are, plus the optimisation error, "
-        f"at most {worst:.2f} standard errors."
-    )
-    j = int(np.abs(bias).argmax())
-    if abs(bias[j]) > WARN:
-        estimate = estimate.with_notes(
-            f"The estimate of {data.all_names[j]} is {bias[j]:.2f} standard errors from where the gradient vanishes, "
-            f"and its interval covers about {covered[j]:.2f} and not {level:g}; use more passes, or synchronise more "
-            "often."
-        )
-    return population(estimate, done.last, readout) if over else estimate
-
-
-def as_fit(
-    estimate: Estimate, data: ModelData, scales: FloatArray, passes: int, weights: Any, standardise: bool, seed: int
-) -> Fit:
+def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: dict[str, str]) -> Fit:
     """The estimate with the facts of its data and settings, those of the run in between."""
     least, most = data.counts.min(), data.counts.max()
     facts = {
@@ -209,13 +187,11 @@ def as_fit(
         "Family": data.family.describe(),
         "Rows": f"{int(data.counts.sum()):,}",
         "Rows per client": f"{least:,}" if least == most else f"{least:,} to {most:,}",
-        "Passes": str(passes),
         **estimate.facts,
-        "Weights": weights if isinstance(weights, str) else "given",
-        "Covariates": "standardised for the run" if standardise else "as they are",
-        "Seed": str(seed),
+        **settings,
     }
     each, n_outputs = len(data.one_output), data.family.n_outputs
     one = scales if data.constant is None else np.concatenate([[1.0], scales])
     intercepts = () if data.constant is None else tuple(range(0, each * n_outputs, each))
-    return Fit(**vars(estimate) | {"facts": facts}, scales=np.tile(one, n_outputs), intercepts=intercepts)
+    inherited = {part.name: getattr(estimate, part.name) for part in fields(Estimate)}
+    return Fit(**inherited | {"facts": facts}, scales=np.tile(one, n_outputs), intercepts=intercepts)

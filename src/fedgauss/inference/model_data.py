@@ -1,58 +1,24 @@
 """From columns to a regression: the matrix of covariates with a name for each column, the response, the clients.
 
-Covariates are a list of columns or a formula such as "y ~ a + b + C(c) - 1": columns joined by +, C() for columns whose
-values are levels.
+Covariates are a list of columns or a formula such as "y ~ a*b + log(c) + C(d) - 1" (`formula`).
 """
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedgauss._types import FloatArray, IntArray
-from fedgauss.families import Family, as_family
-from fedgauss.inference.tables import Frame, FrameColumn, listed, repeats
-
-_RULE = "a formula may have columns, C(column), Q('column'), '.', +, and - 1 for no intercept"
-_QUOTED = re.compile(r"""^Q\(\s*(["'])(.*)\1\s*\)$""")
-_LEVELS = re.compile(r"^C\((.*)\)$")
-
-
-class Term(NamedTuple):
-    """A column on the right-hand side; `levels` if its values are levels even where they are numbers."""
-
-    column: str
-    levels: bool = False
-    shown: str = ""
-
-    @property
-    def name(self) -> str:
-        """As the formula has it."""
-        return self.shown or self.column
-
-
-class Formula(NamedTuple):
-    """What a formula says."""
-
-    terms: tuple[Term, ...]
-    intercept: bool
-
-
-class ModelSpec(NamedTuple):
-    """Which regression; fields are as `fit` has them."""
-
-    target: str
-    family: str | Family
-    features: Sequence[str] | None
-    formula: str | None
-    intercept: bool
-
-
-# The values of a target as its family reads them, its classes if it has them, and the family.
-Response = tuple[FloatArray, tuple[Any, ...], Family]
+from fedgauss._types import BoolArray, FloatArray, IntArray
+from fedgauss.families import Family
+from fedgauss.inference.column_checks import check_columns
+from fedgauss.inference.formula.design import Design
+from fedgauss.inference.formula.terms import SITE, Expression, Formula
+from fedgauss.inference.formula.values import Agreed
+from fedgauss.inference.model_spec import ModelSpec, right_hand_side
+from fedgauss.inference.response import Response, beside_of, numbers, response_of
+from fedgauss.inference.tables import Frame, FrameColumn, listed
 
 
 @dataclass(frozen=True)
@@ -68,6 +34,14 @@ class ModelData:
     family: Family
     clients: tuple[str, ...]  # (K,)
     counts: IntArray  # (K,)
+    offset: FloatArray | None = None  # (N,), added to the predictor: offsets and the logarithm of the exposure
+    row_weights: FloatArray | None = None  # (N,)
+    cluster: IntArray | None = None  # (N,), indices into `cluster_labels`
+    cluster_labels: tuple[str, ...] = ()
+    beside: FloatArray | None = None  # (N,): trials, or events
+    dropped: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # (K,) rows with missing values
+    design: Design | None = None  # makes the covariates of other rows,
+    agreed: Agreed = field(default_factory=dict)  # with these means and standard deviations
 
     @property
     def firsts(self) -> IntArray:
@@ -112,8 +86,8 @@ def read_model_data(frame: Any, client: str, spec: ModelSpec) -> ModelData:
     table.check_name(client, "client")
     if target == client:
         raise ValueError(f"target and client must be two columns; both are {target!r}.")
-    terms = right_hand_side(table, spec, client)
-    columns = table.read(list(dict.fromkeys([target, client, *(term.column for term in terms.terms)])))
+    formula = right_hand_side(table, spec, client)
+    columns, kept = read_columns(table, spec, formula, client)
     if len(set(columns[target].values.tolist())) == 1:
         value = columns[target].labels[0]
         raise ValueError(f"the target {target!r} is constant ({value!r}): there is nothing to explain.")
@@ -121,54 +95,121 @@ def read_model_data(frame: Any, client: str, spec: ModelSpec) -> ModelData:
     owner = who.values.astype(np.int64)
     order = np.argsort(owner, kind="stable")
     labels = tuple(str(level) for level in who.levels or ())
-    response, counts = response_of(columns[target], spec.family), np.bincount(owner, minlength=len(labels))
-    data = model_data(spec, terms, columns, response, labels, counts, len(order))
-    return replace(data, covariates=data.covariates[order], response=data.response[order])
+    counts = np.bincount(owner, minlength=len(labels))
+    everybody = who if kept.all() else table.read([client])[client].as_levels()
+    if gone := [str(level) for level in everybody.levels or () if level not in (who.levels or ())]:
+        raise ValueError(f"clients must have complete rows; {listed(gone)} has none. Use fewer columns?")
+    dropped = np.bincount(everybody.values.astype(np.int64)[~kept], minlength=len(labels))
+    columns = {name: FrameColumn(name, column.values[order], column.levels) for name, column in columns.items()}
+    response = response_of(columns[target], spec.family, *_beside(spec, columns))
+    data = model_data(spec, formula, columns, response, labels, counts, len(order), dropped=dropped)
+    if data.design is not None:
+        data.design.check_stretches(columns, data.agreed)
+    return data
+
+
+def read_columns(
+    table: Frame, spec: ModelSpec, formula: Formula, client: str | None = None
+) -> tuple[dict[str, FrameColumn], BoolArray]:
+    """The columns that a model uses, checked, and which rows of the frame they are of.
+
+    Rows with a missing value in any of them are refused, or left out where spec.missing == "drop".
+    """
+    used = spec.columns(formula)
+    kept = table.complete(used) if spec.missing == "drop" else None
+    if kept is not None and not kept.any():
+        raise ValueError(f"every row has a missing value in {listed(used)}. Use fewer columns?")
+    columns = table.read(used if client is None else list(dict.fromkeys([*used, client])), kept)
+    check_columns(formula, columns)
+    return columns, np.ones(len(columns[spec.target].values), dtype=bool) if kept is None else kept
 
 
 def model_data(
     spec: ModelSpec,
-    terms: Formula,
-    columns: dict[str, FrameColumn],
+    formula: Formula,
+    columns: Mapping[str, FrameColumn],
     response: Response,
     clients: Sequence[str],
     counts: npt.ArrayLike,
     total: int,
+    *,
+    sites: Sequence[str] | None = None,
+    here: int | None = None,
+    agreed: Agreed | None = None,
+    dropped: IntArray | None = None,
 ) -> ModelData:
-    """The model on the rows of these columns, of which there may be none: clients have `total` rows together."""
-    covariates, names = covariates_of(terms, columns, total)
-    constant, (values, classes, family) = intercept_name(terms, spec, names), response
+    """The model on the rows of these columns, of which there may be none: clients have `total` rows together.
+
+    Parameters
+    ----------
+    spec, formula
+        The model, and its right-hand side.
+    columns : mapping of str to FrameColumn
+        Rows sorted by client, with the levels of all sites.
+    response : Response
+        By `response_of`.
+    clients, counts, total
+        Whose rows these are, how many each has, and how many all sites have.
+    sites, here
+        All sites, and which of them has these rows, where there are effects of sites; by default the clients.
+    agreed : mapping of str to Summary, optional
+        Means and standard deviations of what `design.needs()`; by default those of the rows at hand.
+    dropped : (K,) array, optional
+        Rows of each client that were left out because of missing values.
+
+    Returns
+    -------
+    ModelData
+    """
+    rows, n_rows, counts = dict(columns), len(columns[spec.target].values), np.asarray(counts)
+    if spec.site_effects:
+        formula = formula._replace(terms=(*formula.terms, (Expression(SITE, (), "site"),)))
+        rows[SITE] = _sites_column(clients if sites is None else sites, here, counts, n_rows)
+    as_levels = formula.as_levels
+    rows = {name: column.as_levels() if name in as_levels else column for name, column in rows.items()}
+    design = Design(formula, {name: column.levels for name, column in rows.items()}, total)
+    if agreed is None:
+        agreed = design.agreed(_by_client(rows, counts)) if n_rows else {}
+    values, classes, family = response
+    labels = rows[spec.cluster].as_levels() if spec.cluster is not None else None
     return ModelData(
-        covariates, names, constant, values, spec.target, classes, family, tuple(clients), np.asarray(counts)
-    )
+        design.columns(rows, agreed), design.names, intercept_name(formula, spec, design.names), values, spec.target,
+        classes, family, tuple(clients), counts,
+        offset=_offset(spec, design, rows, columns), row_weights=_row_weights(spec, columns),
+        cluster=None if labels is None else labels.values.astype(np.int64),
+        cluster_labels=() if labels is None else tuple(map(str, labels.levels or ())),
+        beside=beside_of(*_beside(spec, columns)),
+        dropped=np.zeros(len(counts), dtype=np.int64) if dropped is None else dropped,
+        design=design, agreed=agreed,
+    )  # fmt: skip
 
 
-def right_hand_side(table: Frame, spec: ModelSpec, client: str | None = None) -> Formula:
-    """The terms of the model, whether they were given as columns or as a formula."""
-    target, features = table.check_name(spec.target, "target"), spec.features
-    others = [name for name in table.names if name not in (target, client)]
-    if spec.formula is not None:
-        if features is not None:
-            raise ValueError("give features or a formula, not both.")
-        terms = parse(spec.formula, table, target, others)
-        terms = terms._replace(intercept=terms.intercept and spec.intercept)
-    else:
-        chosen = others if features is None else _as_list(features)
-        terms = Formula(tuple(Term(table.check_name(name, "features")) for name in chosen), spec.intercept)
-    for name, role in ((target, "target"), (client, "client")):
-        if any(term.column == name for term in terms.terms):
-            raise ValueError(f"{name!r} is the {role} and cannot be a covariate too. Leave it out.")
-    if not terms.terms and not terms.intercept:
-        raise ValueError("a model needs a covariate or an intercept; got neither.")
-    return terms
+def check_plain(data: ModelData, apart: bool = False) -> None:
+    """Refuse what one pass of SGD does not know: all that stands beside covariates and response.
+
+    Where rows are `apart`, at sites, it does not agree on means for scale() and ns() either.
+    """
+    beside = {
+        "an offset or exposure": data.offset, "row weights": data.row_weights, "trials or events": data.beside,
+        "clusters": data.cluster,
+    }  # fmt: skip
+    if got := [what for what, values in beside.items() if values is not None]:
+        raise ValueError(
+            f"solver='sgd' takes covariates and a response alone; got {listed(got, quote=False)}. Use solver='scoring'."
+        )
+    if apart and data.design is not None and (needs := data.design.needs()):
+        raise ValueError(
+            f"solver='sgd' does not agree on means and standard deviations between sites, as the formula needs of "
+            f"{listed(needs)}. Use solver='scoring', or knots= and bounds= of a spline."
+        )
 
 
-def intercept_name(terms: Formula, spec: ModelSpec, names: Sequence[str]) -> str | None:
+def intercept_name(formula: Formula, spec: ModelSpec, names: Sequence[str]) -> str | None:
     """As statsmodels calls it, in brackets where a covariate has that name; None where there is none.
 
     A family may have no place for one. Levels are then coded as if there were: the first is the base.
     """
-    if not (terms.intercept and as_family(spec.family).has_intercept):
+    if not (formula.intercept and as_family(spec.family).has_intercept):
         return None
     name = "const" if spec.formula is None else "Intercept"
     while name in names:
@@ -176,112 +217,49 @@ def intercept_name(terms: Formula, spec: ModelSpec, names: Sequence[str]) -> str
     return name
 
 
-def _as_list(features: Sequence[str]) -> list[str]:
-    if isinstance(features, str):
-        raise ValueError(f"features must be a list of columns; got {features!r}. Use [{features!r}]?")
-    names = list(features)
-    if repeated := repeats(names):
-        raise ValueError(f"features must be different columns; {listed(repeated)} occurs more than once.")
-    return names
+def _sites_column(sites: Sequence[str], here: int | None, counts: IntArray, n_rows: int) -> FrameColumn:
+    """The site of each row as a column with levels."""
+    if len(sites) < 2:
+        raise ValueError("effects of sites need at least two sites; there is one. Use site_effects=False.")
+    whole = np.repeat(np.arange(len(counts)), counts) if here is None else np.full(n_rows, here)
+    return FrameColumn("site", whole[:n_rows].astype(float), tuple(sites))
 
 
-def covariates_of(terms: Formula, columns: dict[str, FrameColumn], total: int) -> tuple[FloatArray, tuple[str, ...]]:
-    """The matrix of covariates and its names: numbers as they are, an indicator for each level but the first.
-
-    Without an intercept the first column of levels keeps its first level too: it takes the intercept's place. `total`
-    is the number of rows that all clients have.
-    """
-    n_rows = len(next(iter(columns.values())).values)
-    parts: list[FloatArray] = []
-    names: list[str] = []
-    drop_first = terms.intercept
-    for term in terms.terms:
-        column = columns[term.column]
-        if column.levels is None and not term.levels:
-            parts.append(column.values)
-            names.append(term.name)
-            continue
-        column = column.as_levels()
-        levels = column.levels or ()
-        if len(levels) > max(2, total // 5):
-            raise ValueError(
-                f"column {term.column!r} has {len(levels):,} levels in {total:,} rows. Is it an identifier, or a "
-                "number read as text? Leave it out, or make it a number."
-            )
-        if len(levels) == 1:
-            raise ValueError(f"column {term.column!r} is constant ({levels[0]!r}). Leave it out.")
-        mark = "T." if drop_first else ""
-        for code, level in list(enumerate(levels))[int(drop_first) :]:
-            parts.append((column.values == code).astype(float))
-            names.append(f"{term.name}[{mark}{level}]")
-        drop_first = True
-    return np.column_stack(parts) if parts else np.empty((n_rows, 0)), tuple(names)
+def _by_client(rows: Mapping[str, FrameColumn], counts: IntArray) -> list[dict[str, FrameColumn]]:
+    """The rows of each client by themselves."""
+    ends = np.cumsum(counts)
+    return [
+        {name: FrameColumn(name, column.values[start:end], column.levels) for name, column in rows.items()}
+        for start, end in zip((ends - counts).tolist(), ends.tolist(), strict=True)
+    ]
 
 
-def response_of(column: FrameColumn, family: str | Family) -> Response:
-    """The target as its family reads it."""
-    chosen = as_family(family)
-    if not chosen.by_class:
-        return chosen.read(column.name, column.values, column.levels), (), chosen
-    if column.levels is None and np.any(column.values != np.floor(column.values)):
-        raise ValueError(f"{chosen.name} needs classes; {column.name!r} has fractions. Use family='linear'?")
-    column = column.as_levels()
-    classes = column.levels or ()
-    return chosen.read(column.name, column.values, classes), classes, chosen.with_classes(len(classes))
+def _beside(spec: ModelSpec, rows: Mapping[str, FrameColumn]) -> tuple[FrameColumn | None, FrameColumn | None]:
+    """The columns of trials and of events."""
+    trials, event = (None if name is None else rows[name] for name in (spec.trials, spec.event))
+    return trials, event
 
 
-def parse(formula: str, frame: Frame, target: str, others: Sequence[str]) -> Formula:
-    """Read a formula. Nothing in it is evaluated: anything but a column or one of the few forms is refused.
-
-    others   the columns that '.' stands for
-    """
-    if not isinstance(formula, str):
-        raise ValueError(f"formula must be text such as 'y ~ a + b'; got {formula!r}.")
-    if formula.count("(") != formula.count(")") or formula.count("'") % 2 or formula.count('"') % 2:
-        raise ValueError(f"brackets and quotes in a formula must be closed; got {formula!r}.")
-    left, tilde, right = formula.partition("~")
-    if not tilde:
-        left, right = target, formula
-    if _unquoted(left.strip()) != target:
-        raise ValueError(f"the left-hand side of the formula must be the target {target!r}; got {left.strip()!r}.")
-    terms: list[Term] = []
-    intercept = True
-    for sign, text in _signed(right):
-        if text in ("0", "1"):
-            intercept = (text == "1") == (sign == "+")
-        elif sign == "-":
-            raise ValueError(f"{_RULE}; got '- {text}'. Leave the column out instead.")
-        elif text == "." and "." not in frame.names:
-            terms += [Term(name) for name in others if name not in [term.column for term in terms]]
-        else:
-            terms.append(_term(text, frame))
-    if repeated := repeats(term.name for term in terms):
-        raise ValueError(f"each column may occur in the formula once; {repeated[0]!r} occurs more often.")
-    return Formula(tuple(terms), intercept)
+def _offset(
+    spec: ModelSpec, design: Design, rows: Mapping[str, FrameColumn], columns: Mapping[str, FrameColumn]
+) -> FloatArray | None:
+    """The column of offsets, those of the formula, and the logarithm of the exposure, together."""
+    parts = [design.offset(rows)]
+    if spec.offset is not None:
+        parts.append(numbers(columns[spec.offset], "offset"))
+    if spec.exposure is not None:
+        exposure = numbers(columns[spec.exposure], "exposure")
+        if np.any(exposure <= 0.0):
+            raise ValueError(f"exposure must be above 0; column {spec.exposure!r} has other values. Drop those rows?")
+        parts.append(np.log(exposure))
+    given = [part for part in parts if part is not None]
+    return np.sum(given, axis=0) if given else None
 
 
-def _signed(right: str) -> list[tuple[str, str]]:
-    """Terms with their signs; signs inside brackets or quotes belong to names."""
-    parts = re.findall(r"""([+-])?((?:\([^)]*\)|"[^"]*"|'[^']*'|[^+\-("'])+)""", right)
-    signed = [(sign or "+", text.strip()) for sign, text in parts]
-    if not signed or any(not text for _, text in signed) or re.search(r"[+-]\s*([+-]|$)", right.strip()):
-        raise ValueError(f"{_RULE}; got {right.strip()!r}, where a column is missing.")
-    return signed
-
-
-def _term(text: str, frame: Frame) -> Term:
-    if text in frame.names:
-        return Term(text)
-    if inside := _LEVELS.match(text):
-        name = _unquoted(inside[1].strip())
-        return Term(frame.check_name(name, "C() in the formula"), levels=True, shown=f"C({inside[1].strip()})")
-    if _QUOTED.match(text):
-        return Term(frame.check_name(_unquoted(text), "Q() in the formula"))
-    if re.search(r"[*:^()/\[\]|]", text):
-        raise ValueError(f"{_RULE}; got {text!r}. Make it a column of the frame first.")
-    return Term(frame.check_name(text, "the formula"))
-
-
-def _unquoted(text: str) -> str:
-    inside = _QUOTED.match(text)
-    return inside[2] if inside else text
+def _row_weights(spec: ModelSpec, rows: Mapping[str, FrameColumn]) -> FloatArray | None:
+    if spec.row_weights is None:
+        return None
+    weights = numbers(rows[spec.row_weights], "row_weights")
+    if np.any(weights < 0.0) or (len(weights) and not np.any(weights > 0.0)):
+        raise ValueError(f"row weights must be at least 0, and some above; those in {spec.row_weights!r} are not.")
+    return weights

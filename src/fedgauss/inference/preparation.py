@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.linalg import block_diag, qr, solve_triangular
-from scipy.optimize import linprog
 
 from fedgauss._types import BoolArray, FloatArray, IntArray
 from fedgauss.families import Family
+from fedgauss.families.rows import blocks_of
 from fedgauss.inference.estimate import Readout
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.tables import listed
@@ -77,7 +76,7 @@ class Units:
         if self.response is not None:
             matrix = matrix * self.response.scale[0]
             offset[0] = self.response.mean[0] if self.intercept else 0.0
-        return Readout(block_diag(*[matrix] * n_outputs), np.tile(offset, n_outputs))
+        return Readout(blocks_of([matrix] * n_outputs), np.tile(offset, n_outputs))
 
 
 def locate(rows: FloatArray, data: ModelData) -> Location:
@@ -141,13 +140,20 @@ def triangle(covariates: FloatArray, columns: Location) -> FloatArray:
     return np.asarray(np.linalg.qr((covariates - columns.mean) / columns.scale, mode="r"), dtype=float)
 
 
-def check_collinear(names: Sequence[str], triangles: Sequence[FloatArray], total: int, intercept: bool) -> None:
-    """Columns that are sums of others, by name: pivoted QR of the clients' triangles, as good as that of all rows."""
+def check_collinear(
+    names: Sequence[str], triangles: Sequence[FloatArray], total: int, intercept: bool, least: float = _DEPENDENT
+) -> None:
+    """Columns that are sums of others, by name: pivoted QR of the clients' triangles, as good as that of all rows.
+
+    least   of a standard deviation, what must be left of a column beside the others
+    """
+    from scipy.linalg import qr, solve_triangular
+
     if not names:
         return
     joined, pivots = qr(np.concatenate(triangles), mode="r", pivoting=True)
     left = np.abs(np.diag(joined)) / np.sqrt(total)
-    rank = int(np.sum(left > _DEPENDENT))
+    rank = int(np.sum(left > least))
     if rank == len(names):
         return
     made_of = solve_triangular(joined[:rank, :rank], joined[:rank, rank])
@@ -210,6 +216,8 @@ def _separated(rows: FloatArray, side: FloatArray) -> FloatArray | None:
     The few have full rank: if no direction separates them, none separates all. (Rows that are all zero along some
     direction would say nothing about it.)
     """
+    from scipy.linalg import qr
+
     spanning = qr(rows.T, mode="r", pivoting=True)[1][: rows.shape[1]]
     order = np.random.default_rng(0).permutation(len(rows))
     some = np.union1d(spanning, order[: 20 * rows.shape[1]])
@@ -229,6 +237,8 @@ def _separated(rows: FloatArray, side: FloatArray) -> FloatArray | None:
 
 def _best_direction(rows: FloatArray, side: FloatArray) -> FloatArray | None:
     """The linear programme: maximise sum_i side_i x_i'v over |v_j| <= 1 under those rules."""
+    from scipy.optimize import linprog
+
     fixed: BoolArray = side == 0.0
     signed = side[~fixed, None] * rows[~fixed]
     solved = linprog(

@@ -5,7 +5,7 @@ from functools import cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special  # scipy.stats takes long to load
 
 from fedgauss._deprecated import renamed_attribute
 from fedgauss._types import FloatArray
@@ -64,11 +64,11 @@ class StudentT:
 
     def p_values(self, params: FloatArray, errors: FloatArray) -> FloatArray:
         """Of the hypotheses that single parameters are zero, two-sided."""
-        return 2.0 * stats.t.sf(np.abs(params / errors), self.dof)
+        return 2.0 * _t_below(-np.abs(params / errors), self.dof)
 
     def half_widths(self, errors: FloatArray, level: float) -> FloatArray:
         """Of intervals for single parameters."""
-        return stats.t.ppf(0.5 + level / 2, self.dof) * errors
+        return _t_quantile(0.5 + level / 2, self.dof) * errors
 
     def simultaneous(self, cov: FloatArray, level: float, seed: int) -> FloatArray:
         """Half widths of intervals that cover all parameters at once: by the largest of correlated |z| or |t|."""
@@ -91,13 +91,13 @@ class StudentT:
         f = self.dof
         if np.isfinite(f):
             scaled = statistic * (f - q + 1) / (f * q)
-            return FisherF(scaled, q, f - q + 1, float(stats.f.sf(scaled, q, f - q + 1)))
-        return ChiSquared(statistic, q, float(stats.chi2.sf(statistic, q)))
+            return FisherF(scaled, q, f - q + 1, float(special.fdtrc(q, f - q + 1, scaled)))
+        return ChiSquared(statistic, q, float(special.chdtrc(q, statistic)))
 
     def radius2(self, level: float, q: int) -> float:
         """Of the joint confidence set of q parameters."""
         finite = np.isfinite(self.dof)
-        return hotelling_radius2(level, q, self.dof) if finite else float(stats.chi2.ppf(level, q))
+        return hotelling_radius2(level, q, self.dof) if finite else float(special.chdtri(q, 1.0 - level))
 
     def check_joint(self, q: int) -> None:
         """Refuse a joint statement about more contrasts than the covariance has degrees of freedom."""
@@ -194,7 +194,7 @@ def random_scaling_p_value(statistic: FloatArray | float, dim: int = 1) -> Float
 def hotelling_radius2(level: float, dim: int, dof: float) -> float:
     """The quantile of z' S^-1 z, z ~ N(0, Sigma), where S estimates Sigma with so many degrees of freedom."""
     below = dof - dim + 1
-    return float(stats.f.ppf(level, dim, below) * dof * dim / below)
+    return float(special.fdtri(dim, below, level) * dof * dim / below)
 
 
 def _share_beyond(size: float, draws: FloatArray) -> float:
@@ -202,3 +202,13 @@ def _share_beyond(size: float, draws: FloatArray) -> float:
     order = np.sort(np.abs(draws))
     below = np.interp(size, order, np.linspace(0.0, 1.0, len(order)))
     return max(1.0 - float(below), 1.0 / (len(order) + 1))
+
+
+def _t_below(value: FloatArray, dof: float) -> FloatArray:
+    """Student's distribution function."""
+    return np.asarray(special.ndtr(value) if np.isinf(dof) else special.stdtr(dof, value))
+
+
+def _t_quantile(level: float, dof: float) -> float:
+    """Student's quantile."""
+    return float(special.ndtri(level) if np.isinf(dof) else special.stdtrit(dof, level))

@@ -121,14 +121,19 @@ class Frame:
         fix = f"Did you mean {near[0]!r}?" if near else f"The columns are {listed(self.names)}."
         raise ValueError(f"{role} must name a column of the frame; got {shown}. {fix}")
 
-    def read(self, names: Sequence[str]) -> dict[str, FrameColumn]:
-        """Columns by name. Missing and infinite values are refused, with all columns that have them."""
-        raw = {name: self._raw(name) for name in names}
-        lengths = {name: len(values) for name, (values, _) in raw.items()}
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"columns must be of one length; got {lengths}.")
-        if not all(lengths.values()):
-            raise ValueError("the frame must have rows; it has none.")
+    def complete(self, names: Sequence[str]) -> BoolArray:
+        """The rows in which none of these columns has a missing value."""
+        raw = self._all_raw(names)
+        return ~np.logical_or.reduce([_missing(values) for values, _ in raw.values()])
+
+    def read(self, names: Sequence[str], kept: BoolArray | None = None) -> dict[str, FrameColumn]:
+        """Columns by name, of the rows that are kept, by default all.
+
+        Missing and infinite values are refused, with all columns that have them.
+        """
+        raw = self._all_raw(names)
+        if kept is not None:
+            raw = {name: (values[kept], levels) for name, (values, levels) in raw.items()}
         missing = _counted({name: _missing(values) for name, (values, _) in raw.items()})
         if missing:
             raise ValueError(f"values must not be missing; they are in {missing}. Drop those rows, or fill them in.")
@@ -138,11 +143,22 @@ class Frame:
             raise ValueError(f"values must be finite; they are not in {infinite}. Drop those rows?")
         return columns
 
+    def _all_raw(self, names: Sequence[str]) -> dict[str, tuple[AnyArray, list[Any] | None]]:
+        raw = {name: self._raw(name) for name in names}
+        lengths = {name: len(values) for name, (values, _) in raw.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns must be of one length; got {lengths}.")
+        if not all(lengths.values()):
+            raise ValueError("the frame must have rows; it has none.")
+        return raw
+
     def _raw(self, name: str) -> tuple[AnyArray, list[Any] | None]:
         """Values as NumPy has them, and levels where the frame declares them."""
         column = self._frame[self._keys[name]]
         declared = getattr(getattr(column, "dtype", None), "categories", None)
         values = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
+        if values.dtype.kind == "U" and not isinstance(column, np.ndarray):
+            values = np.asarray(column, dtype=object)  # of a list: None and NaN must not become text
         if values.ndim != 1:
             raise ValueError(f"column {name!r} must be one value a row; got shape {values.shape}.")
         return values, list(declared) if isinstance(declared, Iterable) else None

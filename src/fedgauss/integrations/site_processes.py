@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import subprocess
+import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
 from fedgauss import _checks
-from fedgauss.inference.federated.lines import LONGEST, Message, decoded, order_line
+from fedgauss.inference.federated.conversation import LostSite
+from fedgauss.inference.federated.lines import LONGEST, Message, decoded, order_line, printable
 
+_A_MOMENT = 0.5  # seconds, for a process that is about to end
+_LAST_WORDS = 5  # lines
+_LONGEST_WORDS = 300  # characters of a line
+_LONGEST_BANNER = 50  # lines
 _PATIENCE = 10.0  # seconds that a process has to end by itself once its orders have
 
 
@@ -37,14 +46,14 @@ class SiteProcesses:
         self.names = sorted(commands)
         self._timeout = _checks.real("timeout", timeout, above=0.0)
         self._commands = [_words(name, commands[name]) for name in self.names]
-        self._started: list[subprocess.Popen[bytes]] = []
-        self._replies: list[Future[bytes]] = []  # to the last order
+        self._started: dict[str, _Process] = {}
+        self._replies: dict[str, Future[bytes]] = {}  # to the last order
         self._threads = ThreadPoolExecutor(max(1, len(self.names)))  # one a site, or a silent one would stop the others
 
     def __enter__(self) -> SiteProcesses:
         try:
             for name, words in zip(self.names, self._commands, strict=True):
-                self._started.append(_start(name, words))
+                self._started[name] = _Process(name, words)
         except BaseException:
             self.close()
             raise
@@ -53,58 +62,133 @@ class SiteProcesses:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def ask(self, order: str, contents: Sequence[Message]) -> list[Message]:
-        """Send an order to every site and wait for all replies; sites work at the same time."""
-        lines = [order_line(order, content).encode() for content in contents]
+    def ask(self, order: str, contents: Sequence[Message | None]) -> list[Message | None]:
+        """Send an order to every site and wait for all replies; sites work at the same time. None is for no order."""
         end = time.monotonic() + self._timeout
-        told = zip(self._started, lines, strict=True)
-        self._replies = [self._threads.submit(_exchanged, process, line) for process, line in told]
-        return [self._heard(name, reply, order, end) for name, reply in zip(self.names, self._replies, strict=True)]
+        self._replies = {
+            name: self._threads.submit(self._started[name].exchanged, order_line(order, content).encode())
+            for name, content in zip(self.names, contents, strict=True)
+            if content is not None
+        }
+        heard: dict[str, Message | ValueError] = {}
+        for name in self._replies:  # all of them, before one that is lost is told: the next order finds empty pipes
+            try:
+                heard[name] = self._heard(name, order, end)
+            except ValueError as error:
+                heard[name] = error
+        for told in heard.values():
+            if isinstance(told, ValueError):
+                raise told
+        return [heard.get(name) for name in self.names]  # type: ignore[misc]
 
     def close(self) -> None:
         """Close the pipes, and end processes that do not end by themselves."""
-        for process, reply in zip(self._started, self._replies, strict=False):
+        for name, reply in self._replies.items():
             if not reply.done():
-                process.kill()  # its thread waits for it, and its pipes cannot be closed before
-        for process in self._started:
-            if process.stdin is not None:
-                with suppress(OSError):
-                    process.stdin.close()
-        for process in self._started:
-            try:
-                process.wait(_PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-        self._started = []
+                self._started[name].kill()  # its thread waits for it, and its pipes cannot be closed before
+        for site in self._started.values():
+            site.close_orders()
+        for site in self._started.values():
+            site.end(_PATIENCE)
+        self._started = {}
         self._threads.shutdown()
 
-    def _heard(self, name: str, reply: Future[bytes], order: str, end: float) -> Message:
+    def _heard(self, name: str, order: str, end: float) -> Message:
+        site = self._started[name]
         try:
-            line = reply.result(max(0.0, end - time.monotonic()))
+            line = self._replies[name].result(max(0.0, end - time.monotonic()))
         except TimeoutError:
-            raise ValueError(
+            raise LostSite(
+                name,
                 f"site {name!r} did not answer the order {order!r} within {self._timeout:g} s. Is it still running? "
-                "For long runs use a longer timeout."
+                "For long runs use a longer timeout.",
             ) from None
         except OSError as error:
-            raise ValueError(f"site {name!r} is gone ({error}); see its output above.") from error
+            raise LostSite(name, f"site {name!r} is gone ({error}){site.last_words()}") from error
         if not line.endswith(b"\n"):
-            raise ValueError(f"site {name!r} ended without a reply; see its output above.")
+            raise LostSite(name, f"site {name!r} ended without a reply to {order!r}{site.last_words()}")
         try:
             return decoded(line)
         except ValueError as error:
-            raise ValueError(f"site {name!r} sent something other than a reply: {error}") from error
+            raise ValueError(f"site {name!r} sent something other than a reply: {error}{site.last_words()}") from error
 
 
-def _exchanged(process: subprocess.Popen[bytes], line: bytes) -> bytes:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(line)
-    process.stdin.flush()
-    return process.stdout.readline(LONGEST)
+class _Process:
+    """A site's process with its pipes; what it writes to standard error is passed on, and its end kept."""
+
+    def __init__(self, name: str, words: list[str]) -> None:
+        try:
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        except OSError as error:
+            raise ValueError(f"site {name!r} could not be started; {words[0]}: {error.strerror}.") from error
+        self._name, self._said, self._replied = name, deque[str](maxlen=_LAST_WORDS), False
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def exchanged(self, line: bytes) -> bytes:
+        """The line that answers another. Before the first reply, what is none (the banner of a login) is skipped."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line)
+        self._process.stdin.flush()
+        for _ in range(_LONGEST_BANNER):
+            reply = self._process.stdout.readline(LONGEST)
+            if self._replied or not reply or reply.lstrip().startswith(b"{"):
+                break
+            self._said.append(printable(reply.decode(errors="replace").rstrip()))
+            print(f"site {self._name!r}, before its first reply: {self._said[-1]}", file=sys.stderr)
+        self._replied = True
+        return reply
+
+    def last_words(self) -> str:
+        """How the process ended, and what it said last, as the end of a sentence."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_A_MOMENT)
+        self._listener.join(_A_MOMENT)
+        code = self._process.poll()
+        ended = "; it still runs" if code is None else f"; {_ending(code)}"
+        said = " / ".join(self._said)
+        return f"{ended}. It said last: {said}" if said else f"{ended}, without a word."
+
+    def kill(self) -> None:
+        """At once."""
+        self._process.kill()
+
+    def close_orders(self) -> None:
+        """Which tells a site that it may end."""
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
+
+    def end(self, patience: float) -> None:
+        """Wait for the end, or bring it about."""
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._listener.join(patience)
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._said.append(printable(line.decode(errors="replace").rstrip())[:_LONGEST_WORDS])
+            print(f"site {self._name!r}: {self._said[-1]}", file=sys.stderr)
+
+
+def _ending(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"it ended with exit status {code}"
+    try:
+        return f"it was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"it was ended by signal {-code}"
 
 
 def _words(name: str, command: str | Sequence[str]) -> list[str]:
@@ -115,10 +199,3 @@ def _words(name: str, command: str | Sequence[str]) -> list[str]:
     if not words:
         raise ValueError(f"site {name!r} needs a command that runs it, such as 'fedgauss site data.csv'.")
     return words
-
-
-def _start(name: str, words: list[str]) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    except OSError as error:
-        raise ValueError(f"site {name!r} could not be started; {words[0]}: {error.strerror}.") from error

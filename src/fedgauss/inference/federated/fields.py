@@ -52,7 +52,7 @@ def check_fields(fields: Fields, message: Message, sizes: Sizes) -> None:
 def _array(*shape: str | int, least: float = -np.inf, above: float = -np.inf, most: float = _LARGEST) -> Field:
     def fits(value: Any, sizes: Sizes) -> bool:
         wanted = tuple(size if isinstance(size, int) else sizes[size] for size in shape)
-        if not isinstance(value, np.ndarray) or value.shape != wanted or value.dtype.kind not in "fiu":
+        if not isinstance(value, np.ndarray) or value.shape != wanted or value.dtype.kind not in "fi":
             return False
         return bool(np.all(np.abs(value) <= most) and np.all(value >= least) and np.all(value > above))
 
@@ -121,9 +121,16 @@ _LEVELS = Field(
     lambda value, sizes: isinstance(value, dict) and all(map(_are_levels, value.values())),
 )
 
+_PUBLICS = Field(
+    "public keys by site, all text",
+    lambda value, sizes: isinstance(value, dict) and all(isinstance(key, str) for key in value.values()),
+)
+
 ASKED: dict[str, Fields] = {
+    "keys": {"name": _TEXT},
+    "meet": {"run": _TEXT, "publics": _PUBLICS},
     "describe": {
-        "target": _TEXT, "family": _TEXT, "features": _none_or(_TEXTS), "formula": _none_or(_TEXT),
+        "target": _TEXT, "family": _none_or(_TEXT), "features": _none_or(_TEXTS), "formula": _none_or(_TEXT),
         "intercept": _TRUTH,
     },
     "design": {"levels": _LEVELS, "total": _whole(1, 10**12)},
@@ -139,10 +146,21 @@ ASKED: dict[str, Fields] = {
         "until": _whole(1), "theta": _array("d", most=_SINGLE), "matrix": _array("d", "d", most=_SINGLE),
     },
     "report": {},
+    # an exact fit
+    "units": {"means": _array("p"), "scales": _array("p", above=0.0)},
+    "sums": {"theta": _array("d")},
+    "final": {"theta": _array("d")},
+    "goodness": {"theta": _array("d"), "dispersion": _number(above=0.0)},
+    "own": {},
 }  # fmt: skip
 
 _HESSIAN: Fields = {"hessian_sum": _definite("d")}
+_GOODNESS: Fields = {
+    "goodness.log_likelihood": _number(), "goodness.deviance": _number(), "goodness.pearson": _number(least=0.0)
+}  # fmt: skip
 REPLIES: dict[str, Fields] = {
+    "keys": {"public": _TEXT},
+    "meet": {},
     "describe": {"rows": _whole(1, _MOST_ROWS), "levels": _LEVELS},
     "design": {"names": _TEXTS, "sums": _array("p"), "response": _number(), "marks": _array("C")},
     "squares": {"squares": _array("p", least=0.0), "response": _number(least=0.0)},
@@ -154,4 +172,36 @@ REPLIES: dict[str, Fields] = {
         "gradient_sum": _array("d", most=_SINGLE), "square_sum": _definite("d"), **_HESSIAN,
         "average": _array("d", most=_SINGLE),
     },
+    "units": {},
+    "sums": {"log_likelihood": _number(), "score": _array("d"), "information": _definite("d")},
+    "final": {
+        "observed": _array("d", "d"),
+        "squares.rows": _definite("d"), "squares.clusters": _definite("d"), "squares.sites": _definite("d"),
+        "squares.n_clusters": _number(least=0.0), **_GOODNESS,
+        "apart.square": _number(least=0.0), "apart.pull": _array("d"), "apart.weight": _definite("d"),
+        "apart.sites": _number(least=0.0),
+    },
+    "goodness": {name.partition(".")[2]: field for name, field in _GOODNESS.items()},
+    "own": {"theta": _array("d"), "cov": _definite("d")},
 }  # fmt: skip
+
+# What is summed over sites, with its shape: all that is masked in a masked run.
+SUMMED: dict[str, dict[str, tuple[str, ...]]] = {
+    "design": {"sums": ("p",), "response": (), "marks": ("C",)},
+    "squares": {"squares": ("p",), "response": ()},
+    "sums": {"log_likelihood": (), "score": ("d",), "information": ("d", "d")},
+    "final": {
+        "observed": ("d", "d"), "squares.rows": ("d", "d"), "squares.clusters": ("d", "d"), "squares.sites": ("d", "d"),
+        "squares.n_clusters": (), "goodness.log_likelihood": (), "goodness.deviance": (), "goodness.pearson": (),
+        "apart.square": (), "apart.pull": ("d",), "apart.weight": ("d", "d"), "apart.sites": (),
+    },
+    "goodness": {"log_likelihood": (), "deviance": (), "pearson": ()},
+}  # fmt: skip
+# What an order for sums has besides in a masked run, and what takes their place in the reply.
+MASKING_ASKED: Fields = {"round": _whole(1), "attempt": _whole(0), "sites": _TEXTS}
+MASKING: Fields = {"masked": Field("masked numbers by name", lambda value, sizes: isinstance(value, dict))}
+
+
+def shapes_of(summed: Mapping[str, tuple[str, ...]], sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    """Shapes with their letters filled in."""
+    return {name: tuple(sizes[letter] for letter in shape) for name, shape in summed.items()}

@@ -1,10 +1,12 @@
 """Messages between sites, a line of JSON each: text, numbers, lists, arrays with their shape. Nothing in them can run.
 
+Unsigned 64-bit integers, which masked numbers are made of, travel as base64: JSON's numbers are floats to many readers.
 A site behind a pair of pipes reads orders and writes replies, and a log of both.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from collections.abc import Iterable
@@ -50,6 +52,8 @@ def _refused(constant: str) -> NoReturn:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype == np.uint64:
+        return {"shape": list(value.shape), "words": base64.b64encode(value.astype("<u8").tobytes()).decode()}
     if isinstance(value, np.ndarray):
         return {"shape": list(value.shape), "values": value.astype(float).ravel().tolist()}
     if isinstance(value, dict):
@@ -64,6 +68,8 @@ def _restored(name: str, value: Any, depth: int) -> Any:
         raise ValueError(f"a message may be nested {_DEEPEST} deep; {name!r} is deeper.")
     if isinstance(value, dict) and value.keys() == {"shape", "values"}:
         return _array(name, value["shape"], value["values"])
+    if isinstance(value, dict) and value.keys() == {"shape", "words"}:
+        return _words(name, value["shape"], value["words"])
     if isinstance(value, dict):
         return {part: _restored(part, inside, depth + 1) for part, inside in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -72,14 +78,30 @@ def _restored(name: str, value: Any, depth: int) -> Any:
 
 
 def _array(name: str, shape: Any, values: Any) -> Any:
-    sizes = isinstance(shape, list) and all(type(size) is int and 0 <= size <= LONGEST for size in shape)
     try:
         array = np.array(values, dtype=float)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name!r} must hold numbers.") from error
-    if not sizes or array.ndim != 1 or array.size != math.prod(shape) or not np.all(np.isfinite(array)):
+    if not _is_shape(shape) or array.ndim != 1 or array.size != math.prod(shape) or not np.all(np.isfinite(array)):
         raise ValueError(f"{name!r} must hold finite numbers, as many as its shape says; got {array.size} of them.")
     return array.reshape(shape)
+
+
+def _words(name: str, shape: Any, text: Any) -> Any:
+    """Unsigned 64-bit integers; there is one text for each array, and any other is refused."""
+    try:
+        held = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+        same = base64.b64encode(held).decode() == text
+    except ValueError:
+        same = False
+    if not same or not _is_shape(shape) or len(held) != 8 * math.prod(shape):
+        raise ValueError(f"{name!r} must hold 64-bit words in base64, as many as its shape says.")
+    return np.frombuffer(held, "<u8").astype(np.uint64).reshape(shape)
+
+
+def _is_shape(shape: Any) -> bool:
+    short = isinstance(shape, list) and len(shape) <= _DEEPEST
+    return short and all(type(size) is int and 0 <= size <= LONGEST for size in shape)
 
 
 def serve_lines(site: Site, orders: Iterable[str], replies: IO[str], log: IO[str] | None = None) -> None:

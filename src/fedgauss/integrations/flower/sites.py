@@ -4,7 +4,7 @@
 
     @server.main()                                                                  # the ServerApp
     def main(grid, context):
-        print(fit_nodes(grid, "died", "logistic", n_sites=3))
+        print(fit_nodes(grid, "died", "binomial", n_sites=3))
 
 Messages are the orders and replies of `fedgauss.inference.federated`, as text in a ConfigRecord. A node's state between
 two messages lies in its Context and does not leave it, so that it does not matter which process answers.
@@ -84,7 +84,7 @@ def _answered(frame: Any, order: str, content: Content, context: Context, least_
 
 
 def fit_nodes(
-    grid: Grid, target: str, family: str = "linear", *, n_sites: int, timeout: float = 600.0, **options: Any
+    grid: Grid, target: str, family: str | None = None, *, n_sites: int, timeout: float = 600.0, **options: Any
 ) -> Fit:
     """`fit_sites` between the nodes of a grid.
 

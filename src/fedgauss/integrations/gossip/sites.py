@@ -28,8 +28,9 @@ def fit_peers(
     """`fit_sites` between peers that talk to their neighbours only.
 
     Replies go from neighbour to neighbour until everybody has them, so every peer sees what a coordinator would see.
-    A peer can forge its own replies, and change one that has no other route: nothing is signed. With names in
-    alphabetical order it is what `fit` gives on the pooled frame with this network.
+    A peer can forge its own replies, and change one that has no other route: nothing is signed. All peers add up the
+    same numbers in the same order, so that their fits are one to the bit, in as many exchanges a round as the network's
+    diameter: to average sums by gossip to 1e-14, accelerated, takes 60 on a ring of ten in place of 5.
 
     Parameters
     ----------
@@ -60,7 +61,9 @@ def fit_peers(
             write_down(log, order, reply, contents[rank])
         return [decoded(text) for text in told_to_all(encoded(reply), rank, network, exchange)]
 
-    return fit_sites(ask, names, target, network=network, **options)
+    if options.get("solver") == "sgd":
+        options["network"] = network
+    return fit_sites(ask, names, target, **options)
 
 
 def told_to_all(text: str, rank: int, network: Network, exchange: Exchange) -> list[str]:

@@ -1,5 +1,7 @@
 """`fit`: frames in, estimates on their own scale out, and a sentence for whatever cannot be fitted."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from fedgauss._random import Noise, stage_key
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.passes import run_passes
 
+by_sgd = partial(fg.fit, solver="sgd")
 RNG = np.random.default_rng(7)
 N = 600
 FRAME = pd.DataFrame(
@@ -98,7 +101,7 @@ def test_rows_count_the_same_however_many_a_client_has(family):
 def test_many_passes_are_the_pooled_fit(formula, family, model):
     """On the scale of the frame: names, estimates and robust errors as statsmodels has them, unequal clients."""
     pooled = smf.glm(formula, FRAME, family=model).fit(cov_type="HC0")
-    found = fg.fit(FRAME, formula.split()[0], "hospital", family, formula=formula, passes=15)
+    found = by_sgd(FRAME, formula.split()[0], "hospital", family, formula=formula, passes=15)
     assert set(found.names) == set(pooled.params.index)
     assert found.names[0] == "Intercept"
     table = found.to_frame()
@@ -111,7 +114,7 @@ def test_many_passes_are_the_pooled_fit(formula, family, model):
 
 
 def test_one_pass_says_what_it_is():
-    found = fg.fit(FRAME, "died", "hospital", "logistic", ["year", "smokes"])
+    found = by_sgd(FRAME, "died", "hospital", "logistic", ["year", "smokes"])
     assert found.names == ("const", "year", "smokes[T.True]")
     assert found.facts["Rows"] == "600"
     assert found.facts["Passes"] == "1"
@@ -123,7 +126,7 @@ def test_one_pass_says_what_it_is():
 
 def test_frames_of_every_kind_say_the_same():
     columns = ["year", "ward", "smokes"]
-    one = fg.fit(FRAME, "cost", "hospital", features=columns, passes=2)
+    one = by_sgd(FRAME, "cost", "hospital", features=columns, passes=2)
     kinds = [
         pl.from_pandas(FRAME),
         {name: FRAME[name].to_numpy() for name in FRAME},
@@ -132,7 +135,7 @@ def test_frames_of_every_kind_say_the_same():
         pl.from_pandas(FRAME).with_columns(pl.col("ward").cast(pl.Enum(["east", "north", "west"]))),
     ]
     for frame in kinds:
-        other = fg.fit(frame, "cost", "hospital", features=columns, passes=2)
+        other = by_sgd(frame, "cost", "hospital", features=columns, passes=2)
         assert other.names == one.names == ("const", "year", "ward[T.north]", "ward[T.west]", "smokes[T.True]")
         np.testing.assert_array_equal(other.params, one.params)
         np.testing.assert_array_equal(other.cov, one.cov)
@@ -140,39 +143,39 @@ def test_frames_of_every_kind_say_the_same():
 
 def test_declared_categories_keep_their_order():
     ward = pd.Categorical(FRAME.ward, categories=["west", "south", "north", "east"])
-    found = fg.fit(changed(ward=ward), "cost", "hospital", features=["ward"])
+    found = by_sgd(changed(ward=ward), "cost", "hospital", features=["ward"])
     assert found.names == ("const", "ward[T.north]", "ward[T.east]")
 
 
 def test_all_other_columns_are_covariates_by_default():
     small = FRAME[["cost", "hospital", "year", "smokes"]]
-    named = fg.fit(small, "cost", "hospital")
-    np.testing.assert_array_equal(named.params, fg.fit(small, "cost", "hospital", formula="cost ~ .").params)
+    named = by_sgd(small, "cost", "hospital")
+    np.testing.assert_array_equal(named.params, by_sgd(small, "cost", "hospital", formula="cost ~ .").params)
     assert named.names == ("const", "year", "smokes[T.True]")
 
 
 def test_without_an_intercept_the_first_column_of_levels_is_whole():
-    found = fg.fit(FRAME, "cost", "hospital", formula="cost ~ ward + smokes + year - 1", passes=15)
+    found = by_sgd(FRAME, "cost", "hospital", formula="cost ~ ward + smokes + year - 1", passes=15)
     pooled = smf.ols("cost ~ ward + smokes + year - 1", FRAME).fit(cov_type="HC0")
     assert list(found.names) == list(pooled.params.index) == [
         "ward[east]", "ward[north]", "ward[west]", "smokes[T.True]", "year"
     ]  # fmt: skip
     assert np.abs((found.params - pooled.params) / pooled.bse).max() < 0.5
     for other in ("0 + ward + smokes + year", "ward + smokes + year + 0"):
-        assert fg.fit(FRAME, "cost", "hospital", formula=other, passes=2).names == found.names
+        assert by_sgd(FRAME, "cost", "hospital", formula=other, passes=2).names == found.names
 
 
 def test_names_with_signs_can_be_quoted():
     frame = FRAME.rename(columns={"year": "year + 1", "income": "in come"})
     formula = "cost ~ Q('year + 1') + in come + C(Q('stage'))"
-    found = fg.fit(frame, "cost", "hospital", formula=formula, passes=2)
+    found = by_sgd(frame, "cost", "hospital", formula=formula, passes=2)
     assert found.names == ("Intercept", "year + 1", "in come", "C(Q('stage'))[T.2]", "C(Q('stage'))[T.3]")
 
 
 def test_units_do_not_matter():
     """Whitened steps see the same rows in other units, so only rounding differs."""
-    one = fg.fit(FRAME, "cost", "hospital", features=["year", "smokes"])
-    other = fg.fit(
+    one = by_sgd(FRAME, "cost", "hospital", features=["year", "smokes"])
+    other = by_sgd(
         changed(year=1000.0 * FRAME.year, cost=FRAME.cost / 50), "cost", "hospital", features=["year", "smokes"]
     )
     scale = np.array([50.0, 50_000.0, 50.0])
@@ -184,7 +187,7 @@ def test_units_do_not_matter():
 def test_standardising_changes_the_way_and_not_the_result():
     modest = changed(year=(FRAME.year - 2005) / 10, cost=(FRAME.cost - 3000) / 500)
     found = [
-        fg.fit(modest, "cost", "hospital", features=["year", "smokes"], passes=15, standardise=s) for s in (True, False)
+        by_sgd(modest, "cost", "hospital", features=["year", "smokes"], passes=15, standardise=s) for s in (True, False)
     ]
     np.testing.assert_array_less(np.abs(found[0].params - found[1].params) / found[0].std_errors, 0.1)
     np.testing.assert_allclose(found[0].std_errors, found[1].std_errors, rtol=0.05)
@@ -199,24 +202,24 @@ def test_huber_keeps_its_threshold_in_the_units_of_the_target():
     for _ in range(200):  # reweighted least squares, the textbook way to Huber's estimate
         w = np.minimum(1.0, 700.0 / np.maximum(np.abs(x @ wanted - frame.cost), 1e-12))
         wanted = np.linalg.solve(x.T * w.to_numpy() @ x, x.T @ (w * frame.cost))
-    found = fg.fit(frame, "cost", "hospital", Huber(700.0), ["year", "smokes"], passes=15)
+    found = by_sgd(frame, "cost", "hospital", Huber(700.0), ["year", "smokes"], passes=15)
     assert np.abs((found.params - wanted) / found.std_errors).max() < 0.3
     assert found.facts["Family"] == "huber (threshold 700)"
 
 
 @pytest.mark.study
 def test_one_versus_rest_is_a_logistic_model_for_each_class():
-    found = fg.fit(FRAME, "ward", "hospital", "one_versus_rest", ["year", "cost"], passes=15)
+    found = by_sgd(FRAME, "ward", "hospital", "one_versus_rest", ["year", "cost"], passes=15)
     assert found.names[:4] == ("east: const", "east: year", "east: cost", "north: const")
-    west = fg.fit(changed(west=FRAME.ward == "west"), "west", "hospital", "logistic", ["year", "cost"], passes=15)
+    west = by_sgd(changed(west=FRAME.ward == "west"), "west", "hospital", "logistic", ["year", "cost"], passes=15)
     np.testing.assert_array_less(np.abs(found.params[6:] - west.params) / west.std_errors, 0.1)
     np.testing.assert_allclose(found.std_errors[6:], west.std_errors, rtol=0.05)
 
 
 @pytest.mark.parametrize("method", ["bootstrap", "random_scaling", "batch_means"])
 def test_other_methods_come_back_unscaled_too(method):
-    plain = fg.fit(FRAME, "cost", "hospital", features=["year", "smokes"])
-    other = fg.fit(FRAME, "cost", "hospital", features=["year", "smokes"], method=method)
+    plain = by_sgd(FRAME, "cost", "hospital", features=["year", "smokes"])
+    other = by_sgd(FRAME, "cost", "hospital", features=["year", "smokes"], method=method)
     np.testing.assert_allclose(other.params, plain.params)
     ratio = other.std_errors / plain.std_errors
     assert np.all((ratio > 0.02) & (ratio < 3.0))  # a random scale, made up for by its quantiles
@@ -230,7 +233,7 @@ def test_the_population_of_clients_can_be_the_target():
     shifted = changed(cost=cost, year=FRAME.year - 2005)
     for passes in (1, 10):
         these, others = (
-            fg.fit(shifted, "cost", "hospital", features=["year", "smokes"], passes=passes, clients=c)
+            by_sgd(shifted, "cost", "hospital", features=["year", "smokes"], passes=passes, clients=c)
             for c in ("these", "population")
         )
         assert others.std_errors[0] > 3 * these.std_errors[0]
@@ -242,7 +245,7 @@ def test_the_population_of_clients_can_be_the_target():
 def test_a_client_where_a_column_is_constant_takes_part():
     """Only in hospital a is anybody in the south: no client by itself can tell all coefficients."""
     frame = changed(ward=np.where((FRAME.hospital == "a") & (FRAME.stage == 1), "south", FRAME.ward))
-    found = fg.fit(frame, "cost", "hospital", features=["ward", "year"], passes=15)
+    found = by_sgd(frame, "cost", "hospital", features=["ward", "year"], passes=15)
     pooled = smf.ols("cost ~ ward + year", frame).fit(cov_type="HC0")
     assert np.abs((found.params - pooled.params.to_numpy()) / pooled.bse.to_numpy()).max() < 0.5
     assert found.heterogeneity is None
@@ -254,7 +257,7 @@ def test_clients_that_are_alike_are_not_told_apart_when_they_are_small():
     values = []
     for split in range(10):
         frame = changed(hospital=np.random.default_rng(split).permutation(N) % 12)
-        found = fg.fit(frame, "cost", "hospital", features=["year", "smokes", "stage", "income"], passes=5, seed=split)
+        found = by_sgd(frame, "cost", "hospital", features=["year", "smokes", "stage", "income"], passes=5, seed=split)
         values.append(found.heterogeneity.p_value)
     assert min(values) > 1e-3
     assert np.median(values) > 0.1
@@ -262,7 +265,7 @@ def test_clients_that_are_alike_are_not_told_apart_when_they_are_small():
 
 def test_weights_can_be_equal():
     rows, equal = (
-        fg.fit(FRAME, "cost", "hospital", features=["year", "smokes"], passes=15, weights=w) for w in ("rows", "equal")
+        by_sgd(FRAME, "cost", "hospital", features=["year", "smokes"], passes=15, weights=w) for w in ("rows", "equal")
     )
     share = 1.0 / FRAME.groupby("hospital").hospital.transform("size").to_numpy()
     x = np.column_stack([np.ones(N), FRAME.year, FRAME.smokes])
@@ -287,10 +290,10 @@ def test_the_optimisation_error_is_part_of_the_covariance():
 
 def test_results_depend_on_the_seed_alone():
     options = {"features": ["year", "smokes"], "passes": 3}
-    first, again, other = (fg.fit(FRAME, "cost", "hospital", **options, seed=s) for s in (1, 1, 2))
+    first, again, other = (by_sgd(FRAME, "cost", "hospital", **options, seed=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(first.params, again.params)
     assert np.any(first.params != other.params)
-    shuffled = fg.fit(FRAME.sort_values("hospital", kind="stable"), "cost", "hospital", **options, seed=1)
+    shuffled = by_sgd(FRAME.sort_values("hospital", kind="stable"), "cost", "hospital", **options, seed=1)
     np.testing.assert_allclose(shuffled.params, first.params, rtol=1e-6)
 
 
@@ -362,34 +365,34 @@ def test_bad_input_is_refused_with_a_fix(frame, options, message):
     if "formula" in options and "features" not in options:
         del asked["features"]
     with pytest.raises(ValueError, match=message):
-        fg.fit(frame, **asked)
+        by_sgd(frame, **asked)
 
 
 def test_separable_classes_are_refused_and_others_are_not():
     parted = changed(died=(FRAME.year > 2004).astype(int))
     with pytest.raises(ValueError, match=r"died is linearly separable: the two classes can be told apart.*by 'year'"):
-        fg.fit(parted, "died", "hospital", "logistic", ["year", "income"])
+        by_sgd(parted, "died", "hospital", "logistic", ["year", "income"])
     # One row on the wrong side is enough.
     parted.loc[parted.index[FRAME.year == 2015][0], "died"] = 0
-    fg.fit(parted, "died", "hospital", "logistic", ["year", "income"], passes=2)
+    by_sgd(parted, "died", "hospital", "logistic", ["year", "income"], passes=2)
 
 
 def test_a_level_in_which_all_died_is_separable():
     frame = changed(ward=np.where((FRAME.died == 1) & (FRAME.stage == 3), "south", FRAME.ward))
     with pytest.raises(ValueError, match=r"separable: .* by 'ward\[T.south\]'"):
-        fg.fit(frame, "died", "hospital", "logistic", ["ward", "year"])
+        by_sgd(frame, "died", "hospital", "logistic", ["ward", "year"])
 
 
 def test_a_class_that_can_be_told_from_the_rest_is_named():
     frame = changed(kind=np.digitize(FRAME.year, [2000, 2010]))
     with pytest.raises(ValueError, match="kind == 0 is linearly separable"):
-        fg.fit(frame, "kind", "hospital", "one_versus_rest", ["year", "income"])
+        by_sgd(frame, "kind", "hospital", "one_versus_rest", ["year", "income"])
 
 
 def test_counts_that_are_all_zero_in_a_level_are_refused():
     frame = changed(visits=np.where(FRAME.ward == "west", 0, FRAME.visits))
     with pytest.raises(ValueError, match=r"visits is linearly separable: zero counts .* by 'ward\[T.west\]'"):
-        fg.fit(frame, "visits", "hospital", "poisson", ["ward", "year"])
+        by_sgd(frame, "visits", "hospital", "poisson", ["ward", "year"])
 
 
 def rare_level(marked):
@@ -407,7 +410,7 @@ def rare_level(marked):
 @pytest.mark.parametrize(("family", "marked"), [("logistic", 1), ("poisson", 0)])
 def test_a_rare_level_that_decides_the_response_in_one_client_is_refused(family, marked):
     with pytest.raises(ValueError, match=r"y is linearly separable: .* by 'rare'"):
-        fg.fit(rare_level(marked), "y", "h", family)
+        by_sgd(rare_level(marked), "y", "h", family)
 
 
 def test_columns_that_are_nearly_collinear_are_refused_by_how_much():
@@ -416,7 +419,7 @@ def test_columns_that_are_nearly_collinear_are_refused_by_how_much():
     frame = pd.DataFrame({"y": a + generator.normal(size=400), "a": a, "h": np.arange(400) % 4})
     frame["c"] = a + 1e-3 * generator.normal(size=400)
     with pytest.raises(ValueError, match=r"columns must not be collinear; '[ac]' is all but 0\.1 % made up of '[ac]'"):
-        fg.fit(frame, "y", "h")
+        by_sgd(frame, "y", "h")
 
 
 def test_few_rows_are_enough_when_read_often_and_too_few_are_refused():
@@ -425,9 +428,9 @@ def test_few_rows_are_enough_when_read_often_and_too_few_are_refused():
     y = (generator.random(44) < 1 / (1 + np.exp(-(x @ [1.0, -0.5, 0.5])))).astype(int)
     frame = pd.DataFrame(x, columns=list("abc")).assign(y=y, h=np.arange(44) % 2)
     with pytest.raises(ValueError, match="4 parameters need at least 40 rows; got 25"):
-        fg.fit(frame[:25], "y", "h", "logistic")
+        by_sgd(frame[:25], "y", "h", "logistic")
     pooled = sm.Logit(y, sm.add_constant(x)).fit(disp=0, cov_type="HC0")
-    found = fg.fit(frame, "y", "h", "logistic", passes=10)
+    found = by_sgd(frame, "y", "h", "logistic", passes=10)
     assert np.abs((found.params - pooled.params) / pooled.bse).max() < 0.3
     assert np.abs(found.std_errors / pooled.bse - 1.0).max() < 0.15
 
@@ -442,11 +445,11 @@ def test_one_pass_that_is_too_short_is_seen_by_its_gradient():
         frame = pd.DataFrame(x, columns=list("ab")).assign(
             y=generator.poisson(np.exp(0.5 + x @ [0.8, -0.6])), h=np.arange(240) % 4
         )
-        told += any("Bias of" in note for note in fg.fit(frame, "y", "h", "poisson", seed=seed).notes)
+        told += any("Bias of" in note for note in by_sgd(frame, "y", "h", "poisson", seed=seed).notes)
     assert told >= 2
 
 
 def test_a_huber_loss_that_no_row_reaches_is_refused():
     frame = FRAME.assign(cost=100.0 + FRAME.cost / FRAME.cost.std())
     with pytest.raises(ValueError, match=r"the Hessian must not vanish; .* no row lies within the threshold"):
-        fg.fit(frame, "cost", "hospital", "huber", ["smokes"], intercept=False, standardise=False)
+        by_sgd(frame, "cost", "hospital", "huber", ["smokes"], intercept=False, standardise=False)

@@ -1,0 +1,117 @@
+"""Orders to all sites of a federated fit, their replies, checked, and totals over them, masked or not."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedgauss.inference.federated import masks
+from fedgauss.inference.federated.fields import MASKING, REPLIES, SUMMED, Fields, check_fields, shapes_of
+from fedgauss.inference.federated.journal import Journal
+from fedgauss.inference.federated.lines import Message, printable
+
+# An order and what goes with it for each site; their replies in the same order. None is for a site that has left.
+Ask = Callable[[str, Sequence[Message | None]], Sequence[Message | None]]
+Tick = Callable[[str, int, int], None]  # what, done, total
+_LONGEST = 1000  # characters of an error
+
+
+class LostSite(ValueError):
+    """A site that does not answer any more."""
+
+    def __init__(self, site: str, words: str) -> None:
+        super().__init__(words)
+        self.site = site
+
+
+class Conversation:
+    """Orders to all sites and their checked replies. `sizes` has each site's sizes by letter, as `fields` uses them.
+
+    With masks, sums come as totals only: sites exchange public keys first, and every order for sums has a round and
+    the names of those that take part.
+    """
+
+    def __init__(self, ask: Ask, sites: Sequence[str], masked: bool = False, journal: Journal | None = None) -> None:
+        self._ask, self._all, self._masked, self._journal = ask, tuple(sites), masked, journal
+        self.sites = list(sites)
+        self.sizes: dict[str, dict[str, int]] = {site: {} for site in sites}
+        self._round, self._attempt = 0, 0
+        if masked:
+            self._exchange_keys()
+
+    def all(self, order: str, content: Message, fields: Fields | None = None) -> list[Message]:
+        """The same order to every site that takes part."""
+        return self.each(order, [content] * len(self.sites), fields)
+
+    def each(self, order: str, contents: Sequence[Message], fields: Fields | None = None) -> list[Message]:
+        """An order to every site, with a content of its own; replies must have `fields`, by default the order's."""
+        by_site = dict(zip(self.sites, contents, strict=True))
+        told = dict(zip(self._all, self._ask(order, [by_site.get(site) for site in self._all]), strict=True))
+        replies = []
+        for site in self.sites:
+            reply = told[site]
+            if reply is None:
+                raise LostSite(site, f"site {site!r} gave no reply to {order!r}.")
+            if "error" in reply:
+                raise ValueError(f"site {site!r}: {printable(str(reply['error']))[:_LONGEST]}")
+            try:
+                check_fields(REPLIES[order] if fields is None else fields, reply, self.sizes[site])
+            except ValueError as error:
+                raise ValueError(f"site {site!r} sent a wrong reply to {order!r}: {error}") from error
+            replies.append(reply)
+        return replies
+
+    def total(self, order: str, content: Message) -> Message:
+        """What sites reply to an order, added up; what is not a sum must be the same everywhere."""
+        kept = self._journal.kept(order, content) if self._journal else None
+        if kept is not None:
+            return kept
+        found = self._masked_total(order, content) if self._masked else self._plain_total(order, content)
+        if self._journal:
+            self._journal.keep(order, content, found)
+        return found
+
+    def leave(self, site: str) -> None:
+        """Go on without a site."""
+        self.sites.remove(site)
+        self._attempt += 1
+
+    def _plain_total(self, order: str, content: Message) -> Message:
+        replies = self.all(order, content)
+        sums = {name: sum(reply[name] for reply in replies) for name in SUMMED[order]}
+        return self._common(order, replies) | sums
+
+    def _masked_total(self, order: str, content: Message) -> Message:
+        self._round += 1
+        masking = {"round": self._round, "attempt": self._attempt, "sites": list(self.sites)}
+        fields = {name: field for name, field in REPLIES[order].items() if name not in SUMMED[order]}
+        replies = self.all(order, content | {"masking": masking}, fields | MASKING)
+        shapes = shapes_of(SUMMED[order], self.sizes[self.sites[0]])
+        for site, reply in zip(self.sites, replies, strict=True):
+            try:
+                masks.check_masked(reply["masked"], shapes)
+            except ValueError as error:
+                raise ValueError(f"site {site!r} sent a wrong reply to {order!r}: {error}") from error
+        sums = masks.total([reply["masked"] for reply in replies])
+        return self._common(order, replies) | {name: _number_or_array(value) for name, value in sums.items()}
+
+    def _common(self, order: str, replies: Sequence[Message]) -> Message:
+        """What is not a sum."""
+        shared = {name: replies[0][name] for name in REPLIES[order] if name not in SUMMED[order]}
+        for site, reply in zip(self.sites, replies, strict=True):
+            for name, value in shared.items():
+                if reply[name] != value:
+                    raise ValueError(f"sites must agree on {name!r}; {site!r} does not. Does it run the same fedgauss?")
+        return shared
+
+    def _exchange_keys(self) -> None:
+        told = self.each("keys", [{"name": site} for site in self.sites])
+        publics = {site: str(reply["public"]) for site, reply in zip(self.sites, told, strict=True)}
+        self.all("meet", {"run": secrets.token_hex(16), "publics": publics})
+
+
+def _number_or_array(value: Any) -> Any:
+    return value if np.ndim(value) else float(value)

@@ -1,0 +1,121 @@
+"""A site's part in an exact fit: sums over all of its rows at the parameters it is asked about."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, get_type_hints
+
+import numpy as np
+
+from fedgauss._types import FloatArray
+from fedgauss.inference.errors import covariance, squares_of
+from fedgauss.inference.exact import client_rows, final_terms, finite_sums, unlikely
+from fedgauss.inference.federated.disclosure import FEWEST, Refused
+from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, Sizes
+from fedgauss.inference.federated.lines import Message
+from fedgauss.inference.model_data import ModelData
+from fedgauss.inference.preparation import Location, Units
+from fedgauss.inference.scoring import MOST_ROUNDS, NoFiniteEstimate, scored
+
+_MOST = {"sums": 2 * MOST_ROUNDS, "final": 3, "goodness": 6, "own": 1}  # times that each may be asked
+Term = TypeVar("Term", bound=tuple)
+
+
+class ScoringRun:
+    """Rows in units of means and scales that all sites share.
+
+    Far from any estimate a parameter can give all but a few rows no weight: sums at it would be theirs alone. So the
+    rows behind a sum are counted by their weights, (sum h)^2 / sum h^2. Where they are fewer than `FEWEST` a site only
+    says that the parameter is unlikely, which is what scoring needs to turn back.
+    """
+
+    orders = ("sums", "final", "goodness", "own")
+
+    def __init__(self, data: ModelData, located: Message, sizes: Sizes) -> None:
+        units = Units(Location(located["means"], located["scales"]), None, data.constant is not None)
+        self._family = data.family
+        self._rows = client_rows(data, units.rows(data.covariates), slice(None))
+        self._asked = dict.fromkeys(self.orders, 0)
+        if self._rows.n < 2 * sizes["d"]:
+            raise Refused(
+                f"an exact fit of {sizes['d']} parameters needs at least {2 * sizes['d']} rows at each site, or sums "
+                f"would reveal single rows; here are {self._rows.n}. Use fewer columns, or merge small sites."
+            )
+
+    def asked(self, order: str) -> Fields:
+        """The fields of an order."""
+        return ASKED[order]
+
+    def told(self, order: str, content: Message) -> Fields:
+        """The fields of its reply."""
+        return REPLIES[order]
+
+    def state(self) -> Message:
+        """How often each was asked."""
+        return dict(self._asked)
+
+    def resume(self, state: Message) -> None:
+        """Resume from a saved state."""
+        self._asked = {order: int(state[order]) for order in self.orders}
+
+    def reply(self, order: str, content: Message) -> Message:
+        """Sums at a parameter, or the site's own estimate."""
+        self._asked[order] += 1
+        if self._asked[order] > _MOST[order]:
+            raise Refused(f"{order!r} is answered at most {_MOST[order]} times in a fit. Restart the site.")
+        if order == "own":
+            return self._own()
+        theta = content["theta"]
+        many = self._many_rows(theta)
+        if order == "sums":
+            return as_message(finite_sums(self._family, self._rows, theta) if many else unlikely(len(theta)))
+        if not many:
+            raise Refused(
+                f"at least {FEWEST} rows must stand behind a sum, and at this parameter fewer do. Is there a value far "
+                "from all others, or a level that explains everything?"
+            )
+        if order == "final":
+            return as_message(final_terms(self._family, self._rows, theta))
+        return as_message(self._family.goodness(self._rows, theta, float(content["dispersion"])))
+
+    def _many_rows(self, theta: FloatArray) -> bool:
+        """Whether enough rows have weight at a parameter."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            behind = self._family.behind(self._rows, theta)
+            counts = [part.sum() ** 2 / (part @ part) for part in behind]
+        return all(count >= FEWEST for count in counts)  # false for a NaN, too
+
+    def _own(self) -> Message:
+        """The estimate of this site's rows alone, with its robust covariance."""
+        family, rows = self._family, self._rows
+        start = np.zeros(family.n_outputs * rows.x.shape[1] + len(family.extra_names))
+        try:
+            end = scored(lambda theta: family.sums(rows, theta), start)
+            squares = squares_of(family.row_scores(rows, end.theta), rows.clusters)
+            observed = family.observed(rows, end.theta)
+            cov = covariance("HC0", end.sums.information, observed, squares, 1.0, rows.n, 1)
+        except NoFiniteEstimate as error:
+            raise Refused("this site's rows alone have no finite estimate.") from error
+        return {"theta": end.theta, "cov": cov}
+
+
+def as_message(term: Any) -> Message:
+    """The fields of a term by name, those of parts as "part.field"."""
+    message: Message = {}
+    for name, value in term._asdict().items():
+        if hasattr(value, "_asdict"):
+            message |= {f"{name}.{inner}": part for inner, part in as_message(value).items()}
+        else:
+            message[name] = value
+    return message
+
+
+def from_message(kind: type[Term], message: Message) -> Term:
+    """The term that `as_message` wrote."""
+    parts = []
+    for name, hint in get_type_hints(kind).items():
+        if hasattr(hint, "_fields"):
+            inside = {key.partition(".")[2]: value for key, value in message.items() if key.startswith(f"{name}.")}
+            parts.append(from_message(hint, inside))
+        else:
+            parts.append(message[name])
+    return kind(*parts)

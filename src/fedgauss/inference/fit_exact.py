@@ -1,0 +1,110 @@
+"""`fit` by scoring: from the sums of sites to a `Fit`, whether their rows are here or elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedgauss import _checks
+from fedgauss._types import FloatArray
+from fedgauss.families.rows import blocks_of
+from fedgauss.inference.errors import ERRORS, Errors, covariance
+from fedgauss.inference.estimate import Estimate, Readout
+from fedgauss.inference.exact import Exact, PooledSites, Sites, client_rows, exact_fit
+from fedgauss.inference.fit import Fit, as_fit
+from fedgauss.inference.model_data import ModelData
+from fedgauss.inference.preparation import (
+    Location,
+    Units,
+    check_collinear,
+    check_constant,
+    check_separable,
+    locate,
+    starting_point,
+)
+from fedgauss.inference.scoring import NoFiniteEstimate
+
+_LEFT = 1e-6  # of a standard deviation, what must be left of a column beside the others
+
+
+def fit_exactly(data: ModelData, errors: Errors, level: float, ridge: float) -> Fit:
+    """The fit of rows that are all here, client by client."""
+    columns = locate(data.covariates, data)
+    check_constant(data.names, columns)
+    units = Units(columns, None, data.constant is not None)
+    x = units.rows(data.covariates)
+    pieces = [slice(first, first + count) for first, count in zip(data.firsts, data.counts, strict=True)]
+    sites = PooledSites(data.family, [client_rows(data, x, piece) for piece in pieces])
+    try:
+        return fit_of_sites(sites, data, columns, starting_point(data), errors, level, ridge)
+    except NoFiniteEstimate:
+        check_separable(data, x)  # which columns, in words
+        raise
+
+
+def fit_of_sites(
+    sites: Sites, data: ModelData, columns: Location, start: FloatArray, errors: Errors, level: float, ridge: float
+) -> Fit:
+    """The fit of rows that sites have, in units of these locations; `data` need not have rows."""
+    _checks.one_of("errors", errors, ERRORS)
+    if _checks.real("ridge", ridge) < 0.0:
+        raise ValueError(f"ridge must not be negative; got {ridge}. Use 0 for no penalty.")
+    family, extra = data.family, len(data.family.extra_names)
+    n_rows, each, intercept = int(data.counts.sum()), len(data.one_output), data.constant is not None
+    start = np.concatenate([start, np.zeros(extra)])
+    dim = len(start)
+    if n_rows <= dim:
+        raise ValueError(f"{dim} parameters need more than {dim} rows; got {n_rows}. Use fewer columns?")
+    slopes = [np.arange(each) >= int(intercept)] * family.n_outputs
+    moves = np.concatenate([*slopes, np.zeros(extra, dtype=bool)])  # what the model without covariates leaves at zero
+    try:
+        exact = exact_fit(
+            sites, family, start, np.flatnonzero(~moves).tolist(), n_rows, ridge * moves if ridge else None,
+            check=lambda information: _check_independent(data, information),
+        )  # fmt: skip
+    except NoFiniteEstimate as error:
+        raise NoFiniteEstimate(
+            f"{data.target!r} has no finite estimate: {error}. Mostly a column tells {family.separated} apart without "
+            "error, or a level has no outcome of one kind. Use fewer columns, merge rare levels, or set ridge=1."
+        ) from error
+    readout = _readout(Units(columns, None, intercept), family.n_outputs, extra)
+    covered = covariance(
+        errors, exact.information, exact.observed, exact.squares, exact.dispersion, n_rows, len(data.clients)
+    )
+    estimate = Estimate(
+        readout.of(exact.theta), readout.cov(covered), level, "scoring", data.all_names + family.extra_names,
+        facts=_facts(exact, errors, n_rows), heterogeneity=exact.apart.test(),
+    )  # fmt: skip
+    return as_fit(estimate, data, columns.scale, {"Ridge": f"{ridge:g}"} if ridge else {})
+
+
+def _readout(units: Units, n_outputs: int, extra: int) -> Readout:
+    """From the units of the rows to those of the user's; extra parameters stay as they are."""
+    matrix, offset = units.readout(n_outputs)
+    return Readout(blocks_of([matrix, np.eye(extra)]), np.concatenate([offset, np.zeros(extra)]))
+
+
+def _facts(exact: Exact, errors: Errors, n_rows: int) -> dict[str, str]:
+    """What a summary says of the fit."""
+    good, dim = exact.goodness, len(exact.theta)
+    return {
+        "Solver": f"scoring, {exact.rounds} rounds",
+        "Errors": errors,
+        "Log-likelihood": f"{good.log_likelihood:.6g}",
+        "AIC": f"{2 * (dim - good.log_likelihood):.6g}",
+        "Deviance": f"{good.deviance:.6g}",
+        "Null deviance": f"{exact.null.deviance:.6g}",
+        "Dispersion": f"{exact.dispersion:.6g}",
+        "Residual dof": f"{n_rows - dim:,}",
+    }
+
+
+def _check_independent(data: ModelData, information: FloatArray) -> None:
+    """Refuse covariates of which one is a sum of others, given the information of the model without them."""
+    each, intercept = len(data.one_output), data.constant is not None
+    block = information[:each, :each]
+    if intercept:  # what is left of covariates beside a constant
+        block = block[1:, 1:] - np.outer(block[0, 1:], block[0, 1:]) / block[0, 0]
+    scale = np.sqrt(np.maximum(np.diag(block), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(block / np.outer(scale, scale))
+    triangle = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    check_collinear(data.names, [triangle], 1, intercept, _LEFT)

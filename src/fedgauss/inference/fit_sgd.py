@@ -1,0 +1,105 @@
+"""`fit` by the paper's way: local SGD between clients, in one pass or several, with intervals from the pass itself."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedgauss import _checks
+from fedgauss.inference.accuracy import WARN, predicted_coverage
+from fedgauss.inference.client_steps import row_batches
+from fedgauss.inference.estimate import Estimate, Readout
+from fedgauss.inference.fit import Fit, SgdOptions, as_fit
+from fedgauss.inference.infer import METHODS, check_hessian, heterogeneity, infer, population, run_facts
+from fedgauss.inference.model_data import ModelData
+from fedgauss.inference.passes import Passes, run_passes
+from fedgauss.inference.preparation import Units, check_rows, check_separable, checked_columns, starting_point
+from fedgauss.networks import as_network, ring
+from fedgauss.problems.arrays import checked_weights, from_arrays
+
+
+def fit_by_sgd(data: ModelData, options: SgdOptions, level: float, progress: bool | None) -> Fit:
+    """One pass or several over the rows of all clients."""
+    method, passes, seed, weights = options.method, options.passes, options.seed, options.weights
+    _checks.one_of("method", method, METHODS)
+    over = _checks.one_of("clients", options.clients, ["these", "population"]) == "population"
+    tau, passes = _checks.whole("sync_every", options.sync_every), _checks.whole("passes", passes)
+    _checks.seed(seed)
+    if passes > 1 and method != "plugin":
+        raise ValueError(f"several passes need method='plugin'; got {method!r}, which is for one. Use passes=1?")
+    if passes > 1 and options.correct_drift:
+        raise ValueError("correct_drift belongs to one pass; over several, steps shrink until there is no drift.")
+    check_rows(data.clients, data.counts, len(data.all_names))
+    n_clients = len(data.clients)
+    graph = ring(n_clients) if options.network is None else as_network(options.network, n_clients)
+    share = checked_weights(weights, n_clients)
+    columns = checked_columns(data)
+    units = Units.of(data, columns)
+    check_separable(data, units.rows(data.covariates))
+    if not options.standardise:
+        units = units.unscaled()
+    rows = from_arrays(
+        units.rows(data.covariates), units.target(data.response), data.owner, units.family(data.family), weights=share
+    )
+    start, readout = starting_point(data), units.readout(data.family.n_outputs)
+    problem = row_batches(rows, seed)
+    if tau > problem.n_steps:
+        raise ValueError(
+            f"sync_every must be at most the {problem.n_steps} steps of a pass, or clients never mix; got {tau}. "
+            "Use 10?"
+        )
+    if passes == 1:
+        estimate = infer(
+            problem, graph, None, problem.n_steps, tau, method, level, seed,
+            target="population" if over else "optimum", correct_drift=options.correct_drift,
+            bootstraps=options.bootstraps, start=start, names=data.all_names, readout=readout, every=1,
+            progress=progress,
+        )  # fmt: skip
+        if estimate.notes and not over:  # about a bias
+            estimate = estimate.with_notes("With few rows, passes=5 or more reads them again.")
+    else:
+        done = run_passes(
+            lambda i: row_batches(rows, seed, i), graph, problem.n_steps, tau, passes, seed=seed, start=start,
+            progress=progress,
+        )  # fmt: skip
+        check_hessian(done.last)
+        estimate = _from_passes(done, data, readout, level, over)
+        steps, window = f"{passes} x {problem.n_steps:,}", f"{len(done.kept)} passes"
+        estimate = replace(
+            estimate,
+            heterogeneity=heterogeneity(done.last, problem.busy(done.last.clients.count)),
+            facts=run_facts("plugin (sandwich)", graph, steps, tau, window, "whitened each pass, t^-0.75"),
+        )
+    return as_fit(estimate, data, columns.scale, sgd_facts(options))
+
+
+def _from_passes(done: Passes, data: ModelData, readout: Readout, level: float, over: bool) -> Estimate:
+    """The estimate of several passes: the sandwich plus the optimisation error."""
+    cov, more = readout.cov(done.sandwich), readout.cov(done.optimisation)
+    bias = readout.matrix @ done.gap / np.sqrt(np.diag(cov + more))
+    covered = predicted_coverage(bias, level)
+    worst = np.sqrt((np.diag(more) / np.diag(cov)).max())
+    estimate = Estimate(
+        readout.of(done.params), cov + more, level, "plugin", data.all_names, bias=bias, predicted_coverage=covered
+    ).with_notes(
+        f"Rows were read {len(done.averages)} times: the estimate is the mean over the last {len(done.kept)} passes. "
+        f"Intervals are by the sandwich with the {len(data.response):,} rows there are, plus the optimisation error, "
+        f"at most {worst:.2f} standard errors."
+    )
+    j = int(np.abs(bias).argmax())
+    if abs(bias[j]) > WARN:
+        estimate = estimate.with_notes(
+            f"The estimate of {data.all_names[j]} is {bias[j]:.2f} standard errors from where the gradient vanishes, "
+            f"and its interval covers about {covered[j]:.2f} and not {level:g}; use more passes, or synchronise more "
+            "often."
+        )
+    return population(estimate, done.last, readout) if over else estimate
+
+
+def sgd_facts(options: SgdOptions) -> dict[str, str]:
+    """What a summary says of the settings."""
+    return {
+        "Passes": str(options.passes),
+        "Weights": options.weights if isinstance(options.weights, str) else "given",
+        "Covariates": "standardised for the run" if options.standardise else "as they are",
+        "Seed": str(options.seed),
+    }

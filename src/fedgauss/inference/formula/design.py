@@ -1,0 +1,283 @@
+"""From terms to named columns, in two stages: what must be summed over all sites first, and then the columns.
+
+    design = Design(formula, {"age": None, "ward": ("east", "west")}, total=1000)
+    design.needs()                                  # ("age",) where the formula has scale(age) or ns(age, df=4)
+    mean = sum of design.sums(rows) over sites / N
+    sd = sqrt(sum of design.squares(rows, mean) over sites / N)
+    design.names, design.columns(rows, {"age": Summary(mean, sd)})
+
+Names, coding and order are those of patsy, which statsmodels uses.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedgauss._types import FloatArray
+from fedgauss.inference.formula.coding import Coding, codings
+from fedgauss.inference.formula.terms import SITE, Expression, Factor, Formula, Levels, Pooled, Spline, Term, column_of
+from fedgauss.inference.formula.values import Agreed, Summary, knots_of, pooled_values, spline_values, values_of
+from fedgauss.inference.tables import Frame, FrameColumn, coded, listed, repeats
+
+Rows = Mapping[str, FrameColumn]
+_MOST_COLUMNS = 2_000  # sites obey strangers: three factors of 50 levels would be 125,000
+
+
+class Product(NamedTuple):
+    """Factors of one term, with the coding of those that have levels; each column is a product of theirs."""
+
+    parts: tuple[tuple[Factor, Coding | None], ...]
+
+
+class Design:
+    """The columns of a formula, once levels are known.
+
+    Parameters
+    ----------
+    formula : Formula
+        The terms.
+    levels : mapping
+        Of each column its levels, or None where it holds numbers.
+    total : int
+        How many rows all sites have: there are limits to how many levels a column may have.
+    """
+
+    def __init__(self, formula: Formula, levels: Mapping[str, Sequence[Any] | None], total: int) -> None:
+        self.formula = formula
+        self._levels = levels
+        for factor in formula.factors:
+            if self._has_levels(factor):
+                self._check_levels(factor, total)
+        self._products = self._coded()
+        sizes = [math.prod(self._width(*part) for part in one.parts) for one in self._products]
+        if sum(sizes) > _MOST_COLUMNS:
+            raise ValueError(
+                f"a formula may make at most {_MOST_COLUMNS:,} columns; this one makes {sum(sizes):,}. Merge levels, "
+                "or leave out an interaction."
+            )
+        self.names = tuple(name for one in self._products for name in self._product_names(one))
+        if repeated := repeats(self.names):
+            raise ValueError(f"columns must have different names; {listed(repeated)} occurs more than once.")
+
+    def needs(self) -> tuple[str, ...]:
+        """Expressions of which count, sum, and sum of squares about the mean are asked for over all sites."""
+        return tuple(self._asked)
+
+    def sums(self, rows: Rows) -> FloatArray:
+        """Of each that is needed, the sum over these rows."""
+        return np.array([values_of(part, rows).sum() for part in self._asked.values()])
+
+    def squares(self, rows: Rows, means: Sequence[float] | FloatArray) -> FloatArray:
+        """Of each that is needed, the sum of squares about a mean."""
+        pairs = zip(self._asked.values(), means, strict=True)
+        return np.array([((values_of(part, rows) - mean) ** 2).sum() for part, mean in pairs])
+
+    def agreed(self, sites: Sequence[Rows]) -> dict[str, Summary]:
+        """Means and standard deviations over the rows of all sites, from sums of each as sites would send them."""
+        if not self._asked:
+            return {}
+        total = sum(len(next(iter(rows.values())).values) for rows in sites)
+        means = total_of([self.sums(rows) for rows in sites]) / total
+        squares = total_of([self.squares(rows, means) for rows in sites])
+        return summaries(self.needs(), total, means, squares)
+
+    def read(self, frame: Any) -> dict[str, FrameColumn]:
+        """The columns of another frame, such as one to predict for, with the levels that are known here.
+
+        With effects of sites the caller adds a column `SITE`.
+        """
+        table = Frame(frame)
+        names = [table.check_name(name, "the model") for name in self.formula.columns if name != SITE]
+        return {name: self._recoded(column) for name, column in table.read(names).items()} if names else {}
+
+    def columns(self, rows: Rows, agreed: Agreed) -> FloatArray:
+        """The columns, (n, p), given means and standard deviations of what is needed."""
+        n_rows = len(next(iter(rows.values())).values)
+        if missing := [name for name in self._asked if name not in agreed]:
+            if n_rows:
+                raise ValueError(f"means and standard deviations must be agreed on; those of {missing[0]!r} are not.")
+            return np.empty((0, len(self.names)))
+        made: dict[tuple[Factor, Coding | None], list[FloatArray]] = {}
+        filled = np.empty((n_rows, len(self.names)))
+        j = 0
+        for one in self._products:
+            made |= {part: self._factor_columns(*part, rows, agreed) for part in one.parts if part not in made}
+            for chosen in _first_fastest([made[part] for part in one.parts]):
+                filled[:, j] = chosen[0]
+                for more in chosen[1:]:
+                    filled[:, j] *= more
+                j += 1
+        return filled
+
+    def offset(self, rows: Rows) -> FloatArray | None:
+        """The sum of the offset() terms, (n,), if there are any."""
+        parts = [values_of(part, rows) for part in self.formula.offsets]
+        return np.sum(parts, axis=0) if parts else None
+
+    def products(self) -> list[int]:
+        """Numbers of the columns that are products of several factors."""
+        several = [len(one.parts) > 1 for one in self._products for _ in self._product_names(one)]
+        return np.flatnonzero(several).tolist()
+
+    def fewest_in_a_cell(self, rows: Rows) -> dict[str, int]:
+        """For each product of factors with levels, the fewest rows in a cell that has any.
+
+        Columns span the indicator of every cell, also of those that the coding leaves out.
+        """
+        found = {}
+        for term in self.formula.terms:
+            names = [column_of(factor) for factor in term if self._has_levels(factor)]
+            if len(names) > 1:
+                codes = np.stack([rows[name].as_levels().values for name in names])
+                counts = np.unique(codes, axis=1, return_counts=True)[1]
+                found[":".join(factor.name for factor in term)] = int(counts.min())
+        return found
+
+    def fewest_between_knots(self, rows: Rows, agreed: Agreed) -> dict[str, int]:
+        """For each spline, the fewest rows between two of its knots: with few, its columns tell of single rows."""
+        found = {}
+        for factor in self.formula.factors:
+            if isinstance(factor, Spline):
+                knots = knots_of(factor, agreed.get(factor.of.name))
+                stretch = np.searchsorted(knots, values_of(factor.of, rows))
+                found[factor.name] = int(np.bincount(stretch, minlength=len(knots) + 1)[1:-1].min())
+        return found
+
+    def check_stretches(self, rows: Rows, agreed: Agreed, fewest: int = 1) -> None:
+        """Refuse a spline with fewer rows than that between two of its knots."""
+        for name, count in self.fewest_between_knots(rows, agreed).items():
+            if count < fewest:
+                raise ValueError(
+                    f"at least {fewest} rows must lie between two knots of a spline; for {name} fewer do. Give knots= "
+                    "and bounds=, use fewer, or take the logarithm of a skewed column: ns(log(x), df=4)."
+                )
+
+    @property
+    def _asked(self) -> dict[str, Expression]:
+        asked = {}
+        for factor in self.formula.factors:
+            known = isinstance(factor, Spline) and factor.knots is not None and factor.bounds is not None
+            if isinstance(factor, Pooled | Spline) and not known:
+                asked[factor.of.name] = factor.of
+        return asked
+
+    def _recoded(self, column: FrameColumn) -> FrameColumn:
+        levels = self._levels[column.name]
+        if levels is None:
+            return column
+        column = column.as_levels()
+        if unknown := [str(level) for level in column.levels or () if level not in levels]:
+            raise ValueError(
+                f"levels must be among those of the fit; {listed(unknown)} of {column.name!r} is not. Leave out "
+                "those rows."
+            )
+        return coded(column.name, column.labels, list(levels))
+
+    def _has_levels(self, factor: Factor) -> bool:
+        """Text and the like has levels where it stands by itself; a function of it is refused when it is read."""
+        plain = isinstance(factor, Expression) and not factor.steps
+        return isinstance(factor, Levels) or (plain and self._levels[column_of(factor)] is not None)
+
+    def _check_levels(self, factor: Factor, total: int) -> None:
+        """Refuse identifiers, constants, and a base that is none of the levels."""
+        name = column_of(factor)
+        levels = self._levels[name] or ()
+        if len(levels) > max(2, total // 5):
+            raise ValueError(
+                f"column {name!r} has {len(levels):,} levels in {total:,} rows. Is it an identifier, or a "
+                "number read as text? Leave it out, or make it a number."
+            )
+        if len(levels) == 1:
+            raise ValueError(f"column {name!r} is constant ({levels[0]!r}). Leave it out.")
+        if isinstance(factor, Levels) and factor.reference is not None and self._base(factor) is None:
+            shown = listed([str(level) for level in levels])
+            raise ValueError(
+                f"Treatment() must name a level of {name!r}; got {factor.reference!r}. The levels are {shown}."
+            )
+
+    def _base(self, factor: Factor) -> int | None:
+        """The number of the level that a reduced coding leaves out; of a level that is none, None."""
+        if not isinstance(factor, Levels) or factor.reference is None:
+            return 0
+        wanted, levels = factor.reference, self._levels[factor.column] or ()
+        same_kind = (i for i, level in enumerate(levels) if level == wanted)
+        # 1 == True, but a level of one kind is none of the other
+        return next((i for i in same_kind if isinstance(levels[i], bool) == isinstance(wanted, bool)), None)
+
+    def _coded(self) -> list[Product]:
+        """Terms as products with codings, in the order in which columns come."""
+        ones: list[Term] = [()] if self.formula.intercept else []  # a product of nothing
+        terms = [*ones, *self.formula.terms]
+        groups: dict[frozenset[Factor], list[Term]] = {frozenset(): []}
+        for term in terms:
+            groups.setdefault(frozenset(f for f in term if not self._has_levels(f)), []).append(term)
+        coded: dict[Term, list[Product]] = {}
+        for group in groups.values():
+            spanned: set[frozenset[Any]] = set()
+            for term in sorted(group, key=len):
+                coded[term] = [_product(term, some) for some in self._term_codings(term, spanned)]
+        order = list(coded) if self.formula.regrouped else terms
+        return [one for term in order for one in coded[term] if term]
+
+    def _term_codings(self, term: Term, spanned: set[frozenset[Any]]) -> list[dict[Factor, Coding]]:
+        with_levels = [factor for factor in term if self._has_levels(factor)]
+        return [dict(zip(with_levels, some, strict=True)) for some in codings(with_levels, spanned)]
+
+    def _width(self, factor: Factor, coding: Coding | None) -> int:
+        if coding is None:
+            return factor.df if isinstance(factor, Spline) else 1
+        return len(self._levels[column_of(factor)] or ()) - int(coding == Coding.REDUCED)
+
+    def _kept(self, factor: Factor, coding: Coding) -> list[int]:
+        """Numbers of the levels that have a column."""
+        base = self._base(factor) if coding == Coding.REDUCED else None
+        return [i for i in range(len(self._levels[column_of(factor)] or ())) if i != base]
+
+    def _product_names(self, one: Product) -> list[str]:
+        return [":".join(chosen) for chosen in _first_fastest([self._factor_names(*part) for part in one.parts])]
+
+    def _factor_names(self, factor: Factor, coding: Coding | None) -> list[str]:
+        if coding is not None:
+            levels, mark = self._levels[column_of(factor)] or (), "T." if coding == Coding.REDUCED else ""
+            return [f"{factor.name}[{mark}{levels[i]}]" for i in self._kept(factor, coding)]
+        if isinstance(factor, Spline):
+            return [f"{factor.name}[{i}]" for i in range(factor.df)]
+        return [factor.name]
+
+    def _factor_columns(self, factor: Factor, coding: Coding | None, rows: Rows, agreed: Agreed) -> list[FloatArray]:
+        if coding is not None:
+            codes = rows[column_of(factor)].as_levels().values
+            return [(codes == i).astype(float) for i in self._kept(factor, coding)]
+        if isinstance(factor, Spline):
+            return list(spline_values(factor, values_of(factor.of, rows), agreed.get(factor.of.name)).T)
+        if isinstance(factor, Pooled):
+            return [pooled_values(factor, values_of(factor.of, rows), agreed[factor.of.name])]
+        assert isinstance(factor, Expression)
+        return [values_of(factor, rows)]
+
+
+def total_of(parts: Sequence[FloatArray]) -> FloatArray:
+    """The sum over sites, whatever their order: correctly rounded."""
+    return np.array([math.fsum(column) for column in zip(*parts, strict=True)])
+
+
+def summaries(needs: Sequence[str], total: int, means: FloatArray, squares: FloatArray) -> dict[str, Summary]:
+    """Mean and standard deviation of each that was needed, from the totals over all sites."""
+    return {
+        name: Summary(float(mean), math.sqrt(square / total))
+        for name, mean, square in zip(needs, means, squares, strict=True)
+    }
+
+
+def _product(term: Term, coded: Mapping[Factor, Coding]) -> Product:
+    """The term without the factors that are absent from this one of its products."""
+    parts = [(factor, coded.get(factor)) for factor in term]
+    return Product(tuple(part for part in parts if part[1] != Coding.ABSENT))
+
+
+def _first_fastest(parts: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """One of each, the first changing fastest."""
+    return [chosen[::-1] for chosen in product(*reversed(parts))]
