@@ -123,6 +123,15 @@ class Cox(Family):
         scores[at.order] = away
         return scores
 
+    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
+        """The martingale residual of each row, and how many events it was to have had."""
+        at = self._events(rows, theta)
+        expected = at.expected()
+        parts = np.stack([np.abs(at.weights * at.died - expected), expected])
+        counted = np.empty_like(parts)
+        counted[:, at.order] = parts
+        return list(counted)
+
     def goodness(self, rows: Rows, theta: FloatArray, dispersion: float) -> Goodness:
         """The deviance is minus twice the partial log-likelihood."""
         likelihood = self._events(rows, theta).log_likelihood
@@ -149,7 +158,7 @@ class Cox(Family):
         """Sort by time, and add up from the last row to the first: n log n steps."""
         order = np.argsort(rows.response[:, 0], kind="stable")
         time, died = rows.response[order, 0], rows.response[order, 1] > 0
-        weights = np.broadcast_to(rows.weights, rows.count)[order]
+        weights = np.broadcast_to(rows.weights, rows.n)[order]
         eta = self._predictors(rows, theta)[0][order]
         eta = eta - eta.max(initial=-np.inf)
         x = rows.x[order]

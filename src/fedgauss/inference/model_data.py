@@ -205,11 +205,8 @@ def check_plain(data: ModelData, apart: bool = False) -> None:
 
 
 def intercept_name(formula: Formula, spec: ModelSpec, names: Sequence[str]) -> str | None:
-    """As statsmodels calls it, in brackets where a covariate has that name; None where there is none.
-
-    A family may have no place for one. Levels are then coded as if there were: the first is the base.
-    """
-    if not (formula.intercept and as_family(spec.family).has_intercept):
+    """As statsmodels calls it, in brackets where a covariate has that name."""
+    if not formula.intercept:
         return None
     name = "const" if spec.formula is None else "Intercept"
     while name in names:
