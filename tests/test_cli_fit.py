@@ -13,7 +13,7 @@ from fedgauss._families import shipped_families
 from fedgauss.cli import app
 from fedgauss.report.coefficients import coefficient_figure, fit_numbers
 
-SGD = ["--target", "died", "--client", "hospital", "--solver", "sgd"]
+SGD = ["--target", "died", "--client", "hospital", "--family", "binomial", "--solver", "sgd"]
 runner = CliRunner()
 RNG = np.random.default_rng(3)
 FRAME = pd.DataFrame(

@@ -1,17 +1,21 @@
 """The verbs `site` and `federate`: a fit to files that stay where they are."""
 
 import io
+import os
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Argument, Option
 
 from fedgauss._progress import bar
 from fedgauss.cli import options
 from fedgauss.cli.app import app, plain_endings
 from fedgauss.cli.fit import listed_names, show_fit
+
+_ROUNDS = "rounds.jsonl"  # of a fit that is not done
 
 _SITE_HELP = """\
 Take part in a federated fit with rows that stay here.
@@ -21,14 +25,17 @@ leaves. The log has every order and every line that left. `fedgauss federate` st
 ssh, and ends it.
 
 [bold]Example[/bold]
-  fedgauss site data.csv --least-rows 50 --log sent.jsonl
+  fedgauss site --example-policy > policy.toml
+  fedgauss site data.csv --policy policy.toml --log sent.jsonl
 """
 _FEDERATE_HELP = """\
 Fit a regression to files that stay where they are, and print what `fedgauss fit` would print for all rows together.
 
 Each --site has a name and the command that starts it; that command must run `fedgauss site`. Orders and replies go \
 through its pipes: no port is opened, and ssh encrypts them. Sites add up sums over all of their rows, a round for \
-each step of the fit; with --solver sgd they take gradient steps and average on a ring.
+each step of the fit. With --masked they add masks that cancel in the total, so that nobody sees one site's sums. A \
+fit that was stopped goes on from its rounds in the output folder when it is started again. With --solver sgd sites \
+take gradient steps and average on a ring.
 
 [bold]Example[/bold]
   fedgauss federate --target died --family logistic \
@@ -38,22 +45,35 @@ each step of the fit; with --solver sgd they take gradient steps and average on 
 
 @app.command(help=_SITE_HELP)
 def site(
-    data: options.Data,
-    least_rows: Annotated[int, Option(help="Fewest rows with which to take part.")] = 10,
+    data: Annotated[Path | None, Argument(help="A .csv or .parquet file, a row for each observation.")] = None,
+    policy: Annotated[Path | None, Option(help="File with this site's own rules.")] = None,
+    least_rows: Annotated[int | None, Option(help="Fewest rows with which to take part; 10 by default.")] = None,
     columns: Annotated[
         str | None, Option(help="Columns that may be asked about, separated by commas; all if not given.")
     ] = None,
     log: Annotated[Path | None, Option(help="File for every order, and every line that leaves.")] = None,
+    example_policy: Annotated[bool, Option("--example-policy", help="Print a policy to start from, and end.")] = False,
 ) -> None:
     """`fedgauss.inference.federated.lines` on standard input and output."""
     with plain_endings():
+        from fedgauss.inference.federated import policy as policies
+
+        if example_policy:
+            print(policies.example_policy(), end="")
+            return
         from fedgauss.inference.federated.lines import serve_lines
         from fedgauss.inference.federated.site import Site
         from fedgauss.inference.tables import read_table
 
-        here = Site(read_table(data), least_rows, listed_names(columns))
+        if data is None:
+            raise ValueError("a site needs a file with its rows, such as: fedgauss site data.csv")
+        rules = policies.Policy() if policy is None else policies.Policy.read(policy)
+        named = listed_names(columns)
+        given = {"least_rows": least_rows, "columns": None if named is None else tuple(named)}
+        rules = replace(rules, **{name: value for name, value in given.items() if value is not None})
+        here = Site(read_table(data), rules)
         with ExitStack() as stack:
-            written = None if log is None else stack.enter_context(log.open("a", encoding="utf-8"))
+            written = None if log is None else stack.enter_context(open(log, "a", encoding="utf-8", opener=_private))
             orders = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
             serve_lines(here, orders, sys.stdout, written)
 
@@ -68,10 +88,23 @@ def federate(
     intercept: options.Intercept = True,
     solver: options.Solver = "scoring",
     errors: options.Errors = "HC0",
+    link: options.Link = None,
+    trials: options.Trials = None,
+    event: options.Event = None,
+    offset: options.Offset = None,
+    exposure: options.Exposure = None,
+    row_weights: options.RowWeights = None,
+    cluster: options.Cluster = None,
+    site_effects: options.SiteEffects = False,
+    missing: options.Missing = "refuse",
     ridge: options.Ridge = 0.0,
     level: options.Level = 0.95,
+    masked: Annotated[bool, Option("--masked", help="Show the coordinator totals over sites only.")] = False,
+    lost: Annotated[str, Option(help="When a site is lost: stop, or leave it out and go on.")] = "stop",
     sync_every: options.SyncEvery = None,
     seed: options.Seed = None,
+    network: options.NetworkName = None,
+    weights: options.Weights = None,
     correct_drift: options.CorrectDrift = None,
     timeout: Annotated[float, Option(help="Seconds that a site has to answer an order.")] = 600.0,
     out: options.Out = Path("fit"),
@@ -79,6 +112,7 @@ def federate(
     """`fedgauss.inference.federated.coordinator` with sites behind pipes."""
     with plain_endings():
         from fedgauss.inference.federated.coordinator import fit_sites
+        from fedgauss.inference.federated.journal import Journal
         from fedgauss.integrations.site_processes import SiteProcesses
         from fedgauss.report.coefficients import write_fit
         from fedgauss.report.output import writable_folder
@@ -87,13 +121,25 @@ def federate(
         if len(commands) < len(sites):
             raise ValueError("sites must have different names; one occurs more than once.")
         folder = writable_folder(out)
+        journal = Journal(folder / _ROUNDS)
+        if len(journal):
+            print(f"{len(journal)} rounds of a fit that was stopped are in {journal.path}; they are used if they fit.")
         with SiteProcesses(commands, timeout) as reached, bar() as tick:
             fitted = fit_sites(
                 reached.ask, reached.names, target, family, listed_names(features), formula, intercept=intercept,
-                solver=solver, errors=errors,  # type: ignore[arg-type]
-                ridge=ridge, level=level, sync_every=sync_every, seed=seed, correct_drift=correct_drift, tick=tick,
+                solver=solver, errors=errors, missing=missing, lost=lost,  # type: ignore[arg-type]
+                link=link, trials=trials, event=event, offset=offset, exposure=exposure, row_weights=row_weights,
+                cluster=cluster, site_effects=site_effects, ridge=ridge, level=level, masked=masked, journal=journal,
+                sync_every=sync_every, seed=seed, network=options.network_named(network, len(commands)),
+                weights=weights,  # type: ignore[arg-type]
+                correct_drift=correct_drift, tick=tick,
             )  # fmt: skip
         show_fit(fitted, write_fit(fitted, folder))
+        journal.remove()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _named(text: str) -> tuple[str, str]:

@@ -49,6 +49,15 @@ def fit(
     intercept: options.Intercept = True,
     solver: options.Solver = "scoring",
     errors: options.Errors = "HC0",
+    link: options.Link = None,
+    trials: options.Trials = None,
+    event: options.Event = None,
+    offset: options.Offset = None,
+    exposure: options.Exposure = None,
+    row_weights: options.RowWeights = None,
+    cluster: options.Cluster = None,
+    site_effects: options.SiteEffects = False,
+    missing: options.Missing = "refuse",
     ridge: options.Ridge = 0.0,
     level: options.Level = 0.95,
     passes: Annotated[
@@ -78,9 +87,10 @@ def fit(
 
             fitted = fit_frame(
                 frame, target, client, family, names, formula, intercept=intercept,
-                solver=solver, errors=errors,  # type: ignore[arg-type]
-                ridge=ridge, level=level, passes=passes, sync_every=sync_every,
-                method=method,  # type: ignore[arg-type]
+                solver=solver, errors=errors, missing=missing,  # type: ignore[arg-type]
+                link=link, trials=trials, event=event, offset=offset, exposure=exposure, row_weights=row_weights,
+                cluster=cluster, site_effects=site_effects, ridge=ridge, level=level, passes=passes,
+                sync_every=sync_every, method=method,  # type: ignore[arg-type]
                 seed=seed, correct_drift=correct_drift, finish=finish, progress=False,
             )  # fmt: skip
         show_fit(fitted, write_fit(fitted, folder))

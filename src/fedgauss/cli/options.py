@@ -1,7 +1,7 @@
 """Arguments and options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -16,6 +16,17 @@ Family = Annotated[
 ]
 Solver = Annotated[str, Option(help="scoring, the exact fit of all rows together, or sgd, the paper's pass.")]
 Errors = Annotated[str, Option(help="HC0, HC1, model, cluster or site.")]
+Link = Annotated[str | None, Option(help="identity, log, logit, probit, cloglog or inverse, where the family has it.")]
+Trials = Annotated[str | None, Option(help="Column with the trials of which the target counts successes.")]
+Event = Annotated[str | None, Option(help="Column that says whether the target, a time, ends in an event.")]
+Offset = Annotated[str | None, Option(help="Column that is added to the predictor.")]
+Exposure = Annotated[str | None, Option(help="Column whose logarithm is added to the predictor.")]
+RowWeights = Annotated[str | None, Option(help="Column that says what each row counts for.")]
+Cluster = Annotated[str | None, Option(help="Column of clusters, for --errors cluster.")]
+SiteEffects = Annotated[bool, Option("--site-effects", help="An intercept for each client or site.")]
+Missing = Annotated[str, Option(help="Rows with a missing value: refuse, or drop.")]
+NetworkName = Annotated[str | None, Option(help="ring, complete or path; a ring by default.", rich_help_panel=SGD)]
+Weights = Annotated[str | None, Option(help="rows, the default, or equal.", rich_help_panel=SGD)]
 Ridge = Annotated[float, Option(help="Penalty on squared coefficients of standardised covariates.")]
 Features = Annotated[str | None, Option(help="Covariates, comma-separated; all columns if not given.")]
 Formula = Annotated[str | None, Option(help='In place of --features: "y ~ a + C(b)".')]
@@ -32,3 +43,12 @@ Out = Annotated[Path, Option(help="Folder for the numbers and the figure.")]
 Workers = Annotated[int | None, Option(help="Processes, 0 for none; by default one for each core, at most 8.")]
 Engine = Annotated[str, Option(help="Where to compute: local, or dask for a cluster.")]
 Scheduler = Annotated[str | None, Option(help="Address of the Dask scheduler, as tcp://host:8786.")]
+
+
+def network_named(name: str | None, n_clients: int) -> Any:
+    """The network with this name, between so many clients."""
+    if name is None:
+        return None
+    from fedgauss import _checks, networks
+
+    return getattr(networks, _checks.one_of("network", name, ["ring", "complete", "path"]))(n_clients)

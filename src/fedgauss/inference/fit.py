@@ -13,7 +13,8 @@ from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.families import Family
 from fedgauss.inference.errors import Errors
 from fedgauss.inference.estimate import Estimate
-from fedgauss.inference.model_data import ModelData, ModelSpec, read_model_data
+from fedgauss.inference.model_data import ModelData, read_model_data
+from fedgauss.inference.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from fedgauss.networks import Network
@@ -76,6 +77,14 @@ def fit(
     solver: Solver = "scoring",
     errors: Errors = "HC0",
     link: str | None = None,
+    trials: str | None = None,
+    event: str | None = None,
+    offset: str | None = None,
+    exposure: str | None = None,
+    row_weights: str | None = None,
+    cluster: str | None = None,
+    site_effects: bool = False,
+    missing: Literal["refuse", "drop"] = "refuse",
     ridge: float = 0.0,
     level: float = 0.95,
     passes: int | None = None,
@@ -102,13 +111,15 @@ def fit(
     client : str
         The column that says to whom a row belongs.
     family : str or Family, optional
-        "gaussian" ("linear"), "binomial" ("logistic"), "poisson", any other registered name, or an instance of a
-        family (`fedgauss.families`). By default "gaussian" where the target is a number with more than two values.
+        "gaussian", "binomial", "poisson", "gamma", "negative_binomial", "multinomial", "cox", "huber",
+        "one_versus_rest", any other registered name, or an instance of a family (`fedgauss.families`). By default
+        "gaussian" where the target is a number with more than two values.
     features : sequence of str, optional
         The covariates; by default all other columns. Text, categories and true/false columns become indicators, with
         the first level as base.
     formula : str, optional
-        In place of `features`: "y ~ a + b + C(c)", with "- 1" for no intercept.
+        In place of `features`: "y ~ a*b + log(c) + C(d) + ns(e, df=4)", with "- 1" for no intercept;
+        `docs/inference.md` says what it may have.
     intercept : bool
         Whether the model has an intercept.
     solver : {"scoring", "sgd"}
@@ -119,6 +130,20 @@ def fit(
         clustered, each client a cluster for "site".
     link : str, optional
         "identity", "log", "logit", "probit" or "cloglog", where the family has it; its usual one by default.
+    trials, event : str, optional
+        A column beside the target: of how many trials it counts the successes ("binomial"), or whether the time that it
+        is ends in an event, 1, or is censored, 0 ("cox").
+    offset, exposure : str, optional
+        Columns that are added to the predictor, the exposure as its logarithm.
+    row_weights : str, optional
+        A column that says what each row counts for.
+    cluster : str, optional
+        A column whose values are clusters of rows that belong together, for errors="cluster". Clusters do not reach
+        over clients.
+    site_effects : bool
+        Whether each client but the first has an intercept of its own.
+    missing : {"refuse", "drop"}
+        What to do about rows with a missing value: refuse the fit, or leave them out and say how many.
     ridge : float
         lambda of a penalty lambda / 2 sum_j (b_j s_j)^2 on an exact fit, s_j the standard deviation of a covariate.
     level : float
@@ -169,7 +194,11 @@ def fit(
         solver, passes=passes, sync_every=sync_every, network=network, method=method, seed=seed, weights=weights,
         standardise=standardise, clients=clients, correct_drift=correct_drift, bootstraps=bootstraps, finish=finish,
     )  # fmt: skip
-    data = read_model_data(frame, client, ModelSpec(target, family, features, formula, intercept))
+    spec = ModelSpec(
+        target, family, features, formula, intercept, offset, exposure, row_weights, cluster, trials, event,
+        site_effects, missing, link,
+    )  # fmt: skip
+    data = read_model_data(frame, client, spec)
     if solver == "scoring":
         from fedgauss.inference.fit_exact import fit_exactly
 
@@ -187,6 +216,7 @@ def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: di
         "Family": data.family.describe(),
         "Rows": f"{int(data.counts.sum()):,}",
         "Rows per client": f"{least:,}" if least == most else f"{least:,} to {most:,}",
+        **({"Rows dropped": f"{data.dropped.sum():,}"} if data.dropped.any() else {}),
         **estimate.facts,
         **settings,
     }

@@ -7,7 +7,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._types import FloatArray
 from fedgauss.families.rows import blocks_of
-from fedgauss.inference.errors import ERRORS, Errors, covariance
+from fedgauss.inference.errors import Errors, check_errors, covariance
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.exact import Exact, PooledSites, Sites, client_rows, exact_fit
 from fedgauss.inference.fit import Fit, as_fit
@@ -45,12 +45,11 @@ def fit_of_sites(
     sites: Sites, data: ModelData, columns: Location, start: FloatArray, errors: Errors, level: float, ridge: float
 ) -> Fit:
     """The fit of rows that sites have, in units of these locations; `data` need not have rows."""
-    _checks.one_of("errors", errors, ERRORS)
+    check_errors(errors, data.family)
     if _checks.real("ridge", ridge) < 0.0:
         raise ValueError(f"ridge must not be negative; got {ridge}. Use 0 for no penalty.")
     family, extra = data.family, len(data.family.extra_names)
     n_rows, each, intercept = int(data.counts.sum()), len(data.one_output), data.constant is not None
-    start = np.concatenate([start, np.zeros(extra)])
     dim = len(start)
     if n_rows <= dim:
         raise ValueError(f"{dim} parameters need more than {dim} rows; got {n_rows}. Use fewer columns?")
@@ -71,7 +70,7 @@ def fit_of_sites(
         errors, exact.information, exact.observed, exact.squares, exact.dispersion, n_rows, len(data.clients)
     )
     estimate = Estimate(
-        readout.of(exact.theta), readout.cov(covered), level, "scoring", data.all_names + family.extra_names,
+        readout.of(exact.theta), readout.cov(covered), level, "scoring", data.all_names,
         facts=_facts(exact, errors, n_rows), heterogeneity=exact.apart.test(),
     )  # fmt: skip
     return as_fit(estimate, data, columns.scale, {"Ridge": f"{ridge:g}"} if ridge else {})

@@ -10,7 +10,7 @@ from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.fit import Fit, SgdOptions, as_fit
 from fedgauss.inference.infer import METHODS, check_hessian, heterogeneity, infer, population, run_facts
-from fedgauss.inference.model_data import ModelData
+from fedgauss.inference.model_data import ModelData, check_plain
 from fedgauss.inference.passes import Passes, run_passes
 from fedgauss.inference.preparation import Units, check_rows, check_separable, checked_columns, starting_point
 from fedgauss.networks import as_network, ring
@@ -19,6 +19,7 @@ from fedgauss.problems.arrays import checked_weights, from_arrays
 
 def fit_by_sgd(data: ModelData, options: SgdOptions, level: float, progress: bool | None) -> Fit:
     """One pass or several over the rows of all clients."""
+    check_plain(data)
     method, passes, seed, weights = options.method, options.passes, options.seed, options.weights
     _checks.one_of("method", method, METHODS)
     over = _checks.one_of("clients", options.clients, ["these", "population"]) == "population"

@@ -54,6 +54,12 @@ class ModelData:
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @property
+    def mean_response(self) -> FloatArray:
+        """What the mean of a family is the mean of: the response, or the share of successes."""
+        trials = self.beside is not None and self.family.beside == "trials"
+        return self.response / self.beside if trials else self.response  # type: ignore[return-value,operator]
+
+    @property
     def one_output(self) -> tuple[str, ...]:
         """Names of one output's parameters, the intercept first."""
         return self.names if self.constant is None else (self.constant, *self.names)
@@ -101,7 +107,7 @@ def read_model_data(frame: Any, client: str, spec: ModelSpec) -> ModelData:
         raise ValueError(f"clients must have complete rows; {listed(gone)} has none. Use fewer columns?")
     dropped = np.bincount(everybody.values.astype(np.int64)[~kept], minlength=len(labels))
     columns = {name: FrameColumn(name, column.values[order], column.levels) for name, column in columns.items()}
-    response = response_of(columns[target], spec.family, *_beside(spec, columns))
+    response = response_of(columns[target], spec.family, *beside_columns(spec, columns), link=spec.link)
     data = model_data(spec, formula, columns, response, labels, counts, len(order), dropped=dropped)
     if data.design is not None:
         data.design.check_stretches(columns, data.agreed)
@@ -161,27 +167,42 @@ def model_data(
     -------
     ModelData
     """
-    rows, n_rows, counts = dict(columns), len(columns[spec.target].values), np.asarray(counts)
-    if spec.site_effects:
-        formula = formula._replace(terms=(*formula.terms, (Expression(SITE, (), "site"),)))
-        rows[SITE] = _sites_column(clients if sites is None else sites, here, counts, n_rows)
-    as_levels = formula.as_levels
-    rows = {name: column.as_levels() if name in as_levels else column for name, column in rows.items()}
-    design = Design(formula, {name: column.levels for name, column in rows.items()}, total)
+    n_rows, counts = len(columns[spec.target].values), np.asarray(counts)
+    design, rows = design_of(spec, formula, columns, total, clients if sites is None else sites, here, counts)
     if agreed is None:
         agreed = design.agreed(_by_client(rows, counts)) if n_rows else {}
     values, classes, family = response
     labels = rows[spec.cluster].as_levels() if spec.cluster is not None else None
     return ModelData(
-        design.columns(rows, agreed), design.names, intercept_name(formula, spec, design.names), values, spec.target,
+        design.columns(rows, agreed), design.names,
+        intercept_name(formula, spec, design.names) if family.has_intercept else None, values, spec.target,
         classes, family, tuple(clients), counts,
         offset=_offset(spec, design, rows, columns), row_weights=_row_weights(spec, columns),
         cluster=None if labels is None else labels.values.astype(np.int64),
         cluster_labels=() if labels is None else tuple(map(str, labels.levels or ())),
-        beside=beside_of(*_beside(spec, columns)),
+        beside=beside_of(*beside_columns(spec, columns)),
         dropped=np.zeros(len(counts), dtype=np.int64) if dropped is None else dropped,
         design=design, agreed=agreed,
     )  # fmt: skip
+
+
+def design_of(
+    spec: ModelSpec,
+    formula: Formula,
+    columns: Mapping[str, FrameColumn],
+    total: int,
+    sites: Sequence[str],
+    here: int | None,
+    counts: IntArray,
+) -> tuple[Design, dict[str, FrameColumn]]:
+    """The design of a model and the columns that it reads, one of sites among them where these have effects."""
+    rows = dict(columns)
+    if spec.site_effects:
+        formula = formula._replace(terms=(*formula.terms, (Expression(SITE, (), "site"),)))
+        rows[SITE] = _sites_column(sites, here, counts, len(columns[spec.target].values))
+    as_levels = formula.as_levels
+    rows = {name: column.as_levels() if name in as_levels else column for name, column in rows.items()}
+    return Design(formula, {name: column.levels for name, column in rows.items()}, total), rows
 
 
 def check_plain(data: ModelData, apart: bool = False) -> None:
@@ -231,7 +252,7 @@ def _by_client(rows: Mapping[str, FrameColumn], counts: IntArray) -> list[dict[s
     ]
 
 
-def _beside(spec: ModelSpec, rows: Mapping[str, FrameColumn]) -> tuple[FrameColumn | None, FrameColumn | None]:
+def beside_columns(spec: ModelSpec, rows: Mapping[str, FrameColumn]) -> tuple[FrameColumn | None, FrameColumn | None]:
     """The columns of trials and of events."""
     trials, event = (None if name is None else rows[name] for name in (spec.trials, spec.event))
     return trials, event

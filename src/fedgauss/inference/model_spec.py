@@ -25,6 +25,7 @@ class ModelSpec(NamedTuple):
     event: str | None = None
     site_effects: bool = False
     missing: str = "refuse"
+    link: str | None = None
 
     @property
     def roles(self) -> dict[str, str]:

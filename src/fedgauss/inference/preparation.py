@@ -97,7 +97,7 @@ def starting_point(data: ModelData, totals: FloatArray | None = None) -> FloatAr
     `totals` are those of the family's `start_terms` over all rows; by default those of the rows at hand.
     """
     intercept = data.constant is not None
-    sums = _total(data.family.start_terms(data.response), data) if totals is None else totals
+    sums = _total(data.family.start_terms(data.mean_response), data) if totals is None else totals
     outputs = data.family.n_outputs
     found = data.family.start(sums, int(data.counts.sum()))
     start = np.zeros((outputs, len(data.names) + int(intercept)))

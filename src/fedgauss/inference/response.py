@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.families import Family, as_family, names
+from fedgauss.families import Family, chosen, names
 from fedgauss.families.base import is_number
 from fedgauss.inference.tables import FrameColumn
 
@@ -68,27 +68,35 @@ def family_of(column: FrameColumn, family: str | Family | None) -> str | Family:
     raise ValueError(f"family must be given for a target of text; {target!r} is. Use family={classes!r} for classes?")
 
 
+def usual_family(family: str | None, trials: str | None, event: str | None) -> str | None:
+    """The family by name, or that of a target with trials or events beside it; None where only its values can tell."""
+    if family is None and trials is not None:
+        return "binomial"
+    return "cox" if family is None and event is not None else family
+
+
 def response_of(
     column: FrameColumn,
     family: str | Family | None,
     trials: FrameColumn | None = None,
     event: FrameColumn | None = None,
+    link: str | None = None,
 ) -> Response:
     """The target as its family reads it; with trials it is successes, with events it is times."""
     if trials is not None and event is not None:
         raise ValueError("give trials, for counts out of so many, or event, for times; not both.")
     if trials is not None:
-        return _successes(column, trials), (), as_family("binomial" if family is None else family)
+        return _successes(column, trials), (), chosen("binomial" if family is None else family, link)
     if event is not None:
-        return _times(column), (), as_family("cox" if family is None else family)
-    chosen = as_family(family_of(column, family))
-    if not chosen.by_class:
-        return chosen.read(column.name, column.values, column.levels), (), chosen
+        return _times(column), (), chosen("cox" if family is None else family, link)
+    found = chosen(family_of(column, family), link)
+    if not found.by_class:
+        return found.read(column.name, column.values, column.levels), (), found
     if column.levels is None and np.any(column.values != np.floor(column.values)):
-        raise ValueError(f"{chosen.name} needs classes; {column.name!r} has fractions. Use family='linear'?")
+        raise ValueError(f"{found.name} needs classes; {column.name!r} has fractions. Use family='linear'?")
     column = column.as_levels()
     classes = column.levels or ()
-    return chosen.read(column.name, column.values, classes), classes, chosen.with_classes(len(classes))
+    return found.read(column.name, column.values, classes), classes, found.with_classes(len(classes))
 
 
 def beside_of(trials: FrameColumn | None, event: FrameColumn | None) -> FloatArray | None:

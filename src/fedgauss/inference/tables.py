@@ -110,6 +110,10 @@ class Frame:
         """Of all columns."""
         return list(self._keys)
 
+    def column(self, name: str) -> Any:
+        """A column as the frame has it."""
+        return self._frame[self._keys[name]]
+
     def check_name(self, name: Any, role: str) -> str:
         """`name` if there is such a column; otherwise an error that suggests the nearest."""
         if isinstance(name, str) and name in self._keys:

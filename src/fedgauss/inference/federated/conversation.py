@@ -74,6 +74,11 @@ class Conversation:
             self._journal.keep(order, content, found)
         return found
 
+    def about(self, model: str) -> None:
+        """From here on totals are of this model: they are kept in the journal, or taken from it."""
+        if self._journal:
+            self._journal.model = model
+
     def leave(self, site: str) -> None:
         """Go on without a site."""
         self.sites.remove(site)

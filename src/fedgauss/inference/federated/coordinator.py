@@ -15,12 +15,15 @@ from fedgauss import _checks, families
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.inference.errors import Errors
 from fedgauss.inference.federated.conversation import Ask, Conversation, Tick
+from fedgauss.inference.federated.journal import Journal
 from fedgauss.inference.federated.lines import printable
-from fedgauss.inference.federated.scoring_coordinator import RemoteSites
+from fedgauss.inference.federated.scoring_coordinator import fit_remotely
 from fedgauss.inference.fit import Fit, SgdOptions, Solver
-from fedgauss.inference.fit_exact import fit_of_sites
-from fedgauss.inference.model_data import ModelData, ModelSpec, model_data, response_of, right_hand_side
-from fedgauss.inference.preparation import Location, check_constant, check_rows, starting_point
+from fedgauss.inference.formula.design import summaries
+from fedgauss.inference.model_data import ModelData, beside_columns, check_plain, design_of, model_data
+from fedgauss.inference.model_spec import ModelSpec, right_hand_side
+from fedgauss.inference.preparation import Location, check_constant, starting_point
+from fedgauss.inference.response import response_of, usual_family
 from fedgauss.inference.tables import Frame, FrameColumn, listed
 
 if TYPE_CHECKING:
@@ -40,8 +43,20 @@ def fit_sites(
     intercept: bool = True,
     solver: Solver = "scoring",
     errors: Errors = "HC0",
+    link: str | None = None,
+    trials: str | None = None,
+    event: str | None = None,
+    offset: str | None = None,
+    exposure: str | None = None,
+    row_weights: str | None = None,
+    cluster: str | None = None,
+    site_effects: bool = False,
+    missing: Literal["refuse", "drop"] = "refuse",
     ridge: float = 0.0,
     level: float = 0.95,
+    masked: bool = False,
+    lost: Literal["stop", "leave"] = "stop",
+    journal: Journal | None = None,
     sync_every: int | None = None,
     network: Network | ArrayLike | None = None,
     seed: int | None = None,
@@ -63,8 +78,16 @@ def fit_sites(
         ask(order, contents) sends an order to every site, with a content for each, and returns their replies.
     sites : sequence of str
         Names of the sites, in the order in which `ask` reaches them.
-    target, family, features, formula, intercept, solver, errors, ridge, level
+    target, family, features, formula, intercept, solver, errors, link, trials, event, offset, exposure, row_weights
         As for `fit`. The family is given by name, and each site finds it in the registry of its own process.
+    cluster, site_effects, missing, ridge, level
+        As for `fit`.
+    masked : bool
+        Whether sites add masks that cancel in the total, so that nobody sees the sums of one site (`masks`).
+    lost : {"stop", "leave"}
+        What to do when a site does not answer any more: stop, or go on without its rows, and say so.
+    journal : Journal, optional
+        Where rounds are kept, so that an exact fit that was stopped goes on.
     sync_every, network, seed, weights, standardise, correct_drift
         As for `fit` with solver="sgd".
     tick : callable, optional
@@ -81,27 +104,40 @@ def fit_sites(
     """
     level = _checks.level(level)
     _checks.one_of("solver", solver, get_args(Solver))
+    _checks.one_of("lost", lost, ["stop", "leave"])
     options = SgdOptions.given(
         solver, sync_every=sync_every, network=network, seed=seed, weights=weights, standardise=standardise,
         correct_drift=correct_drift,
     )  # fmt: skip
+    if masked and solver == "sgd":
+        raise ValueError("a masked fit is an exact one: a pass of SGD has no totals. Use solver='scoring'.")
     if isinstance(family, families.Family):
         raise ValueError(
             f"family must be a name here: sites are other processes. Register {type(family).__name__} at every site "
             "(families.register), and give its name."
         )
-    families.family(family or "linear")
-    talk = Conversation(ask, sites)
     named = features if features is None or isinstance(features, str) else list(features)
-    data, totals = _agreed(talk, ModelSpec(target, family, named, formula, intercept), sites)
+    spec = ModelSpec(
+        target, usual_family(family, trials, event), named, formula, intercept, offset, exposure, row_weights, cluster,
+        trials, event, site_effects, missing, link,
+    )  # fmt: skip
+    if spec.family is not None:
+        families.chosen(spec.family, link)
+    talk = Conversation(ask, sites, masked, journal)
+    data, totals = _agreed(talk, spec)
     columns, about = _located(talk, data, totals)
     check_constant(data.names, columns)
     if solver == "scoring":
         start = starting_point(data, totals.start_terms)
-        return fit_of_sites(RemoteSites(talk, columns, tick), data, columns, start, errors, level, ridge)
+        return fit_remotely(talk, data, columns, start, errors, level, ridge, lost, tick).with_notes(*_masks(masked))
+    check_plain(data, apart=True)
     from fedgauss.inference.federated.sgd_coordinator import fit_sites_by_sgd  # which needs JAX
 
     return fit_sites_by_sgd(talk, data, totals.start_terms, columns, about, options, level, tick)
+
+
+def _masks(masked: bool) -> tuple[str, ...]:
+    return ("Sums were masked: the coordinator saw totals over sites, and no site's own.",) if masked else ()
 
 
 class _Totals(NamedTuple):
@@ -112,27 +148,39 @@ class _Totals(NamedTuple):
     start_terms: FloatArray  # of the family, (C,)
 
 
-def _agreed(talk: Conversation, spec: ModelSpec, sites: Sequence[str]) -> tuple[ModelData, _Totals]:
+def _agreed(talk: Conversation, spec: ModelSpec) -> tuple[ModelData, _Totals]:
     """The model without its rows: columns and levels of all sites together, and a name for each parameter."""
-    described = talk.all("describe", spec._asdict())
-    counts = np.array([int(reply["rows"]) for reply in described])
+    sites = talk.sites
+    asked = {**spec._asdict(), "sites": list(sites)}
+    described = talk.each("describe", [asked | {"name": site} for site in sites])
+    counts, dropped = (np.array([int(reply[name]) for reply in described]) for name in ("rows", "dropped"))
     total = int(counts.sum())
     levels = agreed_levels([reply["levels"] for reply in described], sites)
     columns = {
         name: FrameColumn(name, np.empty(0), None if of_all is None else tuple(of_all))
         for name, of_all in levels.items()
     }
-    response = response_of(columns[spec.target], spec.family)
+    for name in spec.roles.values():
+        columns.setdefault(name, FrameColumn(name, np.empty(0)))
+    spec = spec._replace(family=spec.family or "gaussian")  # sites have refused targets that are no numbers
+    response = response_of(columns[spec.target], spec.family, *beside_columns(spec, columns), link=spec.link)
     right = right_hand_side(Frame(columns), spec)  # columns that nobody named come in the order of `columns`
-    data = model_data(spec, right, columns, response, sites, counts, total)
-    check_rows(sites, counts, len(data.all_names))
-    talk.sizes = [data.sizes(rows) for rows in counts.tolist()]
-    replies = talk.all("design", {"levels": levels, "total": total})
-    for site, reply in zip(sites, replies, strict=True):
-        if tuple(reply["names"]) != data.all_names:
-            raise ValueError(f"sites must name parameters alike; {site!r} does not. Does it run the same fedgauss?")
-    sums, terms = (np.sum([reply[name] for reply in replies], axis=0) for name in ("sums", "marks"))
-    totals = _Totals(sums, sum(float(reply["response"]) for reply in replies), terms)
+    design, _ = design_of(spec, right, columns, total, sites, None, counts)
+    needs = design.needs()
+    talk.sizes = {site: {"m": len(needs)} for site in sites}
+    sums = talk.total("levels", {"levels": levels, "total": total})["needed"]
+    means = sums / total
+    squares = talk.total("spread", {"means": means})["needed"] if needs else sums
+    means_of = summaries(needs, total, means, squares)
+    for name, found in means_of.items():
+        if found.sd == 0.0:
+            raise ValueError(f"columns must vary; {name!r} is constant ({found.mean:g}). Leave it out.")
+    data = model_data(spec, right, columns, response, sites, counts, total, agreed=means_of, dropped=dropped)
+    talk.sizes = {site: data.sizes(rows) | {"m": len(needs)} for site, rows in zip(sites, counts.tolist(), strict=True)}
+    told = talk.total("design", {"means": means, "sds": np.array([found.sd for found in means_of.values()])})
+    if tuple(told["names"]) != data.all_names:
+        raise ValueError("sites must name parameters as the coordinator does; they do not. Same fedgauss everywhere?")
+    totals = _Totals(told["sums"], float(told["response"]), told["marks"])
     return replace(data, names=tuple(map(_shown, data.names)), classes=tuple(map(_shown, data.classes))), totals
 
 
@@ -194,9 +242,8 @@ def _located(talk: Conversation, data: ModelData, totals: _Totals) -> tuple[Loca
     total, centred = int(data.counts.sum()), data.constant is not None
     means = totals.sums / total if centred else np.zeros(len(data.names))
     response = totals.response / total if centred else 0.0
-    replies = talk.all("squares", {"means": means, "response": response})
-    scales = np.sqrt(np.sum([reply["squares"] for reply in replies], axis=0) / total)
-    spread = math.sqrt(sum(float(reply["response"]) for reply in replies) / total)
+    told = talk.total("squares", {"means": means, "response": response})
+    scales, spread = np.sqrt(told["squares"] / total), math.sqrt(float(told["response"]) / total)
     if spread == 0.0:
         raise ValueError(f"the target {data.target!r} is constant ({response:g}): there is nothing to explain.")
     about = Location(np.array([response]), np.array([spread])) if data.family.additive else None

@@ -1,8 +1,8 @@
 """The fields of orders and replies, in one table: kinds, shapes and ranges.
 
 A site checks orders, and its own replies before they leave; the coordinator checks replies again. A letter in a shape
-stands for a size that both know: p covariates, d parameters, C outputs, s planes that might separate rows, and t, the
-height of a triangular factor.
+stands for a size that both know: p covariates, d parameters, C outputs, s planes that might separate rows, m means that
+a formula needs, and t, the height of a triangular factor.
 """
 
 import numbers
@@ -130,10 +130,14 @@ ASKED: dict[str, Fields] = {
     "keys": {"name": _TEXT},
     "meet": {"run": _TEXT, "publics": _PUBLICS},
     "describe": {
-        "target": _TEXT, "family": _none_or(_TEXT), "features": _none_or(_TEXTS), "formula": _none_or(_TEXT),
-        "intercept": _TRUTH,
+        "target": _TEXT, "family": _none_or(_TEXT), "link": _none_or(_TEXT), "features": _none_or(_TEXTS),
+        "formula": _none_or(_TEXT), "intercept": _TRUTH, "offset": _none_or(_TEXT), "exposure": _none_or(_TEXT),
+        "row_weights": _none_or(_TEXT), "cluster": _none_or(_TEXT), "trials": _none_or(_TEXT),
+        "event": _none_or(_TEXT), "site_effects": _TRUTH, "missing": _TEXT, "sites": _TEXTS, "name": _TEXT,
     },
-    "design": {"levels": _LEVELS, "total": _whole(1, 10**12)},
+    "levels": {"levels": _LEVELS, "total": _whole(1, 10**12)},
+    "spread": {"means": _array("m")},
+    "design": {"means": _array("m"), "sds": _array("m", above=0.0)},
     "squares": {"means": _array("p"), "response": _number()},
     "shape": {"means": _array("p"), "scales": _array("p", above=0.0)},
     "begin": {
@@ -161,7 +165,9 @@ _GOODNESS: Fields = {
 REPLIES: dict[str, Fields] = {
     "keys": {"public": _TEXT},
     "meet": {},
-    "describe": {"rows": _whole(1, _MOST_ROWS), "levels": _LEVELS},
+    "describe": {"rows": _whole(1, _MOST_ROWS), "dropped": _whole(0, _MOST_ROWS), "levels": _LEVELS},
+    "levels": {"needed": _array("m")},
+    "spread": {"needed": _array("m", least=0.0)},
     "design": {"names": _TEXTS, "sums": _array("p"), "response": _number(), "marks": _array("C")},
     "squares": {"squares": _array("p", least=0.0), "response": _number(least=0.0)},
     "shape": {"triangle": _array("t", "p"), "overlaps": _TRUTHS},
@@ -187,6 +193,8 @@ REPLIES: dict[str, Fields] = {
 
 # What is summed over sites, with its shape: all that is masked in a masked run.
 SUMMED: dict[str, dict[str, tuple[str, ...]]] = {
+    "levels": {"needed": ("m",)},
+    "spread": {"needed": ("m",)},
     "design": {"sums": ("p",), "response": (), "marks": ("C",)},
     "squares": {"squares": ("p",), "response": ()},
     "sums": {"log_likelihood": (), "score": ("d",), "information": ("d", "d")},

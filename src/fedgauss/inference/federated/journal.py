@@ -40,7 +40,9 @@ class Journal:
         if not self.model:
             return
         key = self._key(order, content)
-        with os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as file:
+        with os.fdopen(
+            os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8"
+        ) as file:
             file.write(encoded({"key": key, "order": order, "total": total}) + "\n")
             file.flush()
             os.fsync(file.fileno())

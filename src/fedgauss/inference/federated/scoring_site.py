@@ -9,37 +9,34 @@ import numpy as np
 from fedgauss._types import FloatArray
 from fedgauss.inference.errors import covariance, squares_of
 from fedgauss.inference.exact import client_rows, final_terms, finite_sums, unlikely
-from fedgauss.inference.federated.disclosure import FEWEST, Refused
-from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, Sizes
+from fedgauss.inference.federated import few_rows
+from fedgauss.inference.federated.disclosure import Refused
+from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields
 from fedgauss.inference.federated.lines import Message
+from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.preparation import Location, Units
 from fedgauss.inference.scoring import MOST_ROUNDS, NoFiniteEstimate, scored
 
-_MOST = {"sums": 2 * MOST_ROUNDS, "final": 3, "goodness": 6, "own": 1}  # times that each may be asked
+_MOST = {"sums": 2 * MOST_ROUNDS, "final": 3, "goodness": 6, "own": 1}  # times that each is answered
 Term = TypeVar("Term", bound=tuple)
 
 
 class ScoringRun:
     """Rows in units of means and scales that all sites share.
 
-    Far from any estimate a parameter can give all but a few rows no weight: sums at it would be theirs alone. So the
-    rows behind a sum are counted by their weights, (sum h)^2 / sum h^2. Where they are fewer than `FEWEST` a site only
-    says that the parameter is unlikely, which is what scoring needs to turn back.
+    Far from any estimate a parameter can give all but a few rows no weight: sums at it would be theirs alone
+    (`few_rows.check_round`). A site then only says that the parameter is unlikely, which is what scoring needs to turn
+    back.
     """
 
     orders = ("sums", "final", "goodness", "own")
 
-    def __init__(self, data: ModelData, located: Message, sizes: Sizes) -> None:
+    def __init__(self, data: ModelData, located: Message, policy: Policy) -> None:
         units = Units(Location(located["means"], located["scales"]), None, data.constant is not None)
-        self._family = data.family
+        self._family, self._policy = data.family, policy
         self._rows = client_rows(data, units.rows(data.covariates), slice(None))
         self._asked = dict.fromkeys(self.orders, 0)
-        if self._rows.n < 2 * sizes["d"]:
-            raise Refused(
-                f"an exact fit of {sizes['d']} parameters needs at least {2 * sizes['d']} rows at each site, or sums "
-                f"would reveal single rows; here are {self._rows.n}. Use fewer columns, or merge small sites."
-            )
 
     def asked(self, order: str) -> Fields:
         """The fields of an order."""
@@ -65,24 +62,28 @@ class ScoringRun:
         if order == "own":
             return self._own()
         theta = content["theta"]
-        many = self._many_rows(theta)
+        try:
+            self._check_rows_behind(theta)
+        except Refused:
+            if order != "sums":
+                raise
+            return as_message(unlikely(len(theta)))
         if order == "sums":
-            return as_message(finite_sums(self._family, self._rows, theta) if many else unlikely(len(theta)))
-        if not many:
-            raise Refused(
-                f"at least {FEWEST} rows must stand behind a sum, and at this parameter fewer do. Is there a value far "
-                "from all others, or a level that explains everything?"
-            )
+            return as_message(finite_sums(self._family, self._rows, theta))
         if order == "final":
             return as_message(final_terms(self._family, self._rows, theta))
         return as_message(self._family.goodness(self._rows, theta, float(content["dispersion"])))
 
-    def _many_rows(self, theta: FloatArray) -> bool:
-        """Whether enough rows have weight at a parameter."""
+    def _check_rows_behind(self, theta: FloatArray) -> None:
+        """Refuse a parameter at which few rows have any weight."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            behind = self._family.behind(self._rows, theta)
-            counts = [part.sum() ** 2 / (part @ part) for part in behind]
-        return all(count >= FEWEST for count in counts)  # false for a NaN, too
+            residuals, weights = self._family.behind(self._rows, theta)
+        if not (np.all(np.isfinite(residuals)) and np.all(np.isfinite(weights))):
+            raise Refused("at this parameter numbers are not finite.")
+        few_rows.check_round(
+            self._rows.x, weights, residuals, share=self._policy.largest_share,
+            fewest=self._policy.least_rows_in_a_level,
+        )  # fmt: skip
 
     def _own(self) -> Message:
         """The estimate of this site's rows alone, with its robust covariance."""

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from fedgauss import _checks, families
-from fedgauss.inference.federated import disclosure
+from fedgauss import families
+from fedgauss.inference.federated import disclosure, few_rows
 from fedgauss.inference.federated.disclosure import Refused, in_words
-from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, check_fields
+from fedgauss.inference.federated.fields import ASKED, MASKING_ASKED, REPLIES, SUMMED, Fields, check_fields
+from fedgauss.inference.federated.keys import Keys
+from fedgauss.inference.federated.ledger import Ledger
 from fedgauss.inference.federated.lines import Message
+from fedgauss.inference.federated.masks import Mask
+from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.scoring_site import ScoringRun
-from fedgauss.inference.model_data import ModelSpec, model_data, response_of, right_hand_side
+from fedgauss.inference.formula.values import Summary
+from fedgauss.inference.model_data import beside_columns, design_of, model_data, read_columns
+from fedgauss.inference.model_spec import ModelSpec, right_hand_side
 from fedgauss.inference.preparation import Location, Units, separable, triangle
+from fedgauss.inference.response import family_of, response_of, usual_family
 from fedgauss.inference.tables import Frame
 
 # What may follow an order before a run begins: a pass of SGD with "begin", an exact fit with "units".
 _NEXT = {
-    "": ("describe",),
-    "describe": ("design",),
+    "": ("describe", "keys"),
+    "keys": ("meet",),
+    "meet": ("describe",),
+    "describe": ("levels",),
+    "levels": ("spread", "design"),
+    "spread": ("design",),
     "design": ("squares",),
     "squares": ("shape", "units"),
     "shape": ("begin",),
 }
-_BEGINNINGS = ("begin", "units")
+_AGAIN = ("keys", "meet", "describe", "levels", "spread", "design", "begin", "units")  # to restore a site
 
 
 class Run(Protocol):
@@ -54,30 +65,27 @@ class Run(Protocol):
 class Site:
     """A party of a federated fit that keeps its rows and answers orders about them.
 
-    Orders come in turn: describe, design and squares, once each. An exact fit goes on with units, then sums, final and
-    goodness; a pass of SGD with shape and begin, then advance and report.
+    Orders come in turn, once each: describe, levels, design and squares (and spread, where the formula needs means and
+    standard deviations). An exact fit goes on with units, then sums, final and goodness; a pass of SGD with shape and
+    begin, then advance and report. In a masked fit keys and meet come first.
 
     What leaves a site: its number of rows and the names of columns and levels; sums and sums of squares of columns. In
     an exact fit, over all of its rows, a log-likelihood with its gradient and information at each parameter it is
-    asked about, and at the end their squares. In a pass of SGD the triangular factor of a QR, which is as much as a
-    covariance matrix; a Hessian; its parameters at each synchronisation; after the burn-in a sum of Hessians, and at
-    the end sums of gradients, their squares and Hessians.
+    asked about, and at the end their squares; masked, none of these sums by itself. In a pass of SGD the triangular
+    factor of a QR, which is as much as a covariance matrix; a Hessian; its parameters at each synchronisation; after
+    the burn-in a sum of Hessians, and at the end sums of gradients, their squares and Hessians.
 
-    What it refuses, by an error in place of a reply: to take part with fewer than `least_rows` rows, or with a missing
-    value; columns other than `columns`, where these are given; a level or a value that distinguishes fewer than 5 of
-    its rows from all others; Hessians over fewer than `least_rows` rows, or fewer than two for each parameter;
-    parameters between which fewer than 5 rows were read; what is not in `fields`; orders out of turn; and a second run.
-    It works out step sizes and burn-in itself. By starting sites over and over a coordinator could still learn
-    something about single rows: the log shows it.
+    What it refuses, by an error in place of a reply: all that breaks its policy; designs, values and parameters whose
+    sums would tell of few rows (`few_rows`); missing values, unless they are to be dropped; what is not in `fields`;
+    orders out of turn; and a second run. By starting sites over and over a coordinator could still learn something
+    about single rows: a ledger notices differences between runs, and the log shows them.
 
     Parameters
     ----------
     frame : DataFrame or dict
         The rows of this site.
-    least_rows : int
-        Take part only with at least so many rows.
-    columns : sequence of str, optional
-        Columns that may be asked about; all by default.
+    policy : Policy, optional
+        The rules of the site's owner; careful ones by default.
 
     Notes
     -----
@@ -86,16 +94,18 @@ class Site:
 
     Examples
     --------
-    >>> serve_lines(Site(read_table("north.csv"), least_rows=50), sys.stdin, sys.stdout)
+    >>> serve_lines(Site(read_table("north.csv"), Policy(least_rows=50)), sys.stdin, sys.stdout)
     """
 
-    def __init__(self, frame: Any, least_rows: int = 10, columns: Sequence[str] | None = None) -> None:
-        self._table = Frame(frame)
-        if columns is not None:
-            self._table = Frame({self._table.check_name(name, "columns"): frame[name] for name in columns})
-        self._least = _checks.whole("least_rows", least_rows)
+    def __init__(self, frame: Any, policy: Policy | None = None) -> None:
+        self._policy = Policy() if policy is None else policy
+        table = Frame(frame)
+        self._table = Frame({name: table.column(name) for name in self._policy.open_columns(table.names)})
         self._heard: dict[str, Message] = {}
         self._sizes: dict[str, int] = {}
+        self._own_keys: Keys | None = None
+        self._mask: Mask | None = None
+        self._rounds = 0
         self._run: Run | None = None
 
     def answer(self, order: str, content: Message) -> Message:
@@ -114,16 +124,20 @@ class Site:
         """
         try:
             self._check_turn(order)
+            masking, content = self._parted(order, content)
             run = self._run
             with in_words(f"the order {order!r} is not as it should be: "):
                 check_fields(run.asked(order) if run else ASKED[order], content, self._sizes)
+            if order in SUMMED:
+                self._rounds += 1
+                self._policy.check_round(self._rounds)
             told = run.told(order, content) if run else REPLIES[order]
             reply: Message = run.reply(order, content) if run else getattr(self, f"_{order}")(content)
             with in_words(f"the reply to {order!r} cannot be told: "):
                 check_fields(told, reply, self._sizes)
             if run is None:
                 self._heard[order] = content
-            return reply
+            return reply if masking is None else self._hidden(order, content, reply, masking)
         except Refused as error:
             return {"error": str(error)}
         except Exception as error:  # its message may quote a row, as a traceback would
@@ -134,86 +148,207 @@ class Site:
         """Whether a run has begun; there is no second one."""
         return self._run is not None
 
+    def expects(self, order: str) -> bool:
+        """Whether this order may come next."""
+        return order in (_NEXT[next(reversed(self._heard), "")] if self._run is None else self._run.orders)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the keys of a masked run, for owners to compare; empty otherwise."""
+        return "" if self._mask is None else self._mask.fingerprint
+
     def state(self) -> Message:
         """What another `Site` with the same rows needs to resume from here; it reveals more than the replies do."""
-        return {"heard": self._heard, "run": None if self._run is None else self._run.state()}
+        return {
+            "heard": self._heard, "rounds": self._rounds,
+            "run": None if self._run is None else self._run.state(),
+            "mask": None if self._mask is None else self._mask.state(),
+            "keys": None if self._own_keys is None else [self._own_keys.name, self._own_keys.private],
+        }  # fmt: skip
 
     @classmethod
-    def restored(cls, frame: Any, state: Message, least_rows: int = 10) -> Site:
+    def restored(cls, frame: Any, state: Message, policy: Policy | None = None) -> Site:
         """The site whose `state` this was."""
-        site, heard = cls(frame, least_rows), state["heard"]
-        for order in ("describe", "design", *_BEGINNINGS):
-            if order in heard:
+        site, heard = cls(frame, policy), state["heard"]
+        site._restoring = True
+        if state["keys"] is not None:
+            site._own_keys = Keys(*state["keys"])
+        if state["mask"] is not None:
+            site._mask = Mask.restored(state["mask"], site._secret())
+        for order in _AGAIN:
+            if order in heard and order not in ("keys", "meet"):
                 getattr(site, f"_{order}")(heard[order])
+            if order in heard:
                 site._heard[order] = heard[order]
         if site._run is not None:
             site._run.resume(state["run"])
-        site._heard = heard
+        site._heard, site._rounds, site._restoring = heard, int(state["rounds"]), False
         return site
+
+    _restoring = False  # whether orders are heard again that were answered before
 
     def _check_turn(self, order: str) -> None:
         if order not in ASKED:
             raise Refused(f"an order must be one of {', '.join(ASKED)}; got {order!r}.")
-        if self._run is not None:
-            if order not in self._run.orders:
-                raise Refused(f"a site takes part in one run; {order!r} is no part of it. Restart the site.")
+        if self.expects(order):
             return
-        due = _NEXT[next(reversed(self._heard), "")]
-        if order not in due:
-            raise Refused(
-                f"orders must come in turn, once each; {' or '.join(due)} is due, got {order!r}. Restart the site."
-            )
+        if self._run is not None:
+            raise Refused(f"a site takes part in one run; {order!r} is no part of it. Restart the site.")
+        due = " or ".join(_NEXT[next(reversed(self._heard), "")])
+        raise Refused(f"orders must come in turn, once each; {due} is due, got {order!r}. Restart the site.")
 
-    def _describe(self, model: Message) -> Message:
-        """The number of rows, and the levels of each column, in the order of the columns."""
-        target = model["target"]
+    # Masks.
+
+    def _parted(self, order: str, content: Message) -> tuple[Message | None, Message]:
+        """How an order for sums is to be masked, and the rest of it."""
+        if order not in SUMMED or self._mask is None:
+            return None, content
+        masking = content.get("masking")
+        if not isinstance(masking, dict):
+            raise Refused("sums of this run leave the site masked; an order must say which round it is, and whose.")
+        with in_words("the masking of an order is not as it should be: "):
+            check_fields(MASKING_ASKED, masking, self._sizes)
+        return masking, {name: value for name, value in content.items() if name != "masking"}
+
+    def _hidden(self, order: str, content: Message, reply: Message, masking: Message) -> Message:
+        """The reply with its sums masked."""
+        assert self._mask is not None
+        sums = {name: reply[name] for name in SUMMED[order]}
         with in_words():
-            by_class = families.family(model["family"] or "linear").by_class
-            terms = right_hand_side(self._table, ModelSpec(**model))
-            columns = self._table.read(list(dict.fromkeys([target, *(term.column for term in terms.terms)])))
+            masked = self._mask.hide(
+                order, int(masking["round"]), sums, asked=content, sites=masking["sites"],
+                attempt=int(masking["attempt"]),
+            )  # fmt: skip
+        return {name: value for name, value in reply.items() if name not in sums} | {"masked": masked}
+
+    def _keys(self, asked: Message) -> Message:
+        """A public key for this run."""
+        self._own_keys = Keys.fresh(asked["name"])
+        return {"public": self._own_keys.public}
+
+    def _meet(self, others: Message) -> Message:
+        """All public keys of the run."""
+        policy, keys = self._policy, self._own_keys
+        assert keys is not None
+        with in_words():
+            self._mask = Mask(
+                keys, others["publics"], others["run"], max(2, policy.fewest_sites),
+                policy.drop_outs == "allowed", self._secret(),
+            )  # fmt: skip
+        return {}
+
+    def _secret(self) -> bytes:
+        return b"" if self._policy.secret is None else Path(self._policy.secret).read_bytes().strip()
+
+    # Before a run.
+
+    def _describe(self, asked: Message) -> Message:
+        """The number of rows, and the levels of the target and of each covariate, in the order of the columns."""
+        model = {name: value for name, value in asked.items() if name not in ("sites", "name")}
+        policy, target = self._policy, model["target"]
+        with in_words():
+            spec = ModelSpec(**model)
+            policy.check_sites(len(asked["sites"]))
+            policy.check_masked(self._mask is not None)
+            if asked["name"] not in asked["sites"]:
+                raise Refused("a site must be among the sites of its fit.")
+            self._sites, self._here = tuple(asked["sites"]), asked["sites"].index(asked["name"])
+            terms = right_hand_side(self._table, spec)
+            columns, self._kept = read_columns(self._table, spec, terms)
+            usual = usual_family(spec.family, spec.trials, spec.event)  # type: ignore[arg-type]
+            family = families.family(family_of(columns[target], usual))  # type: ignore[arg-type]
+            policy.check_family(family.name)
+            self._spec = spec._replace(family=family.name)
         rows = len(columns[target].values)
-        if rows < self._least:
-            raise Refused(f"this site takes part with at least {self._least} rows; it has {rows}.")
-        as_levels = {term.column for term in terms.terms if term.levels} | ({target} if by_class else set())
+        policy.check_rows(rows)
+        as_levels = terms.as_levels | ({target} if family.by_class else set())
         columns = {name: c.as_levels() if name in as_levels else c for name, c in columns.items()}
-        for column in columns.values():
-            disclosure.check_many(column)
-        levels = {name: disclosure.plain_levels(column) for name, column in columns.items()}
-        self._columns, self._rows = columns, rows
-        return {"rows": rows, "levels": levels}
+        told = [target, *(name for name in columns if name in terms.columns)]
+        for name in {*told, *filter(None, [spec.event])}:
+            policy.check_levels(columns[name])
+        self._columns, self._rows, self._told = columns, rows, list(dict.fromkeys(told))
+        return {
+            "rows": rows, "dropped": int(np.sum(~self._kept)),
+            "levels": {name: disclosure.plain_levels(columns[name]) for name in self._told},
+        }  # fmt: skip
+
+    def _levels(self, agreed: Message) -> Message:
+        """Sums of what the formula needs means of, once levels are those of all sites."""
+        levels = agreed["levels"]
+        if list(levels) != self._told and set(levels) != set(self._told):
+            raise Refused("levels must be those of the columns that were described, and of no others.")
+        agreed_on = {name: disclosure.recoded(self._columns[name], of_all) for name, of_all in levels.items()}
+        roles = {name: column for name, column in self._columns.items() if name not in agreed_on}
+        self._columns, self._total = agreed_on | roles, int(agreed["total"])
+        with in_words():
+            self._terms = right_hand_side(Frame(agreed_on | roles), self._spec)
+            design, rows = design_of(
+                self._spec, self._terms, self._columns, self._total, self._sites, self._here, np.array([self._rows])
+            )
+            needed = design.sums(rows)
+        self._design_rows, self._needs = (design, rows), design.needs()
+        self._sizes = {"m": len(self._needs)}
+        return {"needed": needed}
+
+    def _spread(self, about: Message) -> Message:
+        """Their sums of squares about means that all sites share."""
+        design, rows = self._design_rows
+        return {"needed": design.squares(rows, about["means"])}
 
     def _design(self, agreed: Message) -> Message:
-        """Sums of the columns, once levels are those of all sites."""
-        model, levels = self._heard["describe"], agreed["levels"]
-        if levels.keys() != self._columns.keys():
-            raise Refused("levels must be those of the columns that were described, and of no others.")
-        columns = {name: disclosure.recoded(self._columns[name], of_all) for name, of_all in levels.items()}
-        family = families.family(model["family"] or "linear")
+        """Sums of the columns."""
+        spec, policy = self._spec, self._policy
+        columns, family = self._columns, families.family(spec.family)  # type: ignore[arg-type]
         try:
-            response = response_of(columns[model["target"]], family)
+            response = response_of(columns[spec.target], spec.family, *beside_columns(spec, columns), link=spec.link)
         except ValueError as error:
             raise Refused(
-                f"the target {model['target']!r} must suit the family {model['family']!r}, which needs {family.needs}; "
-                "it does not at this site."
+                f"the target {spec.target!r} must suit the family {family.name!r}, which needs {family.needs}; it does "
+                "not at this site."
             ) from error
+        pairs = zip(self._needs, agreed["means"].tolist(), agreed["sds"].tolist(), strict=True)
+        means = {name: Summary(mean, sd) for name, mean, sd in pairs}
         with in_words():
-            spec, total = ModelSpec(**model), int(agreed["total"])
-            terms = right_hand_side(Frame(columns), spec)
-            data = model_data(spec, terms, columns, response, ("here",), (self._rows,), total)
+            data = model_data(
+                spec, self._terms, columns, response, ("here",), (self._rows,), self._total, sites=self._sites,
+                here=self._here, agreed=means,
+            )  # fmt: skip
+        policy.check_parameters(self._rows, len(data.all_names))
+        with in_words():
+            design, rows = self._design_rows
+            design.check_stretches(rows, means, policy.least_rows_in_a_level)
+        in_a_cell = 1 if self._mask is not None else policy.least_rows_in_a_cell
+        x = data.covariates if data.constant is None else np.column_stack([np.ones(self._rows), data.covariates])
+        named = dict(zip(data.names, data.covariates.T, strict=True))
+        beside = {"the offset": data.offset, "the row weights": data.row_weights, "the column beside": data.beside}
+        sums = named | {spec.target: data.response} | {n: v for n, v in beside.items() if v is not None}
+        if len(data.names):
+            few_rows.check_design(
+                x, data.one_output, {spec.target: data.response}, fewest=policy.least_rows_in_a_level,
+                in_a_cell=in_a_cell,
+            )  # fmt: skip
+        few_rows.check_shares(
+            sums, data.row_weights, centred=data.constant is not None, share=policy.largest_share,
+            fewest=policy.least_rows_in_a_level,
+        )  # fmt: skip
+        if policy.ledger is not None and not self._restoring:
+            ledger = Ledger(policy.ledger, policy.least_rows_in_a_level)
+            signs = ledger.signs({name: self._table.column(name) for name in self._table.names})
+            ledger.admit(f"{spec.target} by {family.name}", sums, signs[self._kept])
         self._data = data
-        self._sizes = data.sizes(self._rows)
+        self._sizes = data.sizes(self._rows) | self._sizes
         return {
             "names": list(data.all_names),
             "sums": data.covariates.sum(axis=0),
-            "response": float(data.response.sum()),
-            "marks": data.family.start_terms(data.response).sum(axis=0),
+            "response": float(data.mean_response.sum()),
+            "marks": data.family.start_terms(data.mean_response).sum(axis=0),
         }
 
     def _squares(self, about: Message) -> Message:
         """Sums of squares about means that all sites share."""
         return {
             "squares": ((self._data.covariates - about["means"]) ** 2).sum(axis=0),
-            "response": float(((self._data.response - about["response"]) ** 2).sum()),
+            "response": float(((self._data.mean_response - about["response"]) ** 2).sum()),
         }
 
     def _shape(self, located: Message) -> Message:
@@ -228,11 +363,13 @@ class Site:
         """A pass of SGD: the mean Hessian at the start over the first steps."""
         from fedgauss.inference.federated.sgd_site import SgdRun  # which needs JAX
 
-        run = SgdRun(self._data, plan, self._least, self._sizes)
+        if self._mask is not None:
+            raise Refused("a masked fit is an exact one: a pass of SGD has no totals. Use solver='scoring'.")
+        run = SgdRun(self._data, plan, self._policy.least_rows, self._sizes)
         self._run, self._heard["begin"] = run, plan  # before any reply: there is no second try
-        return run.warm_up()
+        return {} if self._restoring else run.warm_up()
 
     def _units(self, located: Message) -> Message:
         """An exact fit, in units of these means and scales."""
-        self._run, self._heard["units"] = ScoringRun(self._data, located, self._sizes), located
+        self._run, self._heard["units"] = ScoringRun(self._data, located, self._policy), located
         return {}

@@ -24,6 +24,7 @@ from flwr.serverapp import Grid
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import Message as Content
 from fedgauss.inference.federated.lines import decoded, encoded, printable, write_down
+from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.site import Site
 from fedgauss.inference.fit import Fit
 
@@ -33,7 +34,7 @@ _LOOK = 0.5  # seconds between two looks at who is there
 
 def site_app(
     frame_of: Callable[[Context], Any],
-    least_rows: int = 10,
+    policy: Policy | None = None,
     log_of: Callable[[Context], str | Path] | None = None,
     name_of: Callable[[Context], str] | None = None,
 ) -> ClientApp:
@@ -43,8 +44,8 @@ def site_app(
     ----------
     frame_of : callable
         frame_of(context) is the frame of a node.
-    least_rows : int
-        Take part only with at least so many rows.
+    policy : Policy, optional
+        The rules of the owner of the rows; careful ones by default.
     log_of : callable, optional
         log_of(context) is the file in which a node logs every order and its reply, before the reply leaves.
     name_of : callable, optional
@@ -62,7 +63,7 @@ def site_app(
         if order == "name":
             reply: Content = {"name": str(context.node_id) if name_of is None else name_of(context)}
         else:
-            reply = _answered(frame_of(context), order, content, context, least_rows)
+            reply = _answered(frame_of(context), order, content, context, policy)
         text = encoded(reply)
         if log_of is not None:
             with Path(log_of(context)).open("a", encoding="utf-8") as log:
@@ -72,12 +73,12 @@ def site_app(
     return app
 
 
-def _answered(frame: Any, order: str, content: Content, context: Context, least_rows: int) -> Content:
+def _answered(frame: Any, order: str, content: Content, context: Context, policy: Policy | None) -> Content:
     """The reply of the site as it was after its last message."""
     kept = context.state.config_records.get(_RECORD)
-    site = Site(frame, least_rows) if kept is None else Site.restored(frame, decoded(str(kept["state"])), least_rows)
-    if order == "describe" and not site.begun:  # whoever asked before has given up
-        site = Site(frame, least_rows)
+    site = Site(frame, policy) if kept is None else Site.restored(frame, decoded(str(kept["state"])), policy)
+    if order in ("keys", "describe") and not site.begun and not site.expects(order):  # who asked before has given up
+        site = Site(frame, policy)
     reply = site.answer(order, content)
     context.state[_RECORD] = ConfigRecord({"state": encoded(site.state())})  # also after an error: rows are read once
     return reply
