@@ -102,7 +102,15 @@ def test_refusals():
         Cox().rows(Rows(X, TIME), None)
     with pytest.raises(NoFiniteEstimate, match=r"there is nothing to compare"):
         fit_split(Cox(), X, TIME, SITE, beside=0.0 * DIED)
-    with pytest.raises(ValueError, match=r"ties must be 'efron' or 'breslow'; got 'exact'"):
+    with pytest.raises(ValueError, match=r"ties must be one of 'efron', 'breslow'; got 'exact'"):
         Cox("exact")
     with pytest.raises(ValueError, match=r"has no fit by SGD: a row is compared .* Use solver='scoring'"):
         fg.problems.from_arrays(X, TIME, SITE, "cox")
+
+
+def test_what_a_row_counts_for_is_its_martingale_residual():
+    family, theta = Cox(), np.array([0.4, -0.7])
+    rows = family.rows(Rows(X, TIME, OFFSET, WEIGHTS), DIED)
+    score, information = family.behind(rows, theta)
+    np.testing.assert_allclose(family.sums(rows, theta).score, X.T @ (WEIGHTS * DIED - information), rtol=1e-9)
+    np.testing.assert_allclose(score, np.abs(WEIGHTS * DIED - information))

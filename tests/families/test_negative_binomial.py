@@ -9,7 +9,7 @@ import fedgauss as fg
 from exact_fits import fit_split
 from fedgauss.families import NegativeBinomial
 from fedgauss.families.negative_binomial import _rising
-from fedgauss.families.rows import NoFiniteEstimate
+from fedgauss.families.rows import NoFiniteEstimate, Rows
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(400, 2))
@@ -82,3 +82,11 @@ def test_refusals():
         NegativeBinomial(0.0)
     with pytest.raises(ValueError, match=r"has no fit by SGD: alpha is estimated .* Use solver='scoring'"):
         fg.problems.from_arrays(X, Y, SITE, "negative_binomial")
+
+
+def test_what_a_row_counts_for():
+    family, rows, theta = NegativeBinomial(), Rows(X, Y), np.array([0.1, 0.2, -0.5])
+    scores, behind = family.row_scores(rows, theta), family.behind(rows, theta)
+    np.testing.assert_allclose(behind[0][:, None] * np.abs(X), np.abs(scores[:, :-1]))
+    np.testing.assert_allclose(behind[2], np.abs(scores[:, -1]))
+    assert [part.shape for part in behind] == [(400,)] * 3

@@ -240,6 +240,8 @@ class Family(abc.ABC):
     def _assembled(self, rows: Rows, curvature: FloatArray) -> FloatArray:
         """sum_i h_i x_i x_i', block by block of outputs, (d, d)."""
         weighted = curvature * rows.weights
+        if len(weighted) == 1:
+            return np.asarray((rows.x * weighted.reshape(-1, 1)).T @ rows.x)
         if weighted.ndim == 2:
             return blocks_of([(rows.x * h[:, None]).T @ rows.x for h in weighted])
         return np.block([[(rows.x * h[:, None]).T @ rows.x for h in row] for row in weighted])

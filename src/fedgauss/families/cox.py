@@ -130,6 +130,15 @@ class Cox(Family):
         scores[at.order] = away
         return scores
 
+    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
+        """The martingale residual of each row, and how many events it was to have had."""
+        at = self._events(rows, theta)
+        expected = at.expected()
+        parts = np.stack([np.abs(at.weights * at.died - expected), expected])
+        counted = np.empty_like(parts)
+        counted[:, at.order] = parts
+        return list(counted)
+
     def goodness(self, rows: Rows, theta: FloatArray, dispersion: float) -> Goodness:
         """The deviance is minus twice the partial log-likelihood."""
         likelihood = self._events(rows, theta).log_likelihood

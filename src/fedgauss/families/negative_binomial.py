@@ -157,6 +157,13 @@ class NegativeBinomial(GeneralisedLinear):
             return super().goodness(rows, theta, dispersion)
         return self._at(theta).goodness(rows, theta[:-1], dispersion)
 
+    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
+        """As with the alpha of theta given; and the score of log(alpha)."""
+        if self.alpha is not None:
+            return super().behind(rows, theta)
+        shape = np.abs(self.row_scores(rows, theta)[:, -1])
+        return [*self._at(theta).behind(rows, theta[:-1]), shape]
+
     def steadied(self, theta: FloatArray, total: Sums) -> Sums:
         """Uphill in log(alpha) where its information is not positive, and never by a long step.
 
