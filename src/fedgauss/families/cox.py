@@ -104,13 +104,6 @@ class Cox(Family):
         information = (at.x * expected[:, None]).T @ at.x - (at.means * at.event_weights[:, None]).T @ at.means
         return Sums(at.log_likelihood, score, information)
 
-    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
-        """Events less those to be expected, and those."""
-        at = self._events(rows, theta)
-        back = np.argsort(at.order)
-        expected = at.expected()
-        return [np.abs(at.weights * at.died - expected)[back], expected[back]]
-
     def observed(self, rows: Rows, theta: FloatArray) -> FloatArray:
         """The same: given who is at risk, nothing is left to expect."""
         return self.sums(rows, theta).information

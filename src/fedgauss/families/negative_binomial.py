@@ -123,12 +123,6 @@ class NegativeBinomial(GeneralisedLinear):
             score = self.row_scores(rows, theta).sum(axis=0)
             return Sums(float(np.sum(rows.weights * likelihood)), score, self.observed(rows, theta))
 
-    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
-        """As with the shape that theta has."""
-        if self.alpha is not None:
-            return super().behind(rows, theta)
-        return self._at(theta).behind(rows, theta[:-1])
-
     def row_scores(self, rows: Rows, theta: FloatArray) -> FloatArray:
         """Those of the coefficients, and beside them that of log(alpha)."""
         if self.alpha is not None:

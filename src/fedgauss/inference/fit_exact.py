@@ -67,10 +67,16 @@ def fit_of_sites(
             check=lambda information: _check_independent(data, information),
         )  # fmt: skip
     except NoFiniteEstimate as error:
-        raise NoFiniteEstimate(
-            f"{data.target!r} has no finite estimate: {error}. Mostly a column tells {family.separated} apart without "
-            "error, or a level has no outcome of one kind. Use fewer columns, merge rare levels, or set ridge=1."
-        ) from error
+        fix = str(error).rpartition(". ")[2].startswith("Use ")  # a family that knows why says what to do
+        advice = (
+            ""
+            if fix
+            else (
+                f" Mostly a column tells {family.separated} apart without error, or a level has no outcome of one kind. "
+                "Use fewer columns, merge rare levels, or set ridge=1."
+            )
+        )
+        raise NoFiniteEstimate(f"{data.target!r} has no finite estimate: {error}.{advice}") from error
     readout = _readout(Units(columns, None, intercept), family.n_outputs, extra)
     covered = covariance(
         errors, exact.information, exact.observed, exact.squares, exact.dispersion, n_rows, len(data.clients)
@@ -88,7 +94,7 @@ def fit_of_sites(
 
 def _sites(found: list[Own], data: ModelData, readout: Readout, level: float) -> SiteEstimates | None:
     """Sites' own estimates, in the units of the user's."""
-    if len(found) < 2:
+    if sum(own.theta is not None for own in found) < 2:
         return None
     dim = len(data.all_names)
     params, cov = np.full((len(found), dim), np.nan), np.full((len(found), dim, dim), np.nan)

@@ -179,7 +179,7 @@ REPLIES: dict[str, Fields] = {
         "average": _array("d", most=_SINGLE),
     },
     "units": {},
-    "sums": {"log_likelihood": _number(), "score": _array("d"), "information": _definite("d")},
+    "sums": {"log_likelihood": _number(), "score": _array("d"), "information": _array("d", "d")},
     "final": {
         "observed": _array("d", "d"),
         "squares.rows": _definite("d"), "squares.clusters": _definite("d"), "squares.sites": _definite("d"),

@@ -76,13 +76,14 @@ class ScoringRun:
     def _check_rows_behind(self, theta: FloatArray) -> None:
         """Refuse a parameter at which few rows have any weight."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            residuals, weights = self._family.behind(self._rows, theta)
-        if not (np.all(np.isfinite(residuals)) and np.all(np.isfinite(weights))):
+            behind = self._family.behind(self._rows, theta)
+        if not all(np.all(np.isfinite(part)) for part in behind):
             raise Refused("at this parameter numbers are not finite.")
-        few_rows.check_round(
-            self._rows.x, weights, residuals, share=self._policy.largest_share,
-            fewest=self._policy.least_rows_in_a_level,
-        )  # fmt: skip
+        weights, policy = behind.pop(1), self._policy
+        for residuals in behind:
+            few_rows.check_round(
+                self._rows.x, weights, residuals, share=policy.largest_share, fewest=policy.least_rows_in_a_level
+            )
 
 
 def as_message(term: Any) -> Message:
