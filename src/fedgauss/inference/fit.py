@@ -192,7 +192,7 @@ def fit(
     else:
         from fedgauss.inference.fit_sgd import fit_by_sgd
 
-        found = fit_by_sgd(data, options, level, progress)
+        found = fit_by_sgd(data, options, errors, level, progress)
     return replace(found, design=frame_design(data, spec), family=data.family)
 
 

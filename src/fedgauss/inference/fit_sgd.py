@@ -7,8 +7,10 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss.inference.accuracy import WARN, predicted_coverage
 from fedgauss.inference.client_steps import row_batches
+from fedgauss.inference.errors import Errors
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.fit import SgdOptions, as_fit
+from fedgauss.inference.fit_exact import Finish, fit_exactly
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.infer import METHODS, check_hessian, heterogeneity, infer, population, run_facts
 from fedgauss.inference.model_data import ModelData, check_plain
@@ -18,8 +20,18 @@ from fedgauss.networks import as_network, ring
 from fedgauss.problems.arrays import checked_weights, from_arrays
 
 
-def fit_by_sgd(data: ModelData, options: SgdOptions, level: float, progress: bool | None) -> Fit:
-    """One pass or several over the rows of all clients."""
+def fit_by_sgd(data: ModelData, options: SgdOptions, errors: Errors, level: float, progress: bool | None) -> Fit:
+    """One pass or several over the rows of all clients, and steps of scoring after them where they are asked for."""
+    if options.finish == 0:
+        return _passes(data, options, level, progress)
+    steps = _checks.whole("finish", options.finish)
+    passed = _passes(data, options, level, progress)
+    found = fit_exactly(data, errors, level, 0.0, Finish(np.asarray(passed.params), steps))
+    many = f"{steps} step" + ("s" if steps > 1 else "")
+    return replace(found, facts=found.facts | {"Solver": f"sgd, then {many} of scoring"} | sgd_facts(options))
+
+
+def _passes(data: ModelData, options: SgdOptions, level: float, progress: bool | None) -> Fit:
     check_plain(data)
     method, passes, seed, weights = options.method, options.passes, options.seed, options.weights
     _checks.one_of("method", method, METHODS)
