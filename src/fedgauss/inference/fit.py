@@ -105,7 +105,7 @@ def fit(
         the first level as base.
     formula : str, optional
         In place of `features`: "y ~ a*b + log(c) + C(d) + ns(e, df=4)", with "- 1" for no intercept;
-        `docs/inference.md` says what it may have.
+        `docs/regression.md` says what it may have.
     intercept : bool
         Whether the model has an intercept.
     solver : {"scoring", "sgd"}
