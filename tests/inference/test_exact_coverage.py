@@ -13,7 +13,7 @@ CELLS = {
     "6 % of ones, 3,000 rows, 10 sites": ("binomial", 3_000, 10, -2.9, 0.0),
     "counts of mean .066, 3,000 rows, 10 sites": ("poisson", 3_000, 10, -2.9, 0.0),
     "6 % of ones, unlike sites": ("binomial", 6_000, 10, -2.9, 0.8),
-    "counts, unlike sites": ("poisson", 6_000, 10, -1.0, 0.8),
+    "counts, unlike sites": ("poisson", 6_000, 10, -2.0, 0.5),
 }
 
 
@@ -23,7 +23,7 @@ def draw(rng, family, n, n_sites, intercept, apart):
     shift, spread = apart * rng.standard_normal((n_sites, 3)), np.exp(apart / 2 * rng.standard_normal((n_sites, 3)))
     x = shift[site] + spread[site] * rng.standard_normal((n, 3))
     eta = intercept + x @ SLOPES
-    y = rng.random(n) < 1 / (1 + np.exp(-eta)) if family == "binomial" else rng.poisson(np.exp(np.minimum(eta, 3)))
+    y = rng.random(n) < 1 / (1 + np.exp(-eta)) if family == "binomial" else rng.poisson(np.exp(eta))
     return {"y": y.astype(float), "a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "site": site}
 
 
@@ -32,7 +32,7 @@ def draw(rng, family, n, n_sites, intercept, apart):
 def test_every_coefficient_covers(name):
     """Coverage of .95 in 500 runs lies between .917 and .977 but for 1 in 10,000; .93 to .97 but for 1 in 20."""
     family, n, n_sites, intercept, apart = CELLS[name]
-    rng = np.random.default_rng(len(name))
+    rng = np.random.default_rng([14, list(CELLS).index(name)])
     truth, covered = np.concatenate([[intercept], SLOPES]), np.zeros(4)
     for _ in range(RUNS):
         low, high = fg.fit(draw(rng, family, n, n_sites, intercept, apart), "y", "site", family).conf_int().T
