@@ -33,6 +33,7 @@ class Client:
         self.theta = np.zeros((chains + 1, dim))  # the run, and its chains
         self._multipliers = np.concatenate([np.ones((len(x), 1)), 1.0 + SPREAD * signs], axis=1)
         self._sums = self._empty(dim)
+        self._visited: list[Any] = []  # where rounds of the window began
 
     @staticmethod
     def _empty(dim: int) -> dict[str, Any]:
@@ -42,6 +43,8 @@ class Client:
             "gg": np.zeros((dim, dim)),
             "h": np.zeros((dim, dim)),
             "at": np.zeros(dim),
+            "reference": np.zeros(dim),
+            "bend": np.zeros(dim),
         }
 
     def _row(self, t: int, theta: Any) -> tuple[Any, Any]:
@@ -54,16 +57,28 @@ class Client:
 
     def forget_sums(self) -> None:
         self._sums = self._empty(self.theta.shape[1])
+        self.begin_round()
+
+    def begin_round(self) -> None:
+        self._visited.append(self.theta[0])
+
+    def _reference(self) -> Any:
+        """The mean of where rounds began, the j-th with weight j (j + 1) / 2; in the burn-in, the iterate."""
+        j = np.arange(1.0, len(self._visited) + 1)
+        return np.average(self._visited, axis=0, weights=j * (j + 1)) if len(j) else self.theta[0]
 
     def step(self, t: int, eta: float, p: Any, guard: str, every: int) -> None:
         g, curvature = self._row(t, self.theta)
         if (t + 1) % every == 0:
-            s, x = self._sums, self._x[t]
+            s, x, r = self._sums, self._x[t], self._reference()
+            there, h = self._row(t, r)
             s["count"] += 1
-            s["g"] += g[0]
-            s["gg"] += np.outer(g[0], g[0])
-            s["h"] += curvature[0] * np.outer(x, x)
+            s["g"] += there
+            s["gg"] += np.outer(there, there)
+            s["h"] += h * np.outer(x, x)
             s["at"] += self.theta[0]
+            s["reference"] += r
+            s["bend"] += g[0] - there - h * x * (x @ (self.theta[0] - r))
         q = eta * curvature * (self._x[t] @ p @ self._x[t])
         short = 1.0 + q if guard == "damped" else np.maximum(q, 1.0)
         self.theta = self.theta - eta * self._multipliers[t][:, None] * (g @ p) / short[:, None]
@@ -117,6 +132,8 @@ class Federation:
                 client.step(t, float(eta[t]), p, "damped" if t < burn_in else "capped", every)
             if (t + 1) % tau == 0:
                 self.mix()
+                for client in self.clients if t >= burn_in else ():
+                    client.begin_round()
             if t >= burn_in:
                 total += np.mean([client.theta for client in self.clients], axis=0)
         sums = [client.say_sums() for client in self.clients]

@@ -15,7 +15,14 @@ from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.infer import METHODS, check_hessian, heterogeneity, infer, population, run_facts
 from fedgauss.inference.model_data import ModelData, check_plain
 from fedgauss.inference.passes import Passes, run_passes
-from fedgauss.inference.preparation import Units, check_rows, check_separable, checked_columns, starting_point
+from fedgauss.inference.preparation import (
+    Units,
+    check_rows,
+    check_separable,
+    checked_columns,
+    largest_step,
+    starting_point,
+)
 from fedgauss.networks import as_network, ring
 from fedgauss.problems.arrays import checked_weights, from_arrays
 
@@ -55,7 +62,7 @@ def _passes(data: ModelData, options: SgdOptions, level: float, progress: bool |
         units.rows(data.covariates), units.target(data.response), data.owner, units.family(data.family), weights=share
     )
     start, readout = starting_point(data), units.readout(data.family.n_outputs)
-    problem = row_batches(rows, seed)
+    problem, largest = row_batches(rows, seed), largest_step(rows.family, start, data.constant is not None)
     if tau > problem.n_steps:
         raise ValueError(
             f"sync_every must be at most the {problem.n_steps} steps of a pass, or clients never mix; got {tau}. "
@@ -66,14 +73,14 @@ def _passes(data: ModelData, options: SgdOptions, level: float, progress: bool |
             problem, graph, None, problem.n_steps, tau, method, level, seed,
             target="population" if over else "optimum", correct_drift=options.correct_drift,
             bootstraps=options.bootstraps, start=start, names=data.all_names, readout=readout, every=1,
-            progress=progress,
+            largest_step=largest, progress=progress,
         )  # fmt: skip
         if estimate.notes and not over:  # about a bias
             estimate = estimate.with_notes("With few rows, passes=5 or more reads them again.")
     else:
         done = run_passes(
             lambda i: row_batches(rows, seed, i), graph, problem.n_steps, tau, passes, seed=seed, start=start,
-            progress=progress,
+            largest=largest, progress=progress,
         )  # fmt: skip
         check_hessian(done.last)
         estimate = _from_passes(done, data, readout, level, over)

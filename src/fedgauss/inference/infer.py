@@ -10,8 +10,9 @@ from scipy import stats
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray, IntArray
-from fedgauss.inference.accuracy import BIAS, COVARIANCE, WARN, predicted_coverage
-from fedgauss.inference.client_steps import THINNED, RowBatches
+from fedgauss.inference.accuracy import BIAS, COVARIANCE, WARN, newton_gap, predicted_coverage, sandwich
+from fedgauss.inference.client_steps import RowBatches
+from fedgauss.inference.client_sums import THINNED
 from fedgauss.inference.estimate import Estimate, Readout, checked_names
 from fedgauss.inference.methods import PATH_METHODS, bootstrap_deviations
 from fedgauss.inference.passes import Pass, run_given_steps, run_whitened
@@ -27,8 +28,10 @@ _ADVICE = (
     "the start is not forgotten: use more steps, or a start nearer to the optimum",
     "clients drift apart: synchronise more often, or mix several times (network.repeated(4)); correct_drift=True "
     "subtracts what is estimated",
-    "the gradient does not vanish there: use more steps",
+    "the gradient does not vanish there: use more steps, or smaller ones (largest_step)",
 )
+_FAR = 2.5  # standard errors: a Newton step from further away may be off by half a standard error, or by more
+_WIDE = 10.0  # times the sandwich's: no run that has begun to settle has such errors
 _SINGULAR = 1e-6  # of the largest eigenvalue of a covariance summed up in single precision
 _FEW = 30  # gradients a parameter: with 28 a 95 % ellipsoid of 20 parameters covers .91, with 8 it covers .5
 _VANISHED = 1e-3  # of the Hessian at the start: a logistic optimum keeps a tenth of it, or a hundredth
@@ -53,6 +56,7 @@ def infer(
     names: Sequence[str] | None = None,
     readout: Readout | None = None,
     every: int = THINNED,
+    largest_step: float | None = None,
     progress: bool | None = None,
 ) -> Estimate:
     """Estimate theta*_K by one pass of local SGD, with its covariance.
@@ -95,6 +99,8 @@ def infer(
     every : int
         Clients add to their sums at every so many steps, or at the next number that has no factor in common with
         `sync_every`: every place in a round must be seen, since clients are furthest apart at its end.
+    largest_step : float, optional
+        No whitened step has a larger eta_t; 1 / (d + 2) by default. Smaller ones suit rare outcomes.
     progress : bool, optional
         Whether to show a progress bar; by default in a terminal and for long runs.
 
@@ -133,8 +139,9 @@ def infer(
                 "burn_in belongs to steps of your own; whitened steps have a fifth of the run. Leave it out."
             )
         one_pass = run_whitened(
-            problem, graph, n_steps, tau, seed=seed, start=theta, observe=watch, every=every, progress=progress
-        )
+            problem, graph, n_steps, tau, seed=seed, start=theta, observe=watch, every=every,
+            largest=largest_step, progress=progress,
+        )  # fmt: skip
     else:
         share = 0.0 if burn_in is None else _checks.real("burn_in", burn_in)
         if not 0.0 <= share < 1.0:
@@ -190,7 +197,10 @@ def estimate_from_pass(
     `busy` (K,) says in how many of the steps that were summed up each client had data; `draws` (B, d) are errors by the
     bootstrap. A Hessian that cannot be inverted must have been refused (`check_hessian`).
     """
-    estimate = _with_bias(_with_covariance(one_pass, request, draws), one_pass, request)
+    if request.method == "plugin" and request.iterate == "average" and one_pass.summed_all:
+        estimate = _after_newton(one_pass, request)
+    else:
+        estimate = _with_bias(_with_covariance(one_pass, request, draws), one_pass, request)
     estimate = _with_length(estimate, one_pass)
     n_steps, window = len(one_pass.schedule.eta), f"{one_pass.schedule.window:,} steps"
     sizes = "whitened, t^-0.75" if one_pass.preconditioned else "as given"
@@ -211,6 +221,28 @@ def run_facts(method: str, network: Network, steps: str, tau: int, window: str, 
     }
 
 
+def _after_newton(one_pass: Pass, request: Request) -> Estimate:
+    """Where the clients' mean gradient over the window vanishes, by one Newton step from the average.
+
+    Neither the start, nor drift, nor curvature biases it but in second order; its covariance is the sandwich of the
+    window. A note says where it comes from so far that second order counts.
+    """
+    readout = request.readout
+    gap = newton_gap(one_pass)[0]
+    params = np.asarray(one_pass.runs.average[0], dtype=float) - gap
+    cov = readout.cov(sandwich(one_pass)[0])
+    estimate = Estimate(readout.of(params), cov, request.level, request.method, request.names)
+    step = readout.matrix @ gap / estimate.std_errors
+    worst = int(np.abs(step).argmax())
+    if abs(step[worst]) <= _FAR:
+        return estimate
+    return estimate.with_notes(
+        f"The average of the iterates is {abs(step[worst]):.1f} standard errors of {estimate.names[worst]} from where "
+        f"the gradient vanishes. The estimate is one Newton step from there, which beyond {_FAR:g} standard errors is "
+        "not exact: its intervals may be short. Use more rows, or synchronise more often."
+    )
+
+
 def _with_covariance(one_pass: Pass, request: Request, draws: FloatArray | None) -> Estimate:
     runs, readout = one_pass.runs, request.readout
     params = np.asarray(runs.last[0] if request.iterate == "last" else runs.average[0], dtype=float)
@@ -219,7 +251,7 @@ def _with_covariance(one_pass: Pass, request: Request, draws: FloatArray | None)
     elif draws is not None:
         cov = draws.T @ draws / len(draws)
     else:
-        cov = COVARIANCE[request.iterate](one_pass)[0]
+        cov = _checked_covariance(one_pass, request.iterate)
     deviations = None if draws is None else draws @ readout.matrix.T
     return Estimate(
         readout.of(params), readout.cov(cov), request.level, request.method, request.names, deviations=deviations
@@ -235,7 +267,7 @@ def _with_bias(estimate: Estimate, one_pass: Pass, request: Request) -> Estimate
         bias = bias._replace(drift=bias.drift._replace(value=bias.drift.value - bias.drift.clear))
     # In errors by the plug-in, whatever the method: random scaling has none of its own, only a random scale.
     plugin = estimate.method == "plugin"
-    cov = estimate.cov if plugin else readout.cov(COVARIANCE[request.iterate](one_pass)[0])
+    cov = estimate.cov if plugin else readout.cov(_checked_covariance(one_pass, request.iterate))
     ratio = bias.total[0] / np.sqrt(np.diag(cov))
     covered = predicted_coverage(ratio, estimate.level)
     parts = np.abs([bias.start[0], bias.drift.clear[0], bias.rest.clear[0]])
@@ -249,6 +281,21 @@ def _with_bias(estimate: Estimate, one_pass: Pass, request: Request) -> Estimate
         f"Bias of {ratio[worst]:.2f} standard errors is estimated for {estimate.names[worst]}, whose interval then "
         f"covers about {covered[worst]:.2f} and not {estimate.level:g}; {_ADVICE[cause[worst]]}."
     )
+
+
+def _checked_covariance(one_pass: Pass, iterate: str) -> FloatArray:
+    """The covariance by the plug-in, (d, d); refused where it is none, or far beyond that of a run that has settled."""
+    cov = COVARIANCE[iterate](one_pass)[0]
+    settled = np.diag(sandwich(one_pass)[0])
+    if iterate == "last":  # Theorem 2.2: wider by about eta_n N / 2
+        settled = settled * max(1.0, one_pass.schedule.window * float(one_pass.schedule.eta[-1]))
+    ratio = np.sqrt(np.diag(cov) / settled)
+    if not np.all(ratio <= _WIDE):  # also where it is not a number
+        raise ValueError(
+            f"standard errors must be numbers, and at most {_WIDE:g} times those of the sandwich; here one is "
+            f"{float(np.max(ratio)):.3g} times as large: the steps do not suit the problem. Use more, or smaller ones."
+        )
+    return cov
 
 
 def _with_length(estimate: Estimate, one_pass: Pass) -> Estimate:
@@ -289,9 +336,9 @@ def heterogeneity(one_pass: Pass, busy: IntArray) -> ChiSquared | None:
     certain = np.linalg.inv(clients.noise_cov[0]) * (clients.count * (busy - dim - 2) / (busy - 1))[:, None, None]
     best = np.linalg.solve(
         np.einsum("kij,kjl,klm->im", hessians, certain, hessians),
-        -np.einsum("kij,kjl,kl->i", hessians, certain, clients.gradients_at(np.zeros(dim))),
+        -np.einsum("kij,kjl,kl->i", hessians, certain, clients.gradients_at(np.zeros((1, dim)))[0]),
     )
-    pulls = clients.gradients_at(best)
+    pulls = clients.gradients_at(best[None])[0]
     statistic, dof = float(np.einsum("ki,kij,kj->", pulls, certain, pulls)), (n_clients - 1) * dim
     return ChiSquared(statistic, dof, float(stats.chi2.sf(statistic, dof)))
 
@@ -312,7 +359,7 @@ def population(estimate: Estimate, one_pass: Pass, readout: Readout) -> Estimate
     n_clients = len(w)
     if n_clients < 3:
         raise ValueError(f"target='population' needs at least 3 clients to see how they vary; got {n_clients}.")
-    pulls = one_pass.clients.gradients_at(np.asarray(one_pass.runs.average[0], dtype=float))
+    pulls = one_pass.clients.gradients_at(np.asarray(one_pass.runs.average[:1], dtype=float))[0]
     v = w**2 / (1.0 - 2.0 * w + w @ w)
     r = pulls - w @ pulls
     inverse = np.linalg.inv(one_pass.hessian[0])
