@@ -8,10 +8,11 @@ from scipy import stats
 
 import fedgauss as fg
 from fedgauss.inference.accuracy import average_covariance, estimated_bias, last_covariance, predicted_coverage
+from fedgauss.inference.between_clients import population
 from fedgauss.inference.client_sums import ClientStatistics, unaligned
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.infer import Request, estimate_from_pass, population
 from fedgauss.inference.methods import PATH_METHODS, bootstrap_deviations
+from fedgauss.inference.pass_estimate import Request, estimate_from_pass
 from fedgauss.inference.passes import Pass, StepPlan, run_given_steps, run_whitened, schedule
 from fedgauss.inference.reference_laws import random_scaling_critical
 

@@ -63,7 +63,7 @@ class Client:
         self._visited.append(self.theta[0])
 
     def _reference(self) -> Any:
-        """The mean of where rounds began, the j-th with weight j (j + 1) / 2; in the burn-in, the iterate."""
+        """The mean of where rounds began, the j-th with weight j (j + 1); in the burn-in, the iterate."""
         j = np.arange(1.0, len(self._visited) + 1)
         return np.average(self._visited, axis=0, weights=j * (j + 1)) if len(j) else self.theta[0]
 

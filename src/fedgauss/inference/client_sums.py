@@ -130,7 +130,7 @@ class ClientSums(Periodic):
 
 
 def next_reference(reference: Any, theta: Any, rounds: Any) -> Any:
-    """The mean of the parameters theta_1, ..., theta_j of j `rounds`, the newest `theta`, with weights about j^2.
+    """The mean of the parameters of j `rounds`, the newest `theta`, that of round i with weight i (i + 1).
 
     r_j = r_{j-1} + 3 (theta_j - r_{j-1}) / (j + 2): a plain mean would lag further behind a run that is still moving.
     """

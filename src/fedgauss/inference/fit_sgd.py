@@ -6,14 +6,16 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss.inference.accuracy import WARN, predicted_coverage
+from fedgauss.inference.between_clients import heterogeneity, population
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.errors import Errors
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.fit import SgdOptions, as_fit
 from fedgauss.inference.fit_exact import Finish, fit_exactly
 from fedgauss.inference.fit_result import Fit
-from fedgauss.inference.infer import METHODS, check_hessian, heterogeneity, infer, population, run_facts
+from fedgauss.inference.infer import METHODS, infer
 from fedgauss.inference.model_data import ModelData, check_plain
+from fedgauss.inference.pass_estimate import check_hessian, run_facts
 from fedgauss.inference.passes import Passes, run_passes
 from fedgauss.inference.preparation import (
     Units,
@@ -21,7 +23,9 @@ from fedgauss.inference.preparation import (
     check_separable,
     checked_columns,
     largest_step,
+    row_information,
     starting_point,
+    told_little,
 )
 from fedgauss.networks import as_network, ring
 from fedgauss.problems.arrays import checked_weights, from_arrays
@@ -62,7 +66,8 @@ def _passes(data: ModelData, options: SgdOptions, level: float, progress: bool |
         units.rows(data.covariates), units.target(data.response), data.owner, units.family(data.family), weights=share
     )
     start, readout = starting_point(data), units.readout(data.family.n_outputs)
-    problem, largest = row_batches(rows, seed), largest_step(rows.family, start, data.constant is not None)
+    problem, told = row_batches(rows, seed), row_information(rows.family, start, data.constant is not None)
+    largest = largest_step(told, len(start))
     if tau > problem.n_steps:
         raise ValueError(
             f"sync_every must be at most the {problem.n_steps} steps of a pass, or clients never mix; got {tau}. "
@@ -90,6 +95,7 @@ def _passes(data: ModelData, options: SgdOptions, level: float, progress: bool |
             heterogeneity=heterogeneity(done.last, problem.busy(done.last.clients.count)),
             facts=run_facts("plugin (sandwich)", graph, steps, tau, window, "whitened each pass, t^-0.75"),
         )
+    estimate = estimate.with_notes(*told_little(told, len(data.response), len(start)))
     return as_fit(estimate, data, columns.scale, sgd_facts(options))
 
 

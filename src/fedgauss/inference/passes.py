@@ -218,10 +218,8 @@ def run_whitened(
     begun = simulate(damped, network, plan.eta[:m], m, start=theta, observe=watch, **options)
     hessian = mean_hessian(begun.observed, weights)
     second = inverse(hessian)
-    capped, watch = (
-        _along(problem, second, plan.eta, "capped"),
-        [ClientSums(every, sync_every), LastClients(), *observe],
-    )
+    capped = _along(problem, second, plan.eta, "capped")
+    watch = [ClientSums(every, sync_every), LastClients(), *observe]
     runs = simulate(capped, network, plan.eta, n_steps, after=m, start=begun.last_clients, observe=watch, **options)
     return Pass(runs, client_statistics(runs.observed), first, second, hessian, plan, weights, theta)
 

@@ -19,7 +19,9 @@ from fedgauss.inference.tables import listed
 
 _ROWS_A_CLIENT = 10
 _ROWS_A_PARAMETER = 10
-_RARE = 6.0  # with less information a row than its inverse steps are smaller: events rarer than one in five
+_RARE = 6.0  # steps are smaller where rows tell less than its inverse: for events rarer than one in five
+_FULL = 4.0  # times the information of a row: one where half of the outcomes are ones
+_TOLD = 30
 _SAME = 1e-12  # of its size: the spread of a column that is constant but for rounding
 _ROUNDING = 1e-6  # by which a row may lie on the wrong side of a plane: ten times what the solver allows
 # Of a standard deviation, what is left of a column beside the others: less and a Hessian in single precision is lost.
@@ -107,24 +109,40 @@ def starting_point(data: ModelData, totals: FloatArray | None = None) -> FloatAr
     return np.concatenate([start.ravel(), found[outputs:]])
 
 
-def largest_step(family: Family, start: FloatArray, intercept: bool) -> float:
-    """The largest eta_t from the start on: min(1, 6 h) / (d + 2), with h the information of a row in its predictor.
+def row_information(family: Family, start: FloatArray, intercept: bool) -> float:
+    """h: how much a row tells about its predictor at the start, the expected second derivative of its loss.
+
+    It is 1/4 for half of ones, .02 for one in fifty, and the mean for counts. 1 for additive families, whose loss is
+    quadratic, or nearly so, at any distance.
+    """
+    if family.additive:
+        return 1.0
+    outputs = start.reshape(family.n_outputs, -1)
+    predictor = outputs[:, :1] if intercept else np.zeros((family.n_outputs, 1))
+    weight = family.weight(predictor, np.asarray(family.mean(predictor))[0])
+    return float(np.min(weight if weight.ndim == 2 else np.einsum("ccn->cn", weight)))  # outputs may meet in a row
+
+
+def largest_step(information: float, dim: int) -> float:
+    """The largest eta_t of a run: min(1, 6 h) / (d + 2), with h as of `row_information`.
 
     A whitened step moves a row's own predictor by about eta (d / h) |residual|. Where h is small, as with rare events,
     residuals of order one are few, and each would throw the predictor far beyond where the loss is nearly quadratic.
-    Half of ones have h = 1/4, one in fifty h = .02. Additive families are quadratic, or nearly, at any distance.
     """
-    if family.additive:
-        return 1.0 / (len(start) + 2)
-    outputs = start.reshape(family.n_outputs, -1)
-    predictor = outputs[:, :1] if intercept else np.zeros((family.n_outputs, 1))
-    information = float(np.min(_diagonal(family.weight(predictor, family.mean(predictor)[0]))))
-    return min(1.0, _RARE * information) / (len(start) + 2)
+    return min(1.0, _RARE * information) / (dim + 2)
 
 
-def _diagonal(weight: FloatArray) -> FloatArray:
-    """The weights of single outputs, where outputs may meet in a row."""
-    return weight if weight.ndim == 2 else np.einsum("ccn->cn", weight)
+def told_little(information: float, n_rows: int, dim: int) -> tuple[str, ...]:
+    """A note where outcomes are so rare that the rows of the window tell as much as fewer than 30 a parameter."""
+    share = min(1.0, _FULL * information)
+    alike = 0.8 * n_rows * share
+    if share == 1.0 or alike >= _TOLD * dim:
+        return ()
+    return (
+        f"Outcomes are rare: the rows of the window tell as much as {alike:.0f} rows with frequent ones, and {dim} "
+        f"parameters need {_TOLD * dim}. The estimate is somewhat biased and its intervals are short. Use more rows, "
+        "or fewer columns.",
+    )
 
 
 def _total(rows: FloatArray, data: ModelData) -> FloatArray:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedgauss import _checks
-from fedgauss._types import FloatArray
+from fedgauss._types import FloatArray, IntArray
 from fedgauss.engine.simulate import Runs
 from fedgauss.inference.client_steps import busy_steps, steps_of_a_pass
 from fedgauss.inference.client_sums import client_statistics, next_reference
@@ -14,8 +14,8 @@ from fedgauss.inference.federated.sgd_disclosure import stops_of, warm_steps
 from fedgauss.inference.fit import SgdOptions, as_fit
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.fit_sgd import sgd_facts
-from fedgauss.inference.infer import IntArray, Request, check_hessian, estimate_from_pass
 from fedgauss.inference.model_data import ModelData
+from fedgauss.inference.pass_estimate import Request, check_hessian, estimate_from_pass
 from fedgauss.inference.passes import Pass, inverse, schedule
 from fedgauss.inference.preparation import (
     Location,
@@ -23,7 +23,9 @@ from fedgauss.inference.preparation import (
     check_collinear,
     check_rows,
     largest_step,
+    row_information,
     starting_point,
+    told_little,
 )
 from fedgauss.inference.tables import listed
 from fedgauss.networks import Network, as_network, ring
@@ -49,7 +51,9 @@ def fit_sites_by_sgd(
     if tau > n_steps:
         raise ValueError(f"sync_every must be at most the {n_steps} steps of a pass; got {tau}. Use 10?")
     start = starting_point(data, start_terms)
-    largest = largest_step(units.family(data.family), start, data.constant is not None)
+    told = row_information(units.family(data.family), start, data.constant is not None)
+    largest = largest_step(told, len(start))
+    notes += told_little(told, int(counts.sum()), len(start))
     one_pass = _run(talk, units, graph, tau, counts, w, start, largest, seed, tick)
     check_hessian(one_pass)
     readout = units.readout(data.family.n_outputs)

@@ -19,7 +19,7 @@ from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields, Sizes
 from fedgauss.inference.federated.lines import Message
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.passes import schedule
-from fedgauss.inference.preparation import Location, Units, largest_step
+from fedgauss.inference.preparation import Location, Units, largest_step, row_information
 from fedgauss.problems.arrays import from_arrays
 
 _SUMS = ("gradient_sum", "square_sum", "hessian_sum")
@@ -35,7 +35,8 @@ class SgdRun:
         intercept = data.constant is not None
         response = None if about is None else Location(about[:1], about[1:])
         units = Units(Location(plan["means"], plan["scales"]), response, intercept)
-        largest = largest_step(units.family(data.family), plan["start"], intercept)
+        told = row_information(units.family(data.family), plan["start"], intercept)
+        largest = largest_step(told, sizes["d"])
         self._plan, self._tau = schedule(n_steps, sizes["d"], largest=largest), int(plan["sync_every"])
         self._warm = int(plan["warm"])
         sgd_disclosure.check_rows_behind(self._plan, self._tau, self._warm, n_rows, least_rows, sizes)
