@@ -33,7 +33,7 @@ class Client:
         self.theta = np.zeros((chains + 1, dim))  # the run, and its chains
         self._multipliers = np.concatenate([np.ones((len(x), 1)), 1.0 + SPREAD * signs], axis=1)
         self._sums = self._empty(dim)
-        self._visited: list[Any] = []  # where rounds of the window began
+        self.reference, self._rounds = self.theta[0], 0  # no rounds in the burn-in
 
     @staticmethod
     def _empty(dim: int) -> dict[str, Any]:
@@ -57,20 +57,17 @@ class Client:
 
     def forget_sums(self) -> None:
         self._sums = self._empty(self.theta.shape[1])
-        self.begin_round()
+        self.begin_round(self.theta[0])
 
-    def begin_round(self) -> None:
-        self._visited.append(self.theta[0])
-
-    def _reference(self) -> Any:
-        """The mean of where rounds began, the j-th with weight j (j + 1); in the burn-in, the iterate."""
-        j = np.arange(1.0, len(self._visited) + 1)
-        return np.average(self._visited, axis=0, weights=j * (j + 1)) if len(j) else self.theta[0]
+    def begin_round(self, reference: Any) -> None:
+        """From the mixed reference towards the mixed parameters, which come to count about three times a mean's."""
+        self._rounds += 1
+        self.reference = reference + 3.0 * (self.theta[0] - reference) / (self._rounds + 2)
 
     def step(self, t: int, eta: float, p: Any, guard: str, every: int) -> None:
         g, curvature = self._row(t, self.theta)
         if (t + 1) % every == 0:
-            s, x, r = self._sums, self._x[t], self._reference()
+            s, x, r = self._sums, self._x[t], self.reference if self._rounds else self.theta[0]
             there, h = self._row(t, r)
             s["count"] += 1
             s["g"] += there
@@ -118,6 +115,20 @@ class Federation:
         for client, theta in zip(self.clients, heard, strict=True):
             client.theta = theta
 
+    def mix_references(self) -> None:
+        heard = []
+        for k in range(len(self.clients)):
+            others = np.flatnonzero(self.matrix[:, k])
+            said = {
+                int(j): self.clients[j].reference
+                if j == k
+                else self.channel.send(int(j), k, "a reference", self.clients[j].reference)
+                for j in others
+            }
+            heard.append(sum(self.matrix[j, k] * said[j] for j in said))
+        for client, reference in zip(self.clients, heard, strict=True):
+            client.begin_round(reference)
+
     def run(self, eta: Any, burn_in: int, tau: int, warm_rows: int, every: int) -> dict[str, Any]:
         warm = [client.warm_up(warm_rows) for client in self.clients]
         p = self.inverse_hessian(warm, [warm_rows] * len(warm))
@@ -132,8 +143,8 @@ class Federation:
                 client.step(t, float(eta[t]), p, "damped" if t < burn_in else "capped", every)
             if (t + 1) % tau == 0:
                 self.mix()
-                for client in self.clients if t >= burn_in else ():
-                    client.begin_round()
+                if t >= burn_in:
+                    self.mix_references()
             if t >= burn_in:
                 total += np.mean([client.theta for client in self.clients], axis=0)
         sums = [client.say_sums() for client in self.clients]

@@ -4,8 +4,8 @@ These sums are all that leaves a client.
 
 The mean of g(theta_t) along the path is no gradient at the mean of the path: where the Hessian changes over the scatter
 of theta_t, as with rare outcomes, SGD makes the one vanish and not the other. So sums are taken at a reference r_t that
-hardly scatters, a mean of the parameters with which a client began its rounds so far. It is known before the data of
-step t are, so that every row is still read once.
+hardly scatters, a mean of the parameters with which rounds began so far. It is known before the data of step t are, so
+that every row is still read once. Clients mix their references as they mix parameters, so that all soon have one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from fedgauss._lanes import times
 from fedgauss._random import Key, Noise
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.engine.loop import Step
+from fedgauss.engine.mixing import Mixing
 from fedgauss.engine.observers import Periodic
 from fedgauss.inference.client_steps import Preconditioned
 from fedgauss.problems.base import Problem, pytree
@@ -81,13 +82,14 @@ class ClientSums(Periodic):
 
     by which the gradient where the client was differs from that of a straight line.
 
-    r_t is a mean of where the client was at the first step and after every mixing, every `sync_every` steps
-    (`next_reference`); or the `reference` that is given.
+    r_t is where the client was at the first step. Every `sync_every` steps references are mixed, if there is a `mixing`,
+    and moved towards the mixed parameters (`next_reference`). Or r_t is the `reference` that is given.
     """
 
     keeps_time = False
 
     sync_every: int = field(default=0, metadata={"static": True})  # 0: r_t stays where it is
+    mixing: Mixing | None = None
     reference: FloatArray | None = None  # (d,)
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
@@ -102,9 +104,12 @@ class ClientSums(Periodic):
         sums, rounds, r = super().update(state, step)
         if not self.sync_every:
             return sums, rounds, r
-        mixed = step.t % self.sync_every == 0
-        rounds = rounds + mixed
-        return sums, rounds, jnp.where(mixed, next_reference(r, step.theta, rounds), r)
+
+        def moved() -> tuple[JaxArray, JaxArray]:
+            shared = r if self.mixing is None else self.mixing.mix(r, step.t)
+            return rounds + 1, next_reference(shared, step.theta, rounds + 1)
+
+        return sums, *lax.cond(step.t % self.sync_every == 0, moved, lambda: (rounds, r))
 
     def fill(self, state: Any, step: Step) -> Any:
         """Add one step's terms."""

@@ -29,6 +29,7 @@ import numpy as np
 
 from fedgauss._random import stage_key
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss.engine.mixing import mixing_of
 from fedgauss.engine.observers import Latest, Observer
 from fedgauss.engine.simulate import Runs, padded, simulate
 from fedgauss.inference.client_steps import Guard, Preconditioned
@@ -42,7 +43,7 @@ from fedgauss.inference.client_sums import (
     unaligned,
     warm_hessians,
 )
-from fedgauss.networks import Network
+from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.step_sizes import Steps, as_step_sizes
 
@@ -148,7 +149,7 @@ def run_given_steps(
         raise ValueError("steps must be the same for all clients to infer from their average; got one for each.")
     plan, identity = StepPlan(eta, burn_in), np.eye(problem.dim)[None]
     theta, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
-    watch = [ClientSums(unaligned(every, sync_every), sync_every), *observe]
+    watch = [_sums(problem, network, every, sync_every), *observe]
     runs = run_window(problem, problem, network, plan, theta, watch, sync_every=sync_every, **options)
     clients = client_statistics(runs.observed)
     return Pass(runs, clients, identity, identity, clients.hessian(weights), plan, weights, theta, preconditioned=False)
@@ -212,16 +213,21 @@ def run_whitened(
         warm_hessians(problem, stage_key(seed, "data"), jnp.float32(theta), replicates, np.int32(rows)), dtype=float
     )
     first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
-    every = unaligned(every, sync_every)
     damped = _along(problem, first, plan.eta, "damped")
-    watch: list[Observer] = [HessianSums(every), LastClients()]
+    watch: list[Observer] = [HessianSums(unaligned(every, sync_every)), LastClients()]
     begun = simulate(damped, network, plan.eta[:m], m, start=theta, observe=watch, **options)
     hessian = mean_hessian(begun.observed, weights)
     second = inverse(hessian)
     capped = _along(problem, second, plan.eta, "capped")
-    watch = [ClientSums(every, sync_every), LastClients(), *observe]
+    watch = [_sums(problem, network, every, sync_every), LastClients(), *observe]
     runs = simulate(capped, network, plan.eta, n_steps, after=m, start=begun.last_clients, observe=watch, **options)
     return Pass(runs, client_statistics(runs.observed), first, second, hessian, plan, weights, theta)
+
+
+def _sums(problem: Problem, network: Network | ArrayLike | None, every: int, sync_every: int) -> ClientSums:
+    """The observer of a window."""
+    mixing = mixing_of(as_network(network, problem.n_clients), problem.dim)
+    return ClientSums(unaligned(every, sync_every), sync_every, mixing)
 
 
 def _along(problem: Problem, matrix: FloatArray, eta: FloatArray, guard: Guard) -> Preconditioned:
@@ -296,7 +302,7 @@ def run_passes(
         eta = window_eta(np.arange(i * n_steps + 1.0, (i + 1) * n_steps + 1.0), most)
         matrix = inverse(last.hessian)
         problem = _along(rows_of(i), matrix, eta, "capped")
-        watch = [ClientSums(1, sync_every), LastClients()]
+        watch = [_sums(problem, network, 1, sync_every), LastClients()]
         runs = simulate(problem, network, eta, n_steps, start=last.runs.last_clients, observe=watch, **options)
         clients, plan = client_statistics(runs.observed), StepPlan(eta, 0)
         last = Pass(runs, clients, matrix, matrix, last.hessian, plan, last.weights, last.start)
