@@ -33,7 +33,7 @@ class Client:
         self.theta = np.zeros((chains + 1, dim))  # the run, and its chains
         self._multipliers = np.concatenate([np.ones((len(x), 1)), 1.0 + SPREAD * signs], axis=1)
         self._sums = self._empty(dim)
-        self.reference, self._rounds = self.theta[0], 0  # no rounds in the burn-in
+        self.reference, self._rounds, self._in_window = self.theta[0], 0, False
 
     @staticmethod
     def _empty(dim: int) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Client:
 
     def forget_sums(self) -> None:
         self._sums = self._empty(self.theta.shape[1])
-        self.begin_round(self.theta[0])
+        self.reference, self._in_window = self.theta[0], True
 
     def begin_round(self, reference: Any) -> None:
         """From the mixed reference towards the mixed parameters, which come to count about three times a mean's."""
@@ -67,7 +67,7 @@ class Client:
     def step(self, t: int, eta: float, p: Any, guard: str, every: int) -> None:
         g, curvature = self._row(t, self.theta)
         if (t + 1) % every == 0:
-            s, x, r = self._sums, self._x[t], self.reference if self._rounds else self.theta[0]
+            s, x, r = self._sums, self._x[t], self.reference if self._in_window else self.theta[0]
             there, h = self._row(t, r)
             s["count"] += 1
             s["g"] += there
@@ -139,12 +139,12 @@ class Federation:
                 p = self.inverse_hessian([s["h"] for s in sums], [s["count"] for s in sums])
                 for client in self.clients:
                     client.forget_sums()
+            if t >= burn_in and t % tau == 0:
+                self.mix_references()
             for client in self.clients:
                 client.step(t, float(eta[t]), p, "damped" if t < burn_in else "capped", every)
             if (t + 1) % tau == 0:
                 self.mix()
-                if t >= burn_in:
-                    self.mix_references()
             if t >= burn_in:
                 total += np.mean([client.theta for client in self.clients], axis=0)
         sums = [client.say_sums() for client in self.clients]

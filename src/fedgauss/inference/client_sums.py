@@ -82,8 +82,8 @@ class ClientSums(Periodic):
 
     by which the gradient where the client was differs from that of a straight line.
 
-    r_t is where the client was at the first step. Every `sync_every` steps references are mixed, if there is a `mixing`,
-    and moved towards the mixed parameters (`next_reference`). Or r_t is the `reference` that is given.
+    r_t is where the client was at the first step. When a round begins, every `sync_every` steps, references are mixed
+    if there is a `mixing`, and move towards the parameters (`next_reference`). Or r_t is the `reference` that is given.
     """
 
     keeps_time = False
@@ -97,19 +97,19 @@ class ClientSums(Periodic):
         squares, zero, r = _squares(theta), jnp.zeros_like(theta), theta
         if self.reference is not None:
             r = jnp.broadcast_to(jnp.asarray(self.reference, theta.dtype)[:, None, None], theta.shape)
-        return (jnp.int32(0), zero, squares, squares, zero, zero, zero), jnp.int32(1), r
+        return (jnp.int32(0), zero, squares, squares, zero, zero, zero), jnp.int32(0), r
 
     def update(self, state: Any, step: Step) -> Any:
-        """Add one step's terms, and move the reference after a mixing."""
-        sums, rounds, r = super().update(state, step)
-        if not self.sync_every:
-            return sums, rounds, r
+        """Move the reference if a round begins, and add one step's terms."""
+        sums, rounds, r = state
 
         def moved() -> tuple[JaxArray, JaxArray]:
             shared = r if self.mixing is None else self.mixing.mix(r, step.t)
-            return rounds + 1, next_reference(shared, step.theta, rounds + 1)
+            return rounds + 1, next_reference(shared, step.before, rounds + 1)
 
-        return sums, *lax.cond(step.t % self.sync_every == 0, moved, lambda: (rounds, r))
+        if self.sync_every:
+            rounds, r = lax.cond((step.t - 1) % self.sync_every == 0, moved, lambda: (rounds, r))
+        return super().update((sums, rounds, r), step)
 
     def fill(self, state: Any, step: Step) -> Any:
         """Add one step's terms."""

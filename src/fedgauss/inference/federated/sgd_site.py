@@ -55,7 +55,7 @@ class SgdRun:
         self._theta: FloatArray = plan["start"]
         self._step, self._matrix = 0, np.empty((0, 0))
         self._sums: dict[str, Any] = {}
-        # Where gradients and Hessians of the window are taken; of mixed parameters alone, which others know anyway.
+        # Where gradients and Hessians of the window are taken: `ClientSums`.
         self._reference, self._rounds = self._theta, 0
 
     def state(self) -> Message:
@@ -131,10 +131,10 @@ class SgdRun:
         return {} if until % self._tau else {"theta": self._theta}
 
     def _move_reference(self, go: Message, since: int) -> None:
-        """In the burn-in it is the last mixed parameter; in the window their mean, from that one on."""
-        if since <= self._plan.burn_in:
-            self._reference, self._rounds = go.get("theta", self._reference), 1
-        elif "theta" in go:
+        """In the window it begins where the site is, and moves towards mixed parameters."""
+        if since == self._plan.burn_in:
+            self._reference = self._theta
+        if since >= self._plan.burn_in and "theta" in go:
             self._rounds += 1
             self._reference = next_reference(self._reference, go["theta"], self._rounds)
 
