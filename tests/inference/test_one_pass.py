@@ -137,7 +137,7 @@ def test_a_newton_step_from_far_away_is_noted():
 
 
 def test_the_intercept_of_a_rare_outcome_is_covered():
-    """40 runs, 2 % of ones in 3,000 rows: at most 10 miss (binomial with .07: 4e-5). By the iterates' average 32 did."""
+    """40 runs, 2 % of ones in 3,000 rows: at most 10 miss (7e-5 if .07 do). By the iterates' average 32 did."""
     covered, _ = Cell("logistic", -4.1, 3_000, 10).runs(40)
     assert (~covered[:, 0]).sum() <= 10
 
