@@ -121,7 +121,7 @@ def test_rare_outcomes_and_unlike_sites_are_covered(name):
 @pytest.mark.study
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_settings_are_covered_without_notes(name):
-    """500 runs: as above, and at most 10 with a note (there were none). 10 to 30 s a cell."""
+    """500 runs: as above, and at most 10 with a note (there was one, or none). 10 to 30 s a cell."""
     covered, noted = ORDINARY[name].runs(500)
     shown(name, covered, noted)
     assert np.all(np.abs(covered.mean(axis=0) - 0.95) < 0.038)
