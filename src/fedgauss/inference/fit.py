@@ -151,7 +151,8 @@ def fit(
     clients : {"these", "population"}, optional
         Whether intervals hold for these clients, the default, or for other clients like these.
     correct_drift : bool, optional
-        Subtract the estimated bias of clients that drift apart between mixings.
+        Subtract the estimated bias of clients that drift apart between mixings, with methods other than the plug-in,
+        whose Newton step removes it.
     bootstraps : int, optional
         Number of chains of the bootstrap.
     finish : int, optional
