@@ -34,8 +34,8 @@ _MOST_SETS = 4_000  # of rows to leave out: a second or so
 
 
 def check_design(
-    x: FloatArray, names: Sequence[str], response: Mapping[str, FloatArray] | None = None, *, fewest: int = FEWEST,
-    in_a_cell: int = CELL,
+    x: FloatArray, names: Sequence[str], response: Mapping[str, FloatArray] | None = None, *,
+    row_weights: FloatArray | None = None, share: float = SHARE, fewest: int = FEWEST, in_a_cell: int = CELL,
 ) -> None:  # fmt: skip
     """Refuse a design whose sums would tell of few rows, whatever else is asked.
 
@@ -47,6 +47,8 @@ def check_design(
         Of the columns.
     response : mapping of str to array, shape (n,), optional
         The response by name: its products with the columns are told as well. Its cells are not looked at.
+    row_weights, share
+        As for `check_shares`.
     fewest : int, optional
         Two 0/1 columns must differ in so many rows, and combinations of columns must be non-zero in so many.
     in_a_cell : int, optional
@@ -67,6 +69,7 @@ def check_design(
     if response:
         x, names = np.column_stack([x, *response.values()]), [*names, *response]
     _check_pairs(x, names, fewest, in_a_cell, covariates)
+    check_shares(dict(zip(names, x.T, strict=True)), row_weights, share=share, fewest=fewest)
     rows = rows_apart(x, fewest - 1)
     if rows is not None:
         raise Refused(

@@ -107,6 +107,11 @@ class Mask:
         return self._keys.name
 
     @property
+    def met(self) -> tuple[str, ...]:
+        """All sites of the run, those among them that have left."""
+        return tuple(self._publics)
+
+    @property
     def sites(self) -> tuple[str, ...]:
         """Those that still take part."""
         return self._sites

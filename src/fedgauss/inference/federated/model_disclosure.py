@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedgauss._types import BoolArray, FloatArray
+from fedgauss._types import FloatArray
 from fedgauss.inference.federated import few_rows
 from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.model_data import ModelData
@@ -22,34 +22,30 @@ def told_columns(data: ModelData) -> Columns:
 
 def check_model(data: ModelData, policy: Policy, masked: bool) -> None:
     """Refuse a model of which sums would tell of few rows."""
-    columns, fewest = told_columns(data), policy.least_rows_in_a_level
-    covariates = _covariates(data)
-    products = {name: own for name, own in columns.items() if name not in covariates}
+    columns, covariates, weights = told_columns(data), _covariates(data), data.row_weights
+    beside = {name: own for name, own in columns.items() if name not in covariates}
     in_a_cell = 1 if masked else policy.least_rows_in_a_cell  # masked, it is cells of all sites that are told
-    counting = [np.ones(len(data.response), dtype=bool)]
-    if data.row_weights is not None and np.any(data.row_weights == 0.0):
-        counting.append(data.row_weights > 0.0)  # other rows are in sums without weights alone
-    for rows in counting if covariates else []:
-        _check_design(covariates, products, rows, fewest, in_a_cell)
-    few_rows.check_shares(columns, data.row_weights, share=policy.largest_share, fewest=fewest)
+    _check(covariates, beside, weights, policy, in_a_cell)
+    if weights is not None and np.any(weights == 0.0):  # rows of weight 0 are in sums without weights alone
+        rest = weights > 0.0
+        parts = ({name: own[rest] for name, own in some.items()} for some in (covariates, beside))
+        _check(*parts, weights[rest], policy, in_a_cell)
     if data.cluster is not None:
-        few_rows.check_clusters(data.cluster, fewest)
+        few_rows.check_clusters(data.cluster, policy.least_rows_in_a_level)
 
 
 def check_needed(values: Columns, policy: Policy) -> None:
     """The same for what a formula needs means and standard deviations of: these are told before any design is."""
     if values:
-        rows = np.ones(len(next(iter(values.values()))), dtype=bool)
-        _check_design(values, {}, rows, policy.least_rows_in_a_level, 1)
-        few_rows.check_shares(values, share=policy.largest_share, fewest=policy.least_rows_in_a_level)
+        _check(values, {}, None, policy, in_a_cell=1)
 
 
-def _check_design(covariates: Columns, products: Columns, rows: BoolArray, fewest: int, in_a_cell: int) -> None:
+def _check(covariates: Columns, beside: Columns, weights: FloatArray | None, policy: Policy, in_a_cell: int) -> None:
     """A column of ones is always there: whether the model has an intercept or not, sums of columns are told."""
-    x = np.column_stack([np.ones(int(rows.sum())), *(own[rows] for own in covariates.values())])
+    ones = np.ones(len(next(iter((covariates | beside).values()))))
     few_rows.check_design(
-        x, ["the intercept", *covariates], {name: own[rows] for name, own in products.items()}, fewest=fewest,
-        in_a_cell=in_a_cell,
+        np.column_stack([ones, *covariates.values()]), ["the intercept", *covariates], beside, row_weights=weights,
+        share=policy.largest_share, fewest=policy.least_rows_in_a_level, in_a_cell=in_a_cell,
     )  # fmt: skip
 
 

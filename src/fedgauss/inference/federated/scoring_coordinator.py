@@ -19,6 +19,8 @@ from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.model_spec import ModelSpec
 from fedgauss.inference.preparation import Location
 
+_UNLIKELY = -(2.0**94)  # a log-likelihood that says no more than that
+
 
 class RemoteSites:
     """Sites that keep their rows, as `exact_fit` sees them."""
@@ -28,7 +30,13 @@ class RemoteSites:
 
     def sums(self, theta: FloatArray) -> Sums:
         """For scoring."""
-        return self._total("sums", {"theta": theta}, Sums)
+        told = self._total("sums", {"theta": theta}, Sums)
+        if self._rounds == 1 and not np.any(told.information) and told.log_likelihood < _UNLIKELY:
+            raise ValueError(
+                "sites do not tell their sums where this fit starts, since few of their rows would count there. Is the "
+                "outcome rare at every site? Merge small sites, or use fewer columns."
+            )
+        return told
 
     def final(self, theta: FloatArray) -> Final:
         """At the estimate."""

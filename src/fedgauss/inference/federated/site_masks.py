@@ -49,7 +49,7 @@ class SiteMasks:
 
     def check_sites(self, sites: list[str], name: str) -> None:
         """Those that take part must be those whose keys are here, or totals were of others than it is said."""
-        if self._mask is not None and (sorted(sites) != list(self._mask.sites) or name != self._mask.name):
+        if self._mask is not None and (sorted(sites) != list(self._mask.met) or name != self._mask.name):
             raise Refused("the sites of a masked fit must be those that have met, each by its name then.")
 
     def parted(self, order: str, content: Message) -> tuple[Message | None, Message]:
