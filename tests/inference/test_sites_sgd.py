@@ -13,7 +13,9 @@ import fedgauss as fg
 from fedgauss.inference.federated.coordinator import agreed_levels
 from fedgauss.inference.federated.coordinator import fit_sites as fit_any
 from fedgauss.inference.federated.lines import decoded, encoded, order_line, serve_lines
+from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.site import Site
+from site_rows import Channel, asked_of, own
 
 fit_sites = partial(fit_any, solver="sgd")
 by_sgd = partial(fg.fit, solver="sgd")
@@ -35,29 +37,8 @@ FRAME = pd.DataFrame(
 )
 
 
-MODEL = {"target": "died", "family": "logistic", "features": ["age"], "formula": None, "intercept": True}
+MODEL = asked_of(target="died", family="logistic", features=["age"])
 ORDERED = pd.CategoricalDtype(["south", "north", "east"])
-
-
-def own(frame, name):
-    return frame[frame.h == name].drop(columns="h")
-
-
-class Channel:
-    """Sites that hear and say nothing but lines of JSON; all that they say is kept."""
-
-    def __init__(self, frame=FRAME, least_rows=10):
-        self.names = list(SIZES)
-        self.sites = [Site(own(frame, name), least_rows) for name in self.names]
-        self.said = []
-
-    def ask(self, order, contents):
-        texts = [
-            encoded(site.answer(order, decoded(encoded(content))))
-            for site, content in zip(self.sites, contents, strict=True)
-        ]
-        self.said.append((order, texts))
-        return [decoded(text) for text in texts]
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +86,7 @@ def test_other_families_too(target, family, formula):
 def test_a_site_can_be_put_away_between_two_orders(fitted):
     """As in frameworks that start a process for each message: the same replies, to the bit."""
     frame, said = own(FRAME, "a"), []
-    others = Channel()
+    others = Channel(FRAME)
 
     def ask(order, contents):
         replies = others.ask(order, contents)
@@ -141,11 +122,12 @@ def test_no_row_of_data_leaves_a_site(fitted):
 
 def test_what_is_said_is_what_a_site_says_it_says(fitted):
     said = [(order, frozenset(decoded(texts[0]))) for order, texts in fitted[0].said]
-    assert said[:5] == [
-        ("describe", {"rows", "levels"}), ("design", {"names", "sums", "response", "marks"}),
-        ("squares", {"squares", "response"}), ("shape", {"triangle", "overlaps"}), ("begin", {"hessian"}),
+    assert said[:6] == [
+        ("describe", {"rows", "dropped", "levels"}), ("levels", {"needed"}),
+        ("design", {"names", "sums", "response", "marks"}), ("squares", {"squares", "response"}),
+        ("shape", {"triangle", "overlaps"}), ("begin", {"hessian"}),
     ]  # fmt: skip
-    assert set(said[5:-1]) == {
+    assert set(said[6:-1]) == {
         ("advance", frozenset({"theta"})),
         ("advance", frozenset()),
         ("report", frozenset({"hessian_sum"})),
@@ -164,7 +146,7 @@ WIDE, MINUS = np.zeros((2, 2)), -np.eye(5)
 @pytest.mark.parametrize(
     ("order", "change", "message"),
     [
-        ("describe", lambda reply: {}, "'rows' and 'levels' must be there"),
+        ("describe", lambda reply: {}, "'rows', 'dropped' and 'levels' must be there"),
         ("describe", changed(rows="x"), "'rows' must be a whole number from 1"),
         ("describe", changed(rows=10**400), "'rows' must be a whole number from 1"),
         ("describe", changed(levels=[]), "'levels' must be the levels of every column"),
@@ -215,20 +197,22 @@ def test_control_characters_of_a_site_reach_no_terminal(fitted):
 def test_bad_input_is_refused_by_the_site_or_by_who_asks(change, asked, message):
     frame = FRAME.assign(**change)
     options = {"target": "died", "family": "logistic", "features": ["age", "dose", "ward"]} | asked
-    channel = Channel(frame, options.pop("least_rows", 10))
+    channel = Channel(frame, Policy(least_rows=options.pop("least_rows", 10)))
     with pytest.raises(ValueError, match=message):
         fit_sites(channel.ask, channel.names, **options)
 
 
 ONE, TWO, START = np.zeros(1), np.eye(2), np.zeros(2)
 LEVELS = {"died": None, "age": None}
+NO_MEANS = {"means": np.zeros(0), "sds": np.zeros(0)}  # which no formula needs here
 PLAN = {
     "means": ONE, "scales": np.ones(1), "about": None, "n_steps": 60, "sync_every": 10, "seed": 0, "start": START,
     "warm": 60, "number": 0, "share": 1.0,
 }  # fmt: skip
 PREPARED = [
     ("describe", MODEL),
-    ("design", {"levels": LEVELS, "total": N}),
+    ("levels", {"levels": LEVELS, "total": N}),
+    ("design", NO_MEANS),
     ("squares", {"means": ONE, "response": 0.0}),
     ("shape", {"means": ONE, "scales": np.ones(1)}),
 ]
@@ -243,24 +227,27 @@ def site():
 @pytest.mark.parametrize(
     ("after", "order", "content", "message"),
     [
-        (0, "design", {"levels": LEVELS, "total": N}, "orders must come in turn, once each; describe is due"),
-        (0, "describe", {}, "'target', 'family', 'features', 'formula' and 'intercept' must be there"),
-        (1, "describe", MODEL, "orders must come in turn, once each; design is due"),
-        (1, "design", {"levels": LEVELS | {"age": []}, "total": N}, "'levels' must be the levels of every column"),
-        (1, "design", {"levels": {"died": None, "ward": ["x"]}, "total": N}, "levels must be those of the columns"),
-        (1, "design", {"levels": LEVELS | {"age": ["x"]}, "total": N}, "the levels of 'age' must be those of all"),
-        (2, "squares", {"means": np.zeros((1, 1, 1)), "response": 0.0}, "'means' must be an array of p numbers"),
-        (2, "squares", {"means": ONE, "response": np.zeros(60)}, "'response' must be a number"),
-        (3, "shape", {"means": ONE, "scales": ONE}, "'scales' must be an array of p numbers above 0"),
-        (4, "begin", PLAN | {"start": np.zeros(7)}, "'start' must be an array of d numbers"),
-        (4, "begin", PLAN | {"start": np.ones(2)}, "a run starts from the model with an intercept alone"),
-        (4, "begin", PLAN | {"eta": np.ones(60)}, "'eta' must not be there"),
-        (4, "begin", PLAN | {"burn_in": 1}, "'burn_in' must not be there"),
-        (4, "begin", PLAN | {"sync_every": 4}, "at least 5 rows must be read between two synchronisations"),
-        (4, "begin", PLAN | {"warm": 1}, "the Hessian of the warm-up must be of at least 10 rows"),
-        (4, "begin", PLAN | {"warm": 13}, "warm-up and burn-in must read the same rows, or differ in at least 5"),
-        (4, "begin", PLAN | {"warm": 61}, "warm-up and burn-in must read the same rows, or differ in at least 5"),
-        (4, "advance", FIRST, "orders must come in turn, once each; begin is due"),
+        (0, "levels", {"levels": LEVELS, "total": N}, "orders must come in turn, once each; describe or keys is due"),
+        (0, "describe", {}, "'target', 'family', 'link', 'features', 'formula' and 11 more must be there"),
+        (0, "describe", MODEL | {"name": "z"}, "a site must be among the sites of its fit"),
+        (1, "describe", MODEL, "orders must come in turn, once each; levels is due"),
+        (1, "levels", {"levels": LEVELS | {"age": []}, "total": N}, "'levels' must be the levels of every column"),
+        (1, "levels", {"levels": {"died": None, "ward": ["x"]}, "total": N}, "levels must be those of the columns"),
+        (1, "levels", {"levels": LEVELS | {"age": ["x"]}, "total": N}, "the levels of 'age' must be those of all"),
+        (2, "spread", {"means": ONE}, "'means' must be an array of m numbers"),
+        (2, "design", {"means": ONE, "sds": ONE}, "'means' must be an array of m numbers"),
+        (3, "squares", {"means": np.zeros((1, 1, 1)), "response": 0.0}, "'means' must be an array of p numbers"),
+        (3, "squares", {"means": ONE, "response": np.zeros(60)}, "'response' must be a number"),
+        (4, "shape", {"means": ONE, "scales": ONE}, "'scales' must be an array of p numbers above 0"),
+        (5, "begin", PLAN | {"start": np.zeros(7)}, "'start' must be an array of d numbers"),
+        (5, "begin", PLAN | {"start": np.ones(2)}, "a run starts from the model with an intercept alone"),
+        (5, "begin", PLAN | {"eta": np.ones(60)}, "'eta' must not be there"),
+        (5, "begin", PLAN | {"burn_in": 1}, "'burn_in' must not be there"),
+        (5, "begin", PLAN | {"sync_every": 4}, "at least 5 rows must be read between two synchronisations"),
+        (5, "begin", PLAN | {"warm": 1}, "the Hessian of the warm-up must be of at least 10 rows"),
+        (5, "begin", PLAN | {"warm": 13}, "warm-up and burn-in must read the same rows, or differ in at least 5"),
+        (5, "begin", PLAN | {"warm": 61}, "warm-up and burn-in must read the same rows, or differ in at least 5"),
+        (5, "advance", FIRST, "orders must come in turn, once each; begin is due"),
     ],
 )  # fmt: skip
 def test_orders_that_would_tell_of_single_rows_are_refused(site, after, order, content, message):
@@ -336,7 +323,8 @@ def test_small_sites_are_told_how_many_rows_would_be_enough():
 def test_errors_quote_no_row(site, model, message):
     model = MODEL | model
     levels = site.answer("describe", model)["levels"]
-    error = site.answer("design", {"levels": levels, "total": N})["error"]
+    assert "error" not in site.answer("levels", {"levels": levels, "total": N})
+    error = site.answer("design", NO_MEANS)["error"]
     assert message in error
     assert not any(repr(value)[:5] in error for name in ("age", "dose", "cost") for value in own(FRAME, "a")[name])
 
@@ -355,14 +343,14 @@ def test_columns_whose_levels_are_single_rows_are_refused(formula):
     reply = site.answer("describe", MODEL | {"features": None, "formula": formula})
     assert "levels must have at least 5 rows each" in reply["error"]
     assert "patient" not in reply["error"]
-    assert "describe is due" in site.answer("design", {"levels": {}, "total": N})["error"]  # nothing is left of it
+    assert "describe or keys is due" in site.answer("levels", {"levels": {}, "total": N})["error"]  # nothing is left
 
 
 def test_a_site_may_keep_columns_to_itself():
-    reply = Site(FRAME, columns=["died", "dose"]).answer("describe", MODEL)
+    reply = Site(FRAME, Policy(columns=("died", "dose"))).answer("describe", MODEL)
     assert "features must name a column of the frame; got 'age'" in reply["error"]
-    with pytest.raises(ValueError, match="columns must name a column of the frame; got 'nope'"):
-        Site(FRAME, columns=["died", "nope"])
+    with pytest.raises(ValueError, match="the policy names the column 'nope', which the table does not have"):
+        Site(FRAME, Policy(columns=("died", "nope")))
 
 
 @pytest.mark.parametrize("some", [pd.to_datetime(["2020-01-01", "2021-01-01"]), ["a", 1]], ids=["dates", "mixed"])

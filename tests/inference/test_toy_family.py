@@ -21,6 +21,7 @@ from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import decoded, encoded
 from fedgauss.inference.federated.site import Site
 from fedgauss.report.coefficients import write_fit
+from site_rows import asked_of
 
 
 @dataclass(frozen=True)
@@ -133,15 +134,17 @@ def test_sites_that_do_not_know_it_say_which_families_they_know(monkeypatch):
     ask, names = own_sites(FRAME)
     with pytest.raises(ValueError, match=r"family must be a name here: .* Register Exponential at every site"):
         fit_sites(ask, names, "hours", Exponential(), COLUMNS)
-    model = {"target": "hours", "family": "weibull", "features": COLUMNS, "formula": None, "intercept": True}
-    (reply, *_) = ask("describe", [model] * 3)
+    models = [asked_of(name, target="hours", family="weibull", features=COLUMNS, sites=names) for name in names]
+    (reply, *_) = ask("describe", models)
     assert "family must be one of 'cox', 'coxph', 'gamma', 'huber', 'linear', 'gaussian'" in reply["error"]
     assert "'exponential', 'waiting_time'; got 'weibull'" in reply["error"]
-    (reply, *_) = ask("describe", [model | {"family": "exponential"}] * 3)
+    models = [model | {"family": "exponential"} for model in models]
+    (reply, *_) = ask("describe", models)
     levels = dict.fromkeys(reply["levels"])
     shifted, _ = own_sites(FRAME.assign(hours=FRAME.hours - 5))
-    shifted("describe", [model | {"family": "exponential"}] * 3)
-    (reply, *_) = shifted("design", [{"levels": levels, "total": N}] * 3)
+    shifted("describe", models)
+    shifted("levels", [{"levels": levels, "total": N}] * 3)
+    (reply, *_) = shifted("design", [{"means": np.zeros(0), "sds": np.zeros(0)}] * 3)
     assert reply["error"] == (
         "the target 'hours' must suit the family 'exponential', which needs positive numbers; it does not at this site."
     )

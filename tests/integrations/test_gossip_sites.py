@@ -81,12 +81,23 @@ def test_who_forges_replies_is_refused(text, length, words):
     assert any(re.search(words, error) for error in errors)
 
 
-def test_every_peer_comes_to_the_pooled_fit_to_the_bit():
+@pytest.mark.parametrize("masked", [False, True])
+def test_every_peer_comes_to_the_pooled_fit_to_the_bit(masked):
+    logs = [io.StringIO() for _ in NAMES]
+
     def program(peer, exchange):
         site = Site(FRAME[FRAME.site == NAMES[peer]].drop(columns="site"))
-        return fit_peers(site, peer, fg.networks.ring(4), exchange, NAMES, "died", family="logistic")
+        ring = fg.networks.ring(4)
+        options = {"formula": "died ~ scale(age) + dose", "family": "logistic", "masked": masked}
+        return fit_peers(site, peer, ring, exchange, NAMES, "died", logs[peer], **options)
 
-    pooled, found = fg.fit(FRAME, "died", "site", "logistic"), Threads(4).run(program)
+    pooled = fg.fit(FRAME, "died", "site", "logistic", formula="died ~ scale(age) + dose")
+    found = Threads(4).run(program)
+    orders = [json.loads(line)["order"] for line in logs[2].getvalue().splitlines()]
+    met = ["keys", "meet"] if masked else []
+    prepared = [*met, "describe", "levels", "spread", "design", "squares", "units", "sums"]
+    assert orders[: len(prepared)] == prepared
+    assert ("own" in orders) != masked
     np.testing.assert_allclose(found[0].params, pooled.params, rtol=1e-12)
     np.testing.assert_allclose(found[0].cov, pooled.cov, rtol=1e-11)
     for other in found[1:]:
@@ -107,7 +118,7 @@ def test_every_peer_comes_to_the_pooled_pass_of_sgd():
         np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-3, atol=1e-9)
         assert found.facts == pooled.facts
     orders = [json.loads(line)["order"] for line in logs[2].getvalue().splitlines()]
-    assert orders[:5] == ["describe", "design", "squares", "shape", "begin"]
+    assert orders[:6] == ["describe", "levels", "design", "squares", "shape", "begin"]
     assert orders.count("report") == 2
 
 

@@ -1,6 +1,7 @@
 """Sites as real processes behind pipes, each with its own file."""
 
 import json
+import stat
 import sys
 import time
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 import fedgauss as fg
 from fedgauss.cli import app
+from fedgauss.inference.federated.conversation import LostSite
 from fedgauss.integrations.site_processes import SiteProcesses
 
 runner = CliRunner()
@@ -51,8 +53,9 @@ def test_three_processes_with_three_files_give_the_pooled_fit_and_log_all_they_s
     np.testing.assert_allclose(found.cov, wanted.cov, rtol=1e-11)
     for name in NAMES:
         lines = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
-        assert [line["order"] for line in lines[:5]] == ["describe", "design", "squares", "units", "sums"]
-        assert [line["order"] for line in lines[-2:]] == ["final", "goodness"]
+        assert [line["order"] for line in lines[:6]] == ["describe", "levels", "design", "squares", "units", "sums"]
+        assert [line["order"] for line in lines[-3:]] == ["final", "goodness", "own"]
+        assert stat.S_IMODE((folder / f"{name}.jsonl").stat().st_mode) == 0o600
         sent = "\n".join(json.dumps(line) for line in lines)
         own = pooled[pooled.site == name]
         for value in [*own.age, *own.dose]:
@@ -61,13 +64,11 @@ def test_three_processes_with_three_files_give_the_pooled_fit_and_log_all_they_s
 
 def test_a_process_that_is_no_site_is_named():
     talks = [sys.executable, "-c", "print('hello')"]
-    with (
-        SiteProcesses({"a": talks}) as sites,
-        pytest.raises(ValueError, match="site 'a' sent something other than a reply"),
-    ):
+    ended = r"site 'a' (ended without a reply to 'describe'|is gone \(.*\)); it ended with exit status 0"
+    with SiteProcesses({"a": talks}) as sites, pytest.raises(LostSite, match=ended + r"\. It said last: hello"):
         sites.ask("describe", [{}])
     silent = [sys.executable, "-c", "pass"]
-    with SiteProcesses({"a": silent}) as sites, pytest.raises(ValueError, match=r"site 'a' (ended without|is gone)"):
+    with SiteProcesses({"a": silent}) as sites, pytest.raises(LostSite, match=ended + ", without a word"):
         sites.ask("describe", [{"much": "x" * 200_000}])
     latin = [sys.executable, "-c", r"import sys; sys.stdout.buffer.write(b'{\"error\": \"Z\xfcrich\"}\n')"]
     with (
@@ -120,10 +121,10 @@ def test_a_site_that_has_no_such_file_says_so(tmp_path):
 def test_a_site_that_keeps_to_columns_it_does_not_have_says_so(files):
     done = runner.invoke(app, ["site", str(files[0] / "east.csv"), "--columns", "age,nope"])
     assert done.exit_code == 2
-    assert "columns must name a column of the frame; got 'nope'" in done.output
+    assert "the policy names the column 'nope', which the table does not have" in done.output
 
 
 def test_the_verb_answers_lines_that_are_no_utf_8(files):
     done = runner.invoke(app, ["site", str(files[0] / "east.csv")], input=b'{"order": "Z\xfcrich", "content": {}}\n')
     assert done.exit_code == 0
-    assert "an order must be one of describe" in json.loads(done.stdout)["error"]
+    assert "an order must be one of keys, meet, describe" in json.loads(done.stdout)["error"]

@@ -1,7 +1,5 @@
 """The verbs `site` and `federate`: a fit to files that stay where they are."""
 
-import io
-import os
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,6 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from fedgauss._files import append_private
 from fedgauss._progress import bar
 from fedgauss.cli import options
 from fedgauss.cli.app import app, plain_endings
@@ -61,7 +60,7 @@ def site(
         if example_policy:
             print(policies.example_policy(), end="")
             return
-        from fedgauss.inference.federated.lines import serve_lines
+        from fedgauss.inference.federated.lines import lines_of, serve_lines
         from fedgauss.inference.federated.site import Site
         from fedgauss.inference.tables import read_table
 
@@ -75,9 +74,8 @@ def site(
             rules = replace(rules, columns=tuple(named))
         here = Site(read_table(data), rules)
         with ExitStack() as stack:
-            written = None if log is None else stack.enter_context(open(log, "a", encoding="utf-8", opener=_private))
-            orders = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
-            serve_lines(here, orders, sys.stdout, written)
+            written = None if log is None else stack.enter_context(append_private(log))
+            serve_lines(here, lines_of(sys.stdin.buffer), sys.stdout, written)
 
 
 @app.command(help=_FEDERATE_HELP)
@@ -138,10 +136,6 @@ def federate(
             )  # fmt: skip
         show_fit(fitted, write_fit(fitted, folder))
         journal.remove()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _named(text: str) -> tuple[str, str]:

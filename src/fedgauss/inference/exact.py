@@ -171,9 +171,9 @@ def finite_sums(family: Family, rows: Rows, theta: FloatArray) -> Sums:
     return sums if all(np.all(np.isfinite(part)) for part in sums) else unlikely(len(theta))
 
 
-def unlikely(dim: int) -> Sums:
+def unlikely(dim: int, least: float = _LEAST) -> Sums:
     """The sums of a parameter that scoring must turn back from."""
-    return Sums(_LEAST, np.zeros(dim), np.zeros((dim, dim)))
+    return Sums(least, np.zeros(dim), np.zeros((dim, dim)))
 
 
 def client_rows(data: ModelData, x: FloatArray, which: slice) -> Rows:

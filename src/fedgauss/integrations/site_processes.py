@@ -20,6 +20,7 @@ from fedgauss.inference.federated.lines import LONGEST, Message, decoded, order_
 _A_MOMENT = 0.5  # seconds, for a process that is about to end
 _LAST_WORDS = 5  # lines
 _LONGEST_WORDS = 300  # characters of a line
+_LONGEST_SAID = 8192  # bytes of a line on standard error that are taken in at once
 _LONGEST_BANNER = 50  # lines
 _PATIENCE = 10.0  # seconds that a process has to end by itself once its orders have
 
@@ -98,6 +99,7 @@ class SiteProcesses:
         try:
             line = self._replies[name].result(max(0.0, end - time.monotonic()))
         except TimeoutError:
+            site.kill()  # who is not waited for any more must not answer the next order
             raise LostSite(
                 name,
                 f"site {name!r} did not answer the order {order!r} within {self._timeout:g} s. Is it still running? "
@@ -105,6 +107,9 @@ class SiteProcesses:
             ) from None
         except OSError as error:
             raise LostSite(name, f"site {name!r} is gone ({error}){site.last_words()}") from error
+        if len(line) == LONGEST and not line.endswith(b"\n"):
+            site.kill()
+            raise LostSite(name, f"site {name!r} sent a line of more than {LONGEST:,} bytes, which is no reply.")
         if not line.endswith(b"\n"):
             raise LostSite(name, f"site {name!r} ended without a reply to {order!r}{site.last_words()}")
         try:
@@ -137,8 +142,9 @@ class _Process:
             reply = self._process.stdout.readline(LONGEST)
             if self._replied or not reply or reply.lstrip().startswith(b"{"):
                 break
-            self._said.append(printable(reply.decode(errors="replace").rstrip()))
-            print(f"site {self._name!r}, before its first reply: {self._said[-1]}", file=sys.stderr)
+            if len(reply) == LONGEST:
+                break
+            self._hear(reply, ", before its first reply")
         self._replied = True
         return reply
 
@@ -176,9 +182,12 @@ class _Process:
 
     def _listen(self) -> None:
         assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self._said.append(printable(line.decode(errors="replace").rstrip())[:_LONGEST_WORDS])
-            print(f"site {self._name!r}: {self._said[-1]}", file=sys.stderr)
+        while line := self._process.stderr.readline(_LONGEST_SAID):
+            self._hear(line)
+
+    def _hear(self, line: bytes, when: str = "") -> None:
+        self._said.append(printable(line.decode(errors="replace").rstrip()[:_LONGEST_WORDS]))
+        print(f"site {self._name!r}{when}: {self._said[-1]}", file=sys.stderr)
 
 
 def _ending(code: int) -> str:

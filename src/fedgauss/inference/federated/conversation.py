@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from fedgauss.inference.federated import masks
 from fedgauss.inference.federated.fields import MASKING, REPLIES, SUMMED, Fields, check_fields, shapes_of
 from fedgauss.inference.federated.journal import Journal
-from fedgauss.inference.federated.lines import Message, printable
+from fedgauss.inference.federated.lines import Message, encoded, printable
 
 # An order and what goes with it for each site; their replies in the same order. None is for a site that has left.
 Ask = Callable[[str, Sequence[Message | None]], Sequence[Message | None]]
@@ -115,7 +115,9 @@ class Conversation:
     def _exchange_keys(self) -> None:
         told = self.each("keys", [{"name": site} for site in self.sites])
         publics = {site: str(reply["public"]) for site, reply in zip(self.sites, told, strict=True)}
-        self.all("meet", {"run": secrets.token_hex(16), "publics": publics})
+        # Keys are fresh, so that their hash names the run: peers without a coordinator come to the same.
+        run = hashlib.sha256(encoded(publics).encode()).hexdigest()
+        self.all("meet", {"run": run, "publics": publics})
 
 
 def _number_or_array(value: Any) -> Any:

@@ -133,7 +133,9 @@ def fit_sites(
     check_constant(data.names, columns)
     if solver == "scoring":
         start = starting_point(data, totals.start_terms)
-        found = fit_remotely(talk, data, columns, start, errors, level, ridge, lost, tick).with_notes(*_masks(masked))
+        found = fit_remotely(talk, spec, data, columns, start, errors, level, ridge, lost, tick).with_notes(
+            *_masks(masked)
+        )
         return replace(found, design=frame_design(data, spec), family=data.family)
     check_plain(data, apart=True)
     from fedgauss.inference.federated.sgd_coordinator import fit_sites_by_sgd  # which needs JAX

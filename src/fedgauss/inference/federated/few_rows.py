@@ -34,8 +34,8 @@ _MOST_SETS = 4_000  # of rows to leave out: a second or so
 
 
 def check_design(
-    x: FloatArray, names: Sequence[str], response: Mapping[str, FloatArray] | None = None, *, fewest: int = FEWEST,
-    in_a_cell: int = CELL,
+    x: FloatArray, names: Sequence[str], response: Mapping[str, FloatArray] | None = None, *,
+    row_weights: FloatArray | None = None, share: float = SHARE, fewest: int = FEWEST, in_a_cell: int = CELL,
 ) -> None:  # fmt: skip
     """Refuse a design whose sums would tell of few rows, whatever else is asked.
 
@@ -47,6 +47,8 @@ def check_design(
         Of the columns.
     response : mapping of str to array, shape (n,), optional
         The response by name: its products with the columns are told as well. Its cells are not looked at.
+    row_weights, share
+        As for `check_shares`.
     fewest : int, optional
         Two 0/1 columns must differ in so many rows, and combinations of columns must be non-zero in so many.
     in_a_cell : int, optional
@@ -67,6 +69,7 @@ def check_design(
     if response:
         x, names = np.column_stack([x, *response.values()]), [*names, *response]
     _check_pairs(x, names, fewest, in_a_cell, covariates)
+    check_shares(dict(zip(names, x.T, strict=True)), row_weights, share=share, fewest=fewest)
     rows = rows_apart(x, fewest - 1)
     if rows is not None:
         raise Refused(
@@ -76,10 +79,12 @@ def check_design(
 
 
 def check_shares(
-    columns: Mapping[str, FloatArray], row_weights: FloatArray | None = None, *, centred: bool = True,
-    share: float = SHARE, fewest: int = FEWEST,
+    columns: Mapping[str, FloatArray], row_weights: FloatArray | None = None, *, share: float = SHARE,
+    fewest: int = FEWEST,
 ) -> None:  # fmt: skip
-    """Refuse columns of which a single row makes up nearly all of the sum of squares.
+    """Refuse columns of which a single row makes up nearly all of the sum of squares about the middle.
+
+    Whoever has sums and sums of squares can work out squares about any point.
 
     Parameters
     ----------
@@ -87,8 +92,6 @@ def check_shares(
         Covariates with their interactions, the response and the offset by name.
     row_weights : array, shape (n,), optional
         Of the rows, which must not be dominated either.
-    centred : bool, optional
-        Whether there is a column of ones: whoever has the sums can then work out squares about any point.
     share : float, optional
         The largest share of one row. If it is s, sums tell other columns of that row to sqrt((1 - s) / s) standard
         deviations or so.
@@ -105,10 +108,37 @@ def check_shares(
         _check_share("the row weights", weights, share, fewest)
     for name, values in columns.items():
         # The median stays with the many rows; a mean would move towards the few, and make them look smaller.
-        about = values - (float(np.median(values[weights > 0.0])) if centred else 0.0)
+        about = values - float(np.median(values[weights > 0.0]))
         size = float(np.abs(about).max(initial=0.0))
         if size > 0.0:
             _check_share(repr(name), weights * (about / size) ** 2, share, fewest)
+
+
+def check_clusters(clusters: IntArray, fewest: int = FEWEST) -> None:
+    """Refuse clusters whose squared scores would tell of few rows.
+
+    sum_g s_g s_g' is told beside sum_i s_i s_i' and s s'. Where few rows share a cluster with others the first two
+    differ by products of these rows' scores; where few are outside of one cluster, the last two do.
+
+    Parameters
+    ----------
+    clusters : array, shape (n,)
+        The cluster of each row.
+    fewest : int, optional
+        So many rows must share their cluster with others, or none; and so many be outside of the largest, or none.
+
+    Raises
+    ------
+    Refused
+        With no label of a cluster.
+    """
+    counts = np.unique(clusters, return_counts=True)[1]
+    shared, outside = int(counts[counts > 1].sum()), len(clusters) - int(counts.max(initial=0))
+    if 0 < shared < fewest or 0 < outside < fewest:
+        raise Refused(
+            f"at least {fewest} rows must share their cluster with others at this site, and as many be outside of the "
+            "largest cluster, or squares of scores would reveal single rows; fewer do. Use errors='HC0'."
+        )
 
 
 def check_round(

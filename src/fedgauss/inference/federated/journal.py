@@ -10,6 +10,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from fedgauss._files import append_private
 from fedgauss.inference.federated.lines import Message, decoded, encoded
 
 
@@ -40,9 +41,7 @@ class Journal:
         if not self.model:
             return
         key = self._key(order, content)
-        with os.fdopen(
-            os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8"
-        ) as file:
+        with append_private(self.path) as file:
             file.write(encoded({"key": key, "order": order, "total": total}) + "\n")
             file.flush()
             os.fsync(file.fileno())

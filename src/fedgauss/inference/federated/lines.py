@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
@@ -104,28 +104,46 @@ def _is_shape(shape: Any) -> bool:
     return short and all(type(size) is int and 0 <= size <= LONGEST for size in shape)
 
 
+class EndlessLine(ValueError):
+    """A line that is longer than any message. What is left of it cannot be told from the next one."""
+
+
+def lines_of(file: IO[bytes], longest: int = LONGEST) -> Iterator[str]:
+    """The lines of a stream, none of which takes more memory than the longest message does."""
+    while line := file.readline(longest):
+        if len(line) == longest and not line.endswith(b"\n"):
+            raise EndlessLine(f"a message must be a line of at most {longest:,} bytes; this one goes on.")
+        yield line.decode(errors="replace")
+
+
 def serve_lines(site: Site, orders: Iterable[str], replies: IO[str], log: IO[str] | None = None) -> None:
     """Answer orders, a line of JSON each, until there are no more.
 
-    Lines that cannot be read are answered with an error, and change nothing.
+    Lines that cannot be read are answered with an error, and change nothing. One that does not end is the last.
 
     Parameters
     ----------
     site : Site
     orders : iterable of str
-        Such as standard input.
+        Such as `lines_of` standard input.
     replies : file
         Such as standard output.
     log : file, optional
         Where every order and its reply are logged before the reply leaves.
     """
-    for line in orders:
-        order, asked, reply = _answered(site, line)
+
+    def send(order: str, asked: Message | None, reply: Message) -> None:
         text = encoded(reply)
         if log is not None:
             write_down(log, order, reply, asked)
         replies.write(text + "\n")
         replies.flush()
+
+    try:
+        for line in orders:
+            send(*_answered(site, line))
+    except EndlessLine as error:
+        send("unreadable", None, {"error": str(error)})
 
 
 def write_down(log: IO[str], order: str, reply: Message, asked: Message | None = None) -> None:

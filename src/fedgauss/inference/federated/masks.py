@@ -102,6 +102,16 @@ class Mask:
         }
 
     @property
+    def name(self) -> str:
+        """Of this site."""
+        return self._keys.name
+
+    @property
+    def met(self) -> tuple[str, ...]:
+        """All sites of the run, those among them that have left."""
+        return tuple(self._publics)
+
+    @property
     def sites(self) -> tuple[str, ...]:
         """Those that still take part."""
         return self._sites
@@ -144,14 +154,9 @@ class Mask:
             For a round or an attempt that was answered before, for a set of sites that is too small, has new ones or
             lacks this one, and for numbers that are too large.
         """
-        now = (_checks.whole("round", round, at_most=_MOST), _checks.whole("attempt", attempt, 0, at_most=_MOST))
-        if now <= self._last:
-            raise Refused(
-                f"a site answers a round once for each attempt, in their order; the last was round {self._last[0]}, "
-                f"attempt {self._last[1]}, and this is round {now[0]}, attempt {now[1]}. Use the next attempt."
-            )
         taking_part = self._sites if sites is None else tuple(sorted(sites))
-        self._check_sites(taking_part)
+        self.check(round, attempt, taking_part)
+        now = (int(round), int(attempt))
         if COUNT in arrays:
             raise ValueError(f"arrays must not be called {COUNT!r}, which is for the masked 1. Use another name.")
         numbers = {COUNT: np.ones(())} | {name: np.asarray(arrays[name], dtype=float) for name in sorted(arrays)}
@@ -166,6 +171,16 @@ class Mask:
             part = mask[start : start + values.size].reshape(*values.shape, WORDS)
             hidden[name], start = added(words[name], part), start + values.size
         return hidden
+
+    def check(self, round: int, attempt: int, sites: Sequence[str]) -> None:
+        """Refuse a round that `hide` would refuse, and change nothing."""
+        now = (_checks.whole("round", round, at_most=_MOST), _checks.whole("attempt", attempt, 0, at_most=_MOST))
+        if now <= self._last:
+            raise Refused(
+                f"a site answers a round once for each attempt, in their order; the last was round {self._last[0]}, "
+                f"attempt {self._last[1]}, and this is round {now[0]}, attempt {now[1]}. Use the next attempt."
+            )
+        self._check_sites(tuple(sorted(sites)))
 
     def state(self) -> Message:
         """What `restored` needs. It has the private key: keep it as safe as the rows."""

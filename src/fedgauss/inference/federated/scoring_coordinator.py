@@ -16,7 +16,10 @@ from fedgauss.inference.federated.scoring_site import from_message
 from fedgauss.inference.fit import Fit
 from fedgauss.inference.fit_exact import fit_of_sites
 from fedgauss.inference.model_data import ModelData
+from fedgauss.inference.model_spec import ModelSpec
 from fedgauss.inference.preparation import Location
+
+_UNLIKELY = -(2.0**94)  # a log-likelihood that says no more than that
 
 
 class RemoteSites:
@@ -27,7 +30,13 @@ class RemoteSites:
 
     def sums(self, theta: FloatArray) -> Sums:
         """For scoring."""
-        return self._total("sums", {"theta": theta}, Sums)
+        told = self._total("sums", {"theta": theta}, Sums)
+        if self._rounds == 1 and not np.any(told.information) and told.log_likelihood < _UNLIKELY:
+            raise ValueError(
+                "sites do not tell their sums where this fit starts, since few of their rows would count there. Is the "
+                "outcome rare at every site? Merge small sites, or use fewer columns."
+            )
+        return told
 
     def final(self, theta: FloatArray) -> Final:
         """At the estimate."""
@@ -48,22 +57,27 @@ class RemoteSites:
 
 
 def fit_remotely(
-    talk: Conversation, data: ModelData, columns: Location, start: FloatArray, errors: Errors, level: float,
-    ridge: float, lost: Literal["stop", "leave"], tick: Tick,
+    talk: Conversation, spec: ModelSpec, data: ModelData, columns: Location, start: FloatArray, errors: Errors,
+    level: float, ridge: float, lost: Literal["stop", "leave"], tick: Tick,
 ) -> Fit:  # fmt: skip
     """The exact fit of sites that have agreed on their columns.
 
     When a site is left behind, the others begin again: sums with and without it do not compare.
     """
-    talk.all("units", {"means": columns.mean, "scales": columns.scale})
     notes: list[str] = []
+    began = False
     while True:
-        talk.about(_model(data, columns))
         try:
+            if not began:
+                began = True  # those that are left have their units when one is lost here
+                talk.all("units", {"means": columns.mean, "scales": columns.scale})
+            talk.about(_model(spec, data, columns))
             found = fit_of_sites(RemoteSites(talk, tick), data, columns, start, errors, level, ridge)
         except LostSite as gone:
             if lost == "stop" or len(talk.sites) <= 2:
                 raise
+            if spec.site_effects:
+                raise LostSite(gone.site, f"{gone} Its own effect cannot be fitted without it: start again.") from gone
             notes.append(f"{gone} The fit is of the other sites.")
             data = _without(data, gone.site)
             talk.leave(gone.site)
@@ -78,10 +92,10 @@ def _without(data: ModelData, site: str) -> ModelData:
     return replace(data, clients=clients, counts=data.counts[kept], dropped=data.dropped[kept])
 
 
-def _model(data: ModelData, columns: Location) -> str:
+def _model(spec: ModelSpec, data: ModelData, columns: Location) -> str:
     """What is fitted to whose rows, as a hash: rounds of another model are no use."""
     said = {
-        "target": data.target, "family": repr(data.family), "names": list(data.all_names), "sites": list(data.clients),
+        **spec._asdict(), "family": repr(data.family), "names": list(data.all_names), "sites": list(data.clients),
         "rows": np.asarray(data.counts, dtype=float), "means": columns.mean, "scales": columns.scale,
     }  # fmt: skip
     return hashlib.sha256(encoded(said).encode()).hexdigest()

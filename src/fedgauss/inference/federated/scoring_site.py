@@ -7,7 +7,8 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.inference.exact import client_rows, final_terms, finite_sums, own_fit, unlikely
+from fedgauss.families.rows import Sums
+from fedgauss.inference.exact import Own, client_rows, final_terms, finite_sums, own_fit, unlikely
 from fedgauss.inference.federated import few_rows
 from fedgauss.inference.federated.disclosure import Refused
 from fedgauss.inference.federated.fields import ASKED, REPLIES, Fields
@@ -17,7 +18,8 @@ from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.preparation import Location, Units
 from fedgauss.inference.scoring import MOST_ROUNDS
 
-_MOST = {"sums": 2 * MOST_ROUNDS, "final": 3, "goodness": 6, "own": 1}  # times that each is answered
+_MOST = {"sums": 2 * MOST_ROUNDS, "final": 3, "goodness": 6, "own": 3}  # times that each is asked
+_LARGEST, _LARGEST_MASKED = 1e150, 2.0**95  # numbers in a reply
 Term = TypeVar("Term", bound=tuple)
 
 
@@ -26,14 +28,16 @@ class ScoringRun:
 
     Far from any estimate a parameter can give all but a few rows no weight: sums at it would be theirs alone
     (`few_rows.check_round`). A site then only says that the parameter is unlikely, which is what scoring needs to turn
-    back.
+    back, and so it does where sums are too large to be told. Each order is answered a few times, and what is refused
+    counts: that it was refused tells something, too.
     """
 
     orders = ("sums", "final", "goodness", "own")
 
-    def __init__(self, data: ModelData, located: Message, policy: Policy) -> None:
+    def __init__(self, data: ModelData, located: Message, policy: Policy, masked: bool = False) -> None:
         units = Units(Location(located["means"], located["scales"]), None, data.constant is not None)
-        self._family, self._policy = data.family, policy
+        self._family, self._policy, self._masked = data.family, policy, masked
+        self._largest = _LARGEST_MASKED if masked else _LARGEST
         self._rows = client_rows(data, units.rows(data.covariates), slice(None))
         self._asked = dict.fromkeys(self.orders, 0)
 
@@ -59,19 +63,36 @@ class ScoringRun:
         if self._asked[order] > _MOST[order]:
             raise Refused(f"{order!r} is answered at most {_MOST[order]} times in a fit. Restart the site.")
         if order == "own":
-            return as_message(own_fit(self._family, self._rows))
+            return as_message(self._own())
         theta = content["theta"]
-        try:
-            self._check_rows_behind(theta)
-        except Refused:
-            if order != "sums":
-                raise
-            return as_message(unlikely(len(theta)))
         if order == "sums":
-            return as_message(finite_sums(self._family, self._rows, theta))
+            return as_message(self._sums(theta))
+        self._check_rows_behind(theta)
         if order == "final":
             return as_message(final_terms(self._family, self._rows, theta))
         return as_message(self._family.goodness(self._rows, theta, float(content["dispersion"])))
+
+    def _sums(self, theta: FloatArray) -> Sums:
+        """Of all rows, or that the parameter is unlikely."""
+        nothing = unlikely(len(theta), -self._largest)
+        try:
+            self._check_rows_behind(theta)
+        except Refused:
+            return nothing
+        sums = finite_sums(self._family, self._rows, theta)
+        return sums if all(np.all(np.abs(part) < self._largest) for part in sums) else nothing
+
+    def _own(self) -> Own:
+        """The estimate of this site's rows alone; none where few of them would decide it."""
+        if self._masked:
+            raise Refused("sums of this run leave the site masked, and its own estimate would tell of them.")
+        found = own_fit(self._family, self._rows)
+        try:
+            if found.theta is not None:
+                self._check_rows_behind(found.theta)
+        except Refused:
+            return Own(None, None)
+        return found
 
     def _check_rows_behind(self, theta: FloatArray) -> None:
         """Refuse a parameter at which few rows have any weight."""

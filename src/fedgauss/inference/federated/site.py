@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from fedgauss import families
-from fedgauss.inference.federated import disclosure, few_rows
+from fedgauss.inference.federated import disclosure
 from fedgauss.inference.federated.disclosure import Refused, in_words
-from fedgauss.inference.federated.fields import ASKED, MASKING_ASKED, REPLIES, SUMMED, Fields, check_fields
-from fedgauss.inference.federated.keys import Keys
+from fedgauss.inference.federated.fields import ASKED, REPLIES, SUMMED, Fields, check_fields
 from fedgauss.inference.federated.ledger import Ledger
 from fedgauss.inference.federated.lines import Message
-from fedgauss.inference.federated.masks import Mask
+from fedgauss.inference.federated.model_disclosure import Columns, check_model, check_needed, told_columns
 from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.scoring_site import ScoringRun
+from fedgauss.inference.federated.site_masks import SiteMasks
 from fedgauss.inference.formula.values import Summary
 from fedgauss.inference.model_data import beside_columns, design_of, model_data, read_columns
 from fedgauss.inference.model_spec import ModelSpec, right_hand_side
@@ -103,8 +102,7 @@ class Site:
         self._table = Frame({name: table.column(name) for name in self._policy.open_columns(table.names)})
         self._heard: dict[str, Message] = {}
         self._sizes: dict[str, int] = {}
-        self._own_keys: Keys | None = None
-        self._mask: Mask | None = None
+        self._masks = SiteMasks(self._policy)
         self._rounds = 0
         self._run: Run | None = None
 
@@ -124,20 +122,22 @@ class Site:
         """
         try:
             self._check_turn(order)
-            masking, content = self._parted(order, content)
+            masking, content = self._masks.parted(order, content)
             run = self._run
             with in_words(f"the order {order!r} is not as it should be: "):
                 check_fields(run.asked(order) if run else ASKED[order], content, self._sizes)
             if order in SUMMED:
-                self._rounds += 1
-                self._policy.check_round(self._rounds)
+                self._policy.check_round(self._rounds + 1)
             told = run.told(order, content) if run else REPLIES[order]
             reply: Message = run.reply(order, content) if run else getattr(self, f"_{order}")(content)
             with in_words(f"the reply to {order!r} cannot be told: "):
                 check_fields(told, reply, self._sizes)
+            if masking is not None:
+                reply = self._masks.hidden(order, content, reply, masking)
             if run is None:
                 self._heard[order] = content
-            return reply if masking is None else self._hidden(order, content, reply, masking)
+            self._rounds += order in SUMMED
+            return reply
         except Refused as error:
             return {"error": str(error)}
         except Exception as error:  # its message may quote a row, as a traceback would
@@ -155,15 +155,13 @@ class Site:
     @property
     def fingerprint(self) -> str:
         """Of the keys of a masked run, for owners to compare; empty otherwise."""
-        return "" if self._mask is None else self._mask.fingerprint
+        return self._masks.fingerprint
 
     def state(self) -> Message:
         """What another `Site` with the same rows needs to resume from here; it reveals more than the replies do."""
         return {
-            "heard": self._heard, "rounds": self._rounds,
+            "heard": self._heard, "rounds": self._rounds, "masks": self._masks.state(),
             "run": None if self._run is None else self._run.state(),
-            "mask": None if self._mask is None else self._mask.state(),
-            "keys": None if self._own_keys is None else [self._own_keys.name, self._own_keys.private],
         }  # fmt: skip
 
     @classmethod
@@ -171,10 +169,7 @@ class Site:
         """The site whose `state` this was."""
         site, heard = cls(frame, policy), state["heard"]
         site._restoring = True
-        if state["keys"] is not None:
-            site._own_keys = Keys(*state["keys"])
-        if state["mask"] is not None:
-            site._mask = Mask.restored(state["mask"], site._secret())
+        site._masks.restore(state["masks"])
         for order in _AGAIN:
             if order in heard and order not in ("keys", "meet"):
                 getattr(site, f"_{order}")(heard[order])
@@ -197,50 +192,15 @@ class Site:
         due = " or ".join(_NEXT[next(reversed(self._heard), "")])
         raise Refused(f"orders must come in turn, once each; {due} is due, got {order!r}. Restart the site.")
 
-    # Masks.
-
-    def _parted(self, order: str, content: Message) -> tuple[Message | None, Message]:
-        """How an order for sums is to be masked, and the rest of it."""
-        if order not in SUMMED or self._mask is None:
-            return None, content
-        masking = content.get("masking")
-        if not isinstance(masking, dict):
-            raise Refused("sums of this run leave the site masked; an order must say which round it is, and whose.")
-        with in_words("the masking of an order is not as it should be: "):
-            check_fields(MASKING_ASKED, masking, self._sizes)
-        return masking, {name: value for name, value in content.items() if name != "masking"}
-
-    def _hidden(self, order: str, content: Message, reply: Message, masking: Message) -> Message:
-        """The reply with its sums masked."""
-        assert self._mask is not None
-        sums = {name: reply[name] for name in SUMMED[order]}
-        with in_words():
-            masked = self._mask.hide(
-                order, int(masking["round"]), sums, asked=content, sites=masking["sites"],
-                attempt=int(masking["attempt"]),
-            )  # fmt: skip
-        return {name: value for name, value in reply.items() if name not in sums} | {"masked": masked}
+    # Before a run. Nothing is kept of an order that is refused on the way.
 
     def _keys(self, asked: Message) -> Message:
         """A public key for this run."""
-        self._own_keys = Keys.fresh(asked["name"])
-        return {"public": self._own_keys.public}
+        return self._masks.keys(asked["name"])
 
     def _meet(self, others: Message) -> Message:
         """All public keys of the run."""
-        policy, keys = self._policy, self._own_keys
-        assert keys is not None
-        with in_words():
-            self._mask = Mask(
-                keys, others["publics"], others["run"], max(2, policy.fewest_sites),
-                policy.drop_outs == "allowed", self._secret(),
-            )  # fmt: skip
-        return {}
-
-    def _secret(self) -> bytes:
-        return b"" if self._policy.secret is None else Path(self._policy.secret).read_bytes().strip()
-
-    # Before a run.
+        return self._masks.meet(others)
 
     def _describe(self, asked: Message) -> Message:
         """The number of rows, and the levels of the target and of each covariate, in the order of the columns."""
@@ -249,7 +209,8 @@ class Site:
         with in_words():
             spec = ModelSpec(**model)
             policy.check_sites(len(asked["sites"]))
-            policy.check_masked(self._mask is not None)
+            policy.check_masked(self._masks.on)
+            self._masks.check_sites(asked["sites"], asked["name"])
             if asked["name"] not in asked["sites"]:
                 raise Refused("a site must be among the sites of its fit.")
             self._sites, self._here = tuple(asked["sites"]), asked["sites"].index(asked["name"])
@@ -279,16 +240,16 @@ class Site:
             raise Refused("levels must be those of the columns that were described, and of no others.")
         agreed_on = {name: disclosure.recoded(self._columns[name], of_all) for name, of_all in levels.items()}
         roles = {name: column for name, column in self._columns.items() if name not in agreed_on}
-        self._columns, self._total = agreed_on | roles, int(agreed["total"])
+        columns, total, counts = agreed_on | roles, int(agreed["total"]), np.array([self._rows])
         with in_words():
-            self._terms = right_hand_side(Frame(agreed_on | roles), self._spec)
-            design, rows = design_of(
-                self._spec, self._terms, self._columns, self._total, self._sites, self._here, np.array([self._rows])
-            )
-            needed = design.sums(rows)
-        self._design_rows, self._needs = (design, rows), design.needs()
-        self._sizes = {"m": len(self._needs)}
-        return {"needed": needed}
+            terms = right_hand_side(Frame(columns), self._spec)
+            design, rows = design_of(self._spec, terms, columns, total, self._sites, self._here, counts)
+            needed = design.needed(rows)
+        check_needed(needed, self._policy)
+        self._admit("means", needed)
+        self._agreed = (terms, columns, total)
+        self._design_rows, self._sizes = (design, rows), {"m": len(needed)}
+        return {"needed": design.sums(rows)}
 
     def _spread(self, about: Message) -> Message:
         """Their sums of squares about means that all sites share."""
@@ -297,8 +258,8 @@ class Site:
 
     def _design(self, agreed: Message) -> Message:
         """Sums of the columns."""
-        spec, policy = self._spec, self._policy
-        columns, family = self._columns, families.family(spec.family)  # type: ignore[arg-type]
+        spec, policy, family = self._spec, self._policy, families.family(self._spec.family)  # type: ignore[arg-type]
+        terms, columns, total = self._agreed
         try:
             response = response_of(columns[spec.target], spec.family, *beside_columns(spec, columns), link=spec.link)
         except ValueError as error:
@@ -306,35 +267,18 @@ class Site:
                 f"the target {spec.target!r} must suit the family {family.name!r}, which needs {family.needs}; it does "
                 "not at this site."
             ) from error
-        pairs = zip(self._needs, agreed["means"].tolist(), agreed["sds"].tolist(), strict=True)
+        design, rows = self._design_rows
+        pairs = zip(design.needs(), agreed["means"].tolist(), agreed["sds"].tolist(), strict=True)
         means = {name: Summary(mean, sd) for name, mean, sd in pairs}
         with in_words():
             data = model_data(
-                spec, self._terms, columns, response, ("here",), (self._rows,), self._total, sites=self._sites,
-                here=self._here, agreed=means,
+                spec, terms, columns, response, ("here",), (self._rows,), total, sites=self._sites, here=self._here,
+                agreed=means,
             )  # fmt: skip
-        policy.check_parameters(self._rows, len(data.all_names))
-        with in_words():
-            design, rows = self._design_rows
+            policy.check_parameters(self._rows, len(data.all_names))
             design.check_stretches(rows, means, policy.least_rows_in_a_level)
-        in_a_cell = 1 if self._mask is not None else policy.least_rows_in_a_cell
-        x = data.covariates if data.constant is None else np.column_stack([np.ones(self._rows), data.covariates])
-        named = dict(zip(data.names, data.covariates.T, strict=True))
-        beside = {"the offset": data.offset, "the row weights": data.row_weights, "the column beside": data.beside}
-        sums = named | {spec.target: data.response} | {n: v for n, v in beside.items() if v is not None}
-        if len(data.names):
-            few_rows.check_design(
-                x, data.one_output, {spec.target: data.response}, fewest=policy.least_rows_in_a_level,
-                in_a_cell=in_a_cell,
-            )  # fmt: skip
-        few_rows.check_shares(
-            sums, data.row_weights, centred=data.constant is not None, share=policy.largest_share,
-            fewest=policy.least_rows_in_a_level,
-        )  # fmt: skip
-        if policy.ledger is not None and not self._restoring:
-            ledger = Ledger(policy.ledger, policy.least_rows_in_a_level)
-            signs = ledger.signs({name: self._table.column(name) for name in self._table.names})
-            ledger.admit(f"{spec.target} by {family.name}", sums, signs[self._kept])
+        check_model(data, policy, self._masks.on)
+        self._admit(family.name, told_columns(data))
         self._data = data
         self._sizes = data.sizes(self._rows) | self._sizes
         return {
@@ -343,6 +287,14 @@ class Site:
             "response": float(data.mean_response.sum()),
             "marks": data.family.start_terms(data.mean_response).sum(axis=0),
         }
+
+    def _admit(self, what: str, columns: Columns) -> None:
+        """Write what is about to be told into the ledger, which refuses what differs from earlier runs in few rows."""
+        if self._policy.ledger is None or self._restoring or not columns:
+            return
+        ledger = Ledger(self._policy.ledger, self._policy.least_rows_in_a_level)
+        signs = ledger.signs({name: self._table.column(name) for name in self._table.names})
+        ledger.admit(f"{self._spec.target} by {what}", columns, signs[self._kept])
 
     def _squares(self, about: Message) -> Message:
         """Sums of squares about means that all sites share."""
@@ -363,7 +315,7 @@ class Site:
         """A pass of SGD: the mean Hessian at the start over the first steps."""
         from fedgauss.inference.federated.sgd_site import SgdRun  # which needs JAX
 
-        if self._mask is not None:
+        if self._masks.on:
             raise Refused("a masked fit is an exact one: a pass of SGD has no totals. Use solver='scoring'.")
         run = SgdRun(self._data, plan, self._policy.least_rows, self._sizes)
         self._run, self._heard["begin"] = run, plan  # before any reply: there is no second try
@@ -371,5 +323,5 @@ class Site:
 
     def _units(self, located: Message) -> Message:
         """An exact fit, in units of these means and scales."""
-        self._run, self._heard["units"] = ScoringRun(self._data, located, self._policy), located
+        self._run, self._heard["units"] = ScoringRun(self._data, located, self._policy, self._masks.on), located
         return {}

@@ -66,9 +66,13 @@ class Design:
         """Expressions of which count, sum, and sum of squares about the mean are asked for over all sites."""
         return tuple(self._asked)
 
+    def needed(self, rows: Rows) -> dict[str, FloatArray]:
+        """Of each that is needed, its values in these rows, (n,)."""
+        return {name: values_of(part, rows) for name, part in self._asked.items()}
+
     def sums(self, rows: Rows) -> FloatArray:
         """Of each that is needed, the sum over these rows."""
-        return np.array([values_of(part, rows).sum() for part in self._asked.values()])
+        return np.array([values.sum() for values in self.needed(rows).values()])
 
     def squares(self, rows: Rows, means: Sequence[float] | FloatArray) -> FloatArray:
         """Of each that is needed, the sum of squares about a mean."""

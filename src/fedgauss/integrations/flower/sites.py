@@ -13,7 +13,7 @@ two messages lies in its Context and does not leave it, so that it does not matt
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
+from fedgauss._files import append_private
+from fedgauss.inference.federated.conversation import LostSite
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import Message as Content
 from fedgauss.inference.federated.lines import decoded, encoded, printable, write_down
@@ -66,7 +68,7 @@ def site_app(
             reply = _answered(frame_of(context), order, content, context, policy)
         text = encoded(reply)
         if log_of is not None:
-            with Path(log_of(context)).open("a", encoding="utf-8") as log:
+            with append_private(log_of(context)) as log:
                 write_down(log, order, reply, content)
         return Message(_record(reply=text), reply_to=message)
 
@@ -107,16 +109,15 @@ def fit_nodes(
     Fit
     """
     nodes = _nodes(grid, n_sites, timeout)
-    told = _ask(grid, nodes, timeout, "name", [{}] * len(nodes))
-    named = sorted((printable(str(reply.get("name"))), node) for reply, node in zip(told, nodes, strict=True))
-    names, ordered = [name for name, _ in named], [node for _, node in named]
-    if len(set(names)) < len(names):
-        raise ValueError(f"sites must have different names; got {names}.")
+    told = _ask(grid, {f"node {node}": node for node in nodes}, timeout, "name", [{}] * len(nodes))
+    named = sorted((printable(str((reply or {}).get("name"))), node) for reply, node in zip(told, nodes, strict=True))
+    if len(dict(named)) < len(named):
+        raise ValueError(f"sites must have different names; got {[name for name, _ in named]}.")
 
-    def ask(order: str, contents: Sequence[Content | None]) -> list[Content]:
-        return _ask(grid, ordered, timeout, order, contents)
+    def ask(order: str, contents: Sequence[Content | None]) -> list[Content | None]:
+        return _ask(grid, dict(named), timeout, order, contents)
 
-    return fit_sites(ask, names, target, family, **options)
+    return fit_sites(ask, list(dict(named)), target, family, **options)
 
 
 def _nodes(grid: Grid, n_sites: int, timeout: float) -> list[int]:
@@ -129,26 +130,28 @@ def _nodes(grid: Grid, n_sites: int, timeout: float) -> list[int]:
 
 
 def _ask(
-    grid: Grid, nodes: Sequence[int], timeout: float, order: str, contents: Sequence[Content | None]
-) -> list[Content]:
-    """An order to every node, and their replies in the order of the nodes."""
+    grid: Grid, nodes: Mapping[str, int], timeout: float, order: str, contents: Sequence[Content | None]
+) -> list[Content | None]:
+    """An order to every node that takes part, and their replies; None for one that does not."""
+    asked = {name: content for name, content in zip(nodes, contents, strict=True) if content is not None}
     messages = [
-        Message(_record(order=order, content=encoded(content or {})), node, MessageType.QUERY)
-        for node, content in zip(nodes, contents, strict=True)
+        Message(_record(order=order, content=encoded(content)), nodes[name], MessageType.QUERY)
+        for name, content in asked.items()
     ]
     replies = {reply.metadata.src_node_id: reply for reply in grid.send_and_receive(messages, timeout=timeout)}
-    contents_back = []
-    for node in nodes:
+    told: dict[str, Content] = {}
+    for name in asked:
+        node = nodes[name]
         if node not in replies:
-            raise ValueError(f"node {node} did not answer the order {order!r} within {timeout:g} s.")
+            raise LostSite(name, f"node {node} did not answer the order {order!r} within {timeout:g} s.")
         if replies[node].has_error():
             reason = printable(str(replies[node].error.reason))
-            raise ValueError(f"node {node} failed on the order {order!r}: {reason}")
+            raise LostSite(name, f"node {node} failed on the order {order!r}: {reason}")
         try:
-            contents_back.append(decoded(str(replies[node].content[_RECORD]["reply"])))
+            told[name] = decoded(str(replies[node].content[_RECORD]["reply"]))
         except (ValueError, KeyError) as error:
             raise ValueError(f"node {node} sent something other than a reply to {order!r}: {error}") from error
-    return contents_back
+    return [told.get(name) for name in nodes]
 
 
 def _record(**texts: str) -> RecordDict:
