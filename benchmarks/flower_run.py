@@ -1,7 +1,8 @@
 """What protection adds to a round of `flwr run`: python benchmarks/flower_run.py [rounds]
 
-Needs Flower and PyTorch. Runs a copy of examples/flower_cnn in which the calls of `Monitored` are timed where they happen,
-less those of FedAvg within them, by the clock: the difference of two runs would drown in what else a machine does.
+Needs Flower and PyTorch. Runs a copy of examples/flower_cnn in which the calls of `Monitored` are timed where they
+happen, less those of FedAvg within them, by the clock: the difference of two runs would drown in what else a machine
+does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "flower_cnn"
-TIMED = '''
+TIMED = """
 
 _untimed, _spent = strategy_of, {"whole": 0.0, "within": 0.0}
 
@@ -47,7 +48,7 @@ _story_of = _story
 def _story(config, outcome):
     outcome["added"] = _spent["whole"] - _spent["within"]
     return _story_of(config, outcome)
-'''
+"""
 
 
 def main() -> None:
@@ -67,8 +68,8 @@ def main() -> None:
         outcome = json.loads(out.read_text())
     whole, added = statistics.median(outcome["seconds"]), outcome["added"] / n_rounds
     print(
-        f"{n_rounds} rounds of flwr run: {1e3 * whole:.0f} ms a round (median), of which Monitored {1e3 * added:.1f} ms "
-        f"(mean): it adds {100 * added / (whole - added):.1f} %"
+        f"{n_rounds} rounds of flwr run: {1e3 * whole:.0f} ms a round (median), of which Monitored "
+        f"{1e3 * added:.1f} ms (mean): it adds {100 * added / (whole - added):.1f} %"
     )
 
 
