@@ -116,7 +116,7 @@ def test_votes_on_nine_covariates_in_one_pass_are_flagged():
     """One pass of 944 rows is too short here, and the summary says what to do."""
     frame = anes96().assign(client=np.arange(944) % 3)
     text = " ".join(str(by_sgd(frame, "y", "client", "logistic")).split())
-    assert "the start is not forgotten" in text
+    assert "from where the gradient vanishes. The estimate is one Newton step from there" in text
     assert "passes=5 or more reads them again" in text
 
 

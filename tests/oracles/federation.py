@@ -57,7 +57,7 @@ class Client:
 
     def forget_sums(self) -> None:
         self._sums = self._empty(self.theta.shape[1])
-        self.reference, self._in_window = self.theta[0], True
+        self._in_window = True
 
     def begin_round(self, reference: Any) -> None:
         """From the mixed reference towards the mixed parameters, which come to count about three times a mean's."""
@@ -145,6 +145,8 @@ class Federation:
                 client.step(t, float(eta[t]), p, "damped" if t < burn_in else "capped", every)
             if (t + 1) % tau == 0:
                 self.mix()
+                for client in self.clients if t < burn_in else ():
+                    client.reference = client.theta[0]
             if t >= burn_in:
                 total += np.mean([client.theta for client in self.clients], axis=0)
         sums = [client.say_sums() for client in self.clients]

@@ -11,7 +11,7 @@ from mutants import expect_every_rule_has_a_mutant, expect_failure
 
 from fedgauss.engine import observers
 from fedgauss.engine.observers import Observer
-from fedgauss.inference.client_sums import ClientSums, HessianSums
+from fedgauss.inference.client_sums import ClientSums, HessianSums, RoundStart
 from fedgauss.inference.methods import BatchMeans, RandomScaling
 from fedgauss.inference.passes import LastClients
 from fedgauss.problems import pytree
@@ -30,13 +30,22 @@ SHIPPED = {
     "LastClients": LastClients(),
     "ClientSums": ClientSums(3, 5),
     "HessianSums": HessianSums(3),
+    "RoundStart": RoundStart(5),
     "RandomScaling": RandomScaling(),
     "BatchMeans": BatchMeans(),
 }
 
 
 # Those of inference, which its own tests run, and one that differs from another by a word.
-RARELY = ("sup_partial_sum max", "LastClients", "ClientSums", "HessianSums", "RandomScaling", "BatchMeans")
+RARELY = (
+    "sup_partial_sum max",
+    "LastClients",
+    "ClientSums",
+    "HessianSums",
+    "RoundStart",
+    "RandomScaling",
+    "BatchMeans",
+)
 LONG = dict.fromkeys(RARELY, pytest.mark.study)
 
 

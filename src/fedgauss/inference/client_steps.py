@@ -128,6 +128,7 @@ class Preconditioned(WrappedProblem):
     matrix: FloatArray  # P, (d, d), or (d, d, 1, R) where each replicate has its own
     eta: FloatArray  # eta_t, (N,)
     guard: Guard = field(metadata={"static": True})
+    round_start: FloatArray | None = None  # (d, K, R), where the round began in which the run sets in
 
     def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, Any]:
         """The step's eta_t beside its data."""
@@ -149,8 +150,9 @@ class Preconditioned(WrappedProblem):
         return v / (1.0 + q if self.guard == "damped" else jnp.maximum(q, 1.0))
 
     def replicates(self, first: int, count: int) -> Preconditioned:
-        """With each replicate's own P; the last chunk may reach past the end, and repeats the last one there."""
+        """With each replicate's own P and start; the last chunk may reach past the end, and repeats the last there."""
         if self.matrix.ndim < 4 or self.matrix.shape[-1] == 1:
             return self
         index = np.minimum(np.arange(first, first + count), self.matrix.shape[-1] - 1)
-        return replace(self, matrix=self.matrix[..., index])
+        start = None if self.round_start is None else self.round_start[..., index]
+        return replace(self, matrix=self.matrix[..., index], round_start=start)

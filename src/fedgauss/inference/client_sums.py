@@ -24,7 +24,7 @@ from jax import lax
 from fedgauss._lanes import times
 from fedgauss._random import Key, Noise
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.engine.loop import Step
+from fedgauss.engine.loop import Observer, Step
 from fedgauss.engine.mixing import Mixing
 from fedgauss.engine.observers import Periodic
 from fedgauss.inference.client_steps import Preconditioned
@@ -82,8 +82,9 @@ class ClientSums(Periodic):
 
     by which the gradient where the client was differs from that of a straight line.
 
-    r_t is where the client was at the first step. When a round begins, every `sync_every` steps, references are mixed
-    if there is a `mixing`, and move towards the parameters (`next_reference`). Or r_t is the `reference` that is given.
+    r_t is at first where the client's round began, if the problem says it, or else where the client is. When a round
+    begins, every `sync_every` steps, references are mixed if there is a `mixing`, and move towards the parameters
+    (`next_reference`). Or r_t is the `reference` that is given.
     """
 
     keeps_time = False
@@ -107,6 +108,8 @@ class ClientSums(Periodic):
             shared = r if self.mixing is None else self.mixing.mix(r, step.t)
             return rounds + 1, next_reference(shared, step.before, rounds + 1)
 
+        if isinstance(step.problem, Preconditioned) and step.problem.round_start is not None:
+            r = jnp.where(rounds == 0, step.problem.round_start, r)
         if self.sync_every:
             rounds, r = lax.cond((step.t - 1) % self.sync_every == 0, moved, lambda: (rounds, r))
         return super().update((sums, rounds, r), step)
@@ -132,6 +135,27 @@ class ClientSums(Periodic):
             "place_sum": jnp.swapaxes(places, 0, 1),
             "bend_sum": jnp.swapaxes(bends, 0, 1),
         }
+
+
+@pytree
+class RoundStart(Observer):
+    """Where each client's present round began: `round_start` (K, d)."""
+
+    keeps_time = False
+
+    sync_every: int = field(metadata={"static": True})
+
+    def init(self, theta: JaxArray, n_steps: int) -> Any:
+        """At the start."""
+        return theta
+
+    def update(self, state: Any, step: Step) -> Any:
+        """A mixing begins a round."""
+        return jnp.where(step.t % self.sync_every == 0, step.theta, state)
+
+    def value(self, state: Any) -> dict[str, JaxArray]:
+        """Clients first."""
+        return {"round_start": jnp.swapaxes(state, 0, 1)}
 
 
 def next_reference(reference: Any, theta: Any, rounds: Any) -> Any:

@@ -21,7 +21,7 @@ still contributes.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -38,6 +38,7 @@ from fedgauss.inference.client_sums import (
     ClientStatistics,
     ClientSums,
     HessianSums,
+    RoundStart,
     client_statistics,
     mean_hessian,
     unaligned,
@@ -214,11 +215,13 @@ def run_whitened(
     )
     first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
     damped = _along(problem, first, plan.eta, "damped")
-    watch: list[Observer] = [HessianSums(unaligned(every, sync_every)), LastClients()]
+    watch: list[Observer] = [HessianSums(unaligned(every, sync_every)), LastClients(), RoundStart(sync_every)]
     begun = simulate(damped, network, plan.eta[:m], m, start=theta, observe=watch, **options)
     hessian = mean_hessian(begun.observed, weights)
     second = inverse(hessian)
-    capped = _along(problem, second, plan.eta, "capped")
+    capped = replace(
+        _along(problem, second, plan.eta, "capped"), round_start=np.transpose(begun.round_start, (2, 1, 0))
+    )
     watch = [_sums(problem, network, every, sync_every), LastClients(), *observe]
     runs = simulate(capped, network, plan.eta, n_steps, after=m, start=begun.last_clients, observe=watch, **options)
     return Pass(runs, client_statistics(runs.observed), first, second, hessian, plan, weights, theta)

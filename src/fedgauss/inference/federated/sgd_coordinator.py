@@ -104,8 +104,6 @@ def _run(
         contents = [{} for _ in range(n_sites)]
         if mixes:
             theta = np.stack([reply["theta"] for reply in replies])
-            if since < plan.burn_in == previous:  # sites began the window within a round, and move evenly in it
-                reference = mixed + (theta - mixed) * (plan.burn_in - since) / (until - since)
             moved += (theta - mixed) * max(0, until - max(since, plan.burn_in)) / (until - since)
             mixed, since = graph.matrix.T @ theta, until
             contents = [{"theta": theta_k} for theta_k in mixed]

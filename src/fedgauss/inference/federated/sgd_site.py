@@ -55,7 +55,7 @@ class SgdRun:
         self._theta: FloatArray = plan["start"]
         self._step, self._matrix = 0, np.empty((0, 0))
         self._sums: dict[str, Any] = {}
-        # Where gradients and Hessians of the window are taken: `ClientSums`.
+        # Where gradients and Hessians of the window are taken (`ClientSums`), of mixed parameters alone.
         self._reference, self._rounds = self._theta, 0
 
     def state(self) -> Message:
@@ -131,12 +131,10 @@ class SgdRun:
         return {} if until % self._tau else {"theta": self._theta}
 
     def _move_reference(self, go: Message, since: int) -> None:
-        """In the window it begins where the site is, and moves towards mixed parameters."""
-        if since == self._plan.burn_in:
-            self._reference = self._theta
-        if since >= self._plan.burn_in and "theta" in go:
-            self._rounds += 1
-            self._reference = next_reference(self._reference, go["theta"], self._rounds)
+        """In the burn-in it is the last mixed parameter; from there it moves towards those of the window."""
+        if "theta" in go:
+            self._rounds = self._rounds + 1 if since >= self._plan.burn_in else 0
+            self._reference = next_reference(self._reference, go["theta"], max(self._rounds, 1))
 
     def report(self) -> Message:
         """The sums since the matrix last changed, and at the end the mean of the iterates.
