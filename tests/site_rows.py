@@ -1,4 +1,4 @@
-"""Sites in this process that hear and say nothing but lines of JSON, and rows for them with all that a model may use."""
+"""Sites in this process that hear and say nothing but lines of JSON, and rows with all that a model may use."""
 
 from __future__ import annotations
 
