@@ -11,7 +11,7 @@ from fedgauss.inference.tables import Frame, read_table
 VALUES = [
     "1", " 1", "1 ", "+5", "-2.5", ".5", "1.", "1e5", "1E-400", "1e999", "inf", "-Infinity", "nan", "", "NA", "None",
     "N/A", "#N/A N/A", "1.#QNAN", "<NA>", "null", " NA", "1_000", "0x10", "1d5", "--1", "٣", "True", "FALSE", "true",
-    "yes", "text, with a comma", 'a "quote"', "two\nlines", "é", "007", "0.1", "123456789.123456789", "1234567890123456",
+    "yes", "text, with a comma", 'a "quote"', "two\nlines", "é", "007", "0.1", "123456789.123456789", "123456789012345",
 ]  # fmt: skip
 
 
