@@ -105,11 +105,8 @@ def test_parquet_and_a_formula_say_the_same(table, tmp_path):
             "columns must be names with commas between them; got ''",
         ),
         (["--target", "died", "--client", "hospital", "--level", "95"], "level must lie strictly between 0 and 1"),
-        (
-            ["--target", "died", "--client", "hospital", "--solver", "sgd", "--passes", "0"],
-            "passes must be at least 1; got 0",
-        ),
-        (["--target", "died", "--client", "hospital", "--solver", "sgd", "--method", "magic"], "method must be one of"),
+        ([*SGD, "--passes", "0"], "passes must be at least 1; got 0"),
+        ([*SGD, "--method", "magic"], "method must be one of"),
         (["--target", "ward", "--client", "hospital", "--family", "logistic"], "it has 'east' and 'west'"),
     ],
 )

@@ -1,6 +1,9 @@
 """The documentation: its pages are there, and what they show runs."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,29 @@ def test_python_on_a_page_runs(page, tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", sorted(SLOW))
 def test_python_on_a_page_that_compiles_runs(page, tmp_path, monkeypatch):
     run(page, tmp_path, monkeypatch)
+
+
+@pytest.mark.study
+def test_shell_lines_of_the_tutorial_on_fits_run_as_pasted(tmp_path, monkeypatch):
+    """On the files that its Python writes; a federated fit, masked or not, prints the table of the page."""
+    page = "tutorials/fit_federated.md"
+    names = run(page, tmp_path, monkeypatch)
+    bin_folder = str(Path(sys.executable).parent)
+    text = (DOCS / page).read_text()
+    for lines in re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        path = os.pathsep.join([bin_folder, os.environ["PATH"]])
+        done = subprocess.run(
+            ["bash", "-ec", lines],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        if "policy" not in lines:
+            table = [line for line in str(names["fit"]).splitlines() if line.startswith(("const", "age", "dose"))]
+            assert all(line in done.stdout for line in table[:3])
 
 
 @pytest.mark.study

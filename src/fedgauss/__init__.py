@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedgauss.engine.loop import near_optimum
     from fedgauss.engine.simulate import Runs, Setting, simulate, simulate_together
     from fedgauss.inference.fit import fit
+    from fedgauss.inference.fit_statistics import likelihood_ratio
     from fedgauss.inference.infer import infer
     from fedgauss.problems.linearize import linearize, warm_up
     from fedgauss.theory.advice import advise
@@ -51,6 +52,7 @@ __all__ = [
     "fit",
     "gradient_moments",
     "infer",
+    "likelihood_ratio",
     "linearization",
     "linearize",
     "max_relative_quantile_gap",
@@ -79,6 +81,7 @@ _MODULES = {
     "engine.loop": "near_optimum",
     "engine.simulate": "Runs Setting simulate simulate_together",
     "inference.fit": "fit",
+    "inference.fit_statistics": "likelihood_ratio",
     "inference.infer": "infer",
     "problems.linearize": "linearize warm_up",
     "theory.advice": "advise",

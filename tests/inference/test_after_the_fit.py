@@ -45,7 +45,7 @@ def both(family):
 def test_statistics_and_predictions_are_those_of_statsmodels(family, tmp_path):
     ours, pooled = both(family)
     held = ours.statistics
-    found = (held.loglik, held.deviance, held.null_deviance, held.pearson_chi2, held.aic, held.dof_resid)
+    found = (held.log_likelihood, held.deviance, held.null_deviance, held.pearson_chi2, held.aic, held.dof_resid)
     known = (pooled.llf, pooled.deviance, pooled.null_deviance, pooled.pearson_chi2, pooled.aic, pooled.df_resid)
     np.testing.assert_allclose(found, known, rtol=1e-8)
     assert f"Rounds: {held.rounds}" in ours.summary()

@@ -8,7 +8,7 @@ import pytest
 import fedgauss as fg
 from fedgauss._random import Noise, stage_key
 from fedgauss.inference.accuracy import average_covariance
-from fedgauss.inference.client_steps import THINNED
+from fedgauss.inference.client_sums import THINNED
 from fedgauss.inference.methods import SPREAD, Chains, bootstrap_deviations
 from fedgauss.inference.passes import run_whitened, schedule
 from oracles.federation import Federation
@@ -59,6 +59,8 @@ def test_the_plugin_is_that_of_the_federation(both):
         centred = told["gg"] / told["count"] - np.outer(told["g"], told["g"]) / told["count"] ** 2
         noise = centred * told["count"] / (told["count"] - 1)
         np.testing.assert_allclose(noise, whole.clients.noise_cov[0, k], atol=1e-5)
+        for name, means in (("g", "gradients"), ("reference", "references"), ("at", "places"), ("bend", "bends")):
+            np.testing.assert_allclose(told[name] / told["count"], getattr(whole.clients, means)[0, k], atol=1e-5)
     assert np.isfinite(average_covariance(whole)).all()
 
 
@@ -73,17 +75,21 @@ def test_nothing_but_parameters_and_d_by_d_sums_leaves_a_client(both):
     kinds = {}
     for sender, receiver, kind, shape in federation.channel.messages:
         kinds.setdefault(kind, set()).add(shape)
-        if kind == "parameters":
+        if kind in ("parameters", "a reference"):
             assert RING.matrix[sender, receiver] > 0  # neighbours only
     assert kinds == {
         "parameters": {(CHAINS + 1, D)},
+        "a reference": {(D,)},
         "Hessian": {(D, D)},
         "count": {()},
         "g": {(D,)},
         "gg": {(D, D)},
         "h": {(D, D)},
         "at": {(D,)},
+        "reference": {(D,)},
+        "bend": {(D,)},
         "average": {(D,)},
     }
-    said = [kind for sender, _, kind, _ in federation.channel.messages if sender == 0 and kind != "parameters"]
-    assert sorted(said) == sorted(["Hessian", "Hessian", "count", "g", "gg", "h", "at", "average"])
+    said = [kind for sender, receiver, kind, _ in federation.channel.messages if sender == 0 and receiver == "all"]
+    told = ["Hessian", "Hessian", "count", "g", "gg", "h", "at", "reference", "bend", "average"]
+    assert sorted(said) == sorted(told)

@@ -52,7 +52,7 @@ def test_criteria_are_those_of_statsmodels(family):
 
 
 def test_what_a_family_does_not_have_is_not_shown():
-    bare = FitStatistics(100, 2, 98, loglik=-5.0)
+    bare = FitStatistics(100, 2, 98, log_likelihood=-5.0)
     assert (bare.r2, bare.aic) == (None, 14.0)
     assert set(bare.facts()) == {"Residual dof", "Log-likelihood", "AIC", "BIC"}
     assert FitStatistics(100, 2, 98).aic is None
@@ -63,7 +63,7 @@ def test_what_a_family_does_not_have_is_not_shown():
     ("change", "rule"),
     [
         ({"n_rows": 0}, "n_rows must be at least 1"),
-        ({"loglik": np.nan}, "loglik must be finite"),
+        ({"log_likelihood": np.nan}, "log_likelihood must be finite"),
         ({"rounds": -1}, "rounds must be at least 0"),
         ({"gaussian": 1}, "gaussian must be true or false"),
         ({"dof_resid": "many"}, "dof_resid must be a real number"),
@@ -84,12 +84,12 @@ def test_the_likelihood_ratio_is_that_of_statsmodels(family):
 
 
 def test_a_partial_likelihood_has_no_deviance_to_compare():
-    def cox(names, loglik, null):
-        held = FitStatistics(50, len(names), 50, loglik=loglik, null_loglik=null)
+    def cox(names, log_likelihood, null):
+        held = FitStatistics(50, len(names), 50, log_likelihood=log_likelihood, null_log_likelihood=null)
         return Fit(np.ones(len(names)), np.eye(len(names)), 0.95, "scoring", names, statistics=held)
 
     assert likelihood_ratio(cox(("a", "b"), -90.0, -99.0), cox(("a",), -92.0, -99.0)).statistic == 4.0
-    with pytest.raises(ValueError, match="null_loglik of the two, -99 and -98, says that they are not"):
+    with pytest.raises(ValueError, match="null_log_likelihood of the two, -99 and -98, says that they are not"):
         likelihood_ratio(cox(("a", "b"), -90.0, -99.0), cox(("a",), -92.0, -98.0))
 
 
@@ -103,7 +103,7 @@ def test_models_that_cannot_be_compared_are_refused():
         "says that they are not": (big, replace(small, statistics=replace(small.statistics, null_deviance=1.0))),
         "which has no 'x9'": (big, replace(small, names=("x0", "x9"))),
         "Give the bigger one first": (small, replace(big, names=("x0", "x1", "x0", "x1"))),
-        "must be the more likely": (replace(big, statistics=replace(big.statistics, loglik=-1e4)), small),
+        "must be the more likely": (replace(big, statistics=replace(big.statistics, log_likelihood=-1e4)), small),
     }
     for rule, (bigger, smaller) in cases.items():
         with pytest.raises(ValueError, match=rule):

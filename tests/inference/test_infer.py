@@ -8,10 +8,11 @@ from scipy import stats
 
 import fedgauss as fg
 from fedgauss.inference.accuracy import average_covariance, estimated_bias, last_covariance, predicted_coverage
-from fedgauss.inference.client_steps import ClientStatistics, unaligned
+from fedgauss.inference.between_clients import population
+from fedgauss.inference.client_sums import ClientStatistics, unaligned
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.infer import Request, estimate_from_pass, population
 from fedgauss.inference.methods import PATH_METHODS, bootstrap_deviations
+from fedgauss.inference.pass_estimate import Request, estimate_from_pass
 from fedgauss.inference.passes import Pass, StepPlan, run_given_steps, run_whitened, schedule
 from fedgauss.inference.reference_laws import random_scaling_critical
 
@@ -24,9 +25,7 @@ STEPS = fg.step_sizes.polynomial(0.3, 0.75)
 
 def exact_pass(lin, eta, burn_in=0, matrix=None):
     """A pass whose clients know their Hessians and noise exactly."""
-    known = ClientStatistics(
-        lin.client_hessians[None], lin.client_noise_cov[None], np.zeros((1, K, D)), np.zeros((1, K, D)), 1
-    )
+    known = ClientStatistics(lin.client_hessians[None], lin.client_noise_cov[None], *[np.zeros((1, K, D))] * 4, 1)
     p = (np.eye(D) if matrix is None else matrix)[None]
     return Pass(None, known, p, p, lin.hessian[None], StepPlan(eta, burn_in), lin.weights, np.zeros(D))
 
@@ -290,7 +289,8 @@ def test_a_population_has_an_unbiased_covariance_whatever_the_weights(weights):
     truth = np.sum(weights**2)
     found = []
     for pulls in places:
-        known = ClientStatistics(np.ones((1, 8, 1, 1)), np.ones((1, 8, 1, 1)), np.zeros((1, 8, 1)), pulls[None], 100)
+        one, zero = np.ones((1, 8, 1, 1)), np.zeros((1, 8, 1))
+        known = ClientStatistics(one, one, zero, pulls[None], zero, zero, 100)
         runs = SimpleNamespace(average=np.zeros((1, 1)))
         one = np.ones((1, 1, 1))
         whole = Pass(runs, known, one, one, one, StepPlan(np.ones(10), 0), weights, np.zeros(1))
@@ -360,7 +360,8 @@ def test_joint_statements_that_cannot_be_made_are_refused():
     with pytest.raises(ValueError, match="value must be a number, or 3"):
         found.wald(value=[1.0, 2.0])
     eye, pulls = np.eye(D)[None], BETA[None, :3]
-    known = ClientStatistics(np.tile(eye, (1, 3, 1, 1)), np.tile(eye, (1, 3, 1, 1)), np.zeros((1, 3, D)), pulls, 100)
+    many, zero = np.tile(eye, (1, 3, 1, 1)), np.zeros((1, 3, D))
+    known = ClientStatistics(many, many, zero, pulls, zero, zero, 100)
     runs = SimpleNamespace(average=np.zeros((1, D)))
     whole = Pass(runs, known, eye, eye, eye, StepPlan(np.ones(10), 0), np.full(3, 1 / 3), np.zeros(D))
     few = population(found, whole, Readout(np.eye(D), np.zeros(D)))

@@ -22,7 +22,7 @@ def assert_same(found, other, rtol):
     assert found.facts == other.facts
     assert (found.statistics is None) == (other.statistics is None)
     if found.statistics is not None:
-        for name in ("loglik", "null_loglik", "deviance", "null_deviance", "dispersion"):
+        for name in ("log_likelihood", "null_log_likelihood", "deviance", "null_deviance", "dispersion"):
             assert getattr(found.statistics, name) == pytest.approx(getattr(other.statistics, name), rel=10 * rtol)
     if other.heterogeneity is not None:
         assert found.heterogeneity.statistic == pytest.approx(other.heterogeneity.statistic, rel=1e3 * rtol)

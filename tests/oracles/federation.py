@@ -33,6 +33,7 @@ class Client:
         self.theta = np.zeros((chains + 1, dim))  # the run, and its chains
         self._multipliers = np.concatenate([np.ones((len(x), 1)), 1.0 + SPREAD * signs], axis=1)
         self._sums = self._empty(dim)
+        self.reference, self._rounds, self._in_window = self.theta[0], 0, False
 
     @staticmethod
     def _empty(dim: int) -> dict[str, Any]:
@@ -42,6 +43,8 @@ class Client:
             "gg": np.zeros((dim, dim)),
             "h": np.zeros((dim, dim)),
             "at": np.zeros(dim),
+            "reference": np.zeros(dim),
+            "bend": np.zeros(dim),
         }
 
     def _row(self, t: int, theta: Any) -> tuple[Any, Any]:
@@ -54,16 +57,25 @@ class Client:
 
     def forget_sums(self) -> None:
         self._sums = self._empty(self.theta.shape[1])
+        self.reference, self._in_window = self.theta[0], True
+
+    def begin_round(self, reference: Any) -> None:
+        """From the mixed reference towards the mixed parameters, which come to count about three times a mean's."""
+        self._rounds += 1
+        self.reference = reference + 3.0 * (self.theta[0] - reference) / (self._rounds + 2)
 
     def step(self, t: int, eta: float, p: Any, guard: str, every: int) -> None:
         g, curvature = self._row(t, self.theta)
         if (t + 1) % every == 0:
-            s, x = self._sums, self._x[t]
+            s, x, r = self._sums, self._x[t], self.reference if self._in_window else self.theta[0]
+            there, h = self._row(t, r)
             s["count"] += 1
-            s["g"] += g[0]
-            s["gg"] += np.outer(g[0], g[0])
-            s["h"] += curvature[0] * np.outer(x, x)
+            s["g"] += there
+            s["gg"] += np.outer(there, there)
+            s["h"] += h * np.outer(x, x)
             s["at"] += self.theta[0]
+            s["reference"] += r
+            s["bend"] += g[0] - there - h * x * (x @ (self.theta[0] - r))
         q = eta * curvature * (self._x[t] @ p @ self._x[t])
         short = 1.0 + q if guard == "damped" else np.maximum(q, 1.0)
         self.theta = self.theta - eta * self._multipliers[t][:, None] * (g @ p) / short[:, None]
@@ -103,6 +115,20 @@ class Federation:
         for client, theta in zip(self.clients, heard, strict=True):
             client.theta = theta
 
+    def mix_references(self) -> None:
+        heard = []
+        for k in range(len(self.clients)):
+            others = np.flatnonzero(self.matrix[:, k])
+            said = {
+                int(j): self.clients[j].reference
+                if j == k
+                else self.channel.send(int(j), k, "a reference", self.clients[j].reference)
+                for j in others
+            }
+            heard.append(sum(self.matrix[j, k] * said[j] for j in said))
+        for client, reference in zip(self.clients, heard, strict=True):
+            client.begin_round(reference)
+
     def run(self, eta: Any, burn_in: int, tau: int, warm_rows: int, every: int) -> dict[str, Any]:
         warm = [client.warm_up(warm_rows) for client in self.clients]
         p = self.inverse_hessian(warm, [warm_rows] * len(warm))
@@ -113,6 +139,8 @@ class Federation:
                 p = self.inverse_hessian([s["h"] for s in sums], [s["count"] for s in sums])
                 for client in self.clients:
                     client.forget_sums()
+            if t >= burn_in and t % tau == 0:
+                self.mix_references()
             for client in self.clients:
                 client.step(t, float(eta[t]), p, "damped" if t < burn_in else "capped", every)
             if (t + 1) % tau == 0:

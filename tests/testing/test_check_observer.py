@@ -11,7 +11,7 @@ from mutants import expect_every_rule_has_a_mutant, expect_failure
 
 from fedgauss.engine import observers
 from fedgauss.engine.observers import Observer
-from fedgauss.inference.client_steps import ClientSums
+from fedgauss.inference.client_sums import ClientSums, HessianSums
 from fedgauss.inference.methods import BatchMeans, RandomScaling
 from fedgauss.inference.passes import LastClients
 from fedgauss.problems import pytree
@@ -28,14 +28,15 @@ SHIPPED = {
     "path": observers.path(every=2),
     "uploads": observers.uploads(every=2),
     "LastClients": LastClients(),
-    "ClientSums": ClientSums(3),
+    "ClientSums": ClientSums(3, 5),
+    "HessianSums": HessianSums(3),
     "RandomScaling": RandomScaling(),
     "BatchMeans": BatchMeans(),
 }
 
 
 # Those of inference, which its own tests run, and one that differs from another by a word.
-RARELY = ("sup_partial_sum max", "LastClients", "ClientSums", "RandomScaling", "BatchMeans")
+RARELY = ("sup_partial_sum max", "LastClients", "ClientSums", "HessianSums", "RandomScaling", "BatchMeans")
 LONG = dict.fromkeys(RARELY, pytest.mark.study)
 
 

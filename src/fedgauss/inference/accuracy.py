@@ -1,7 +1,7 @@
 """How far an estimate may be off: its covariance by the plug-in, and bias that intervals do not include.
 
 Both come from what clients added up in the window of one pass. Bias is a start not yet forgotten, client drift, or a
-gradient that is not zero.
+gradient that is not zero. Where clients added up every step, a Newton step removes all three (`newton_gap`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,23 @@ FALSE_WARNINGS = 0.05  # in so many runs, where clients do not drift
 _REMEMBERED = 0.95  # share of the start still there on average: the run has not begun to forget it
 
 
+def newton_gap(one_pass: Pass) -> FloatArray:
+    """The Newton step from where the clients' mean gradient over the window vanishes to the average, (R, d).
+
+        A^-1 sum_k w_k (g_k + H_k (Ybar - r_k)),    with g_k, H_k and r_k the client's means over the window
+
+    It says how far off the average is, whatever the reason, but for noise that all rows of the window share.
+    """
+    pulls = one_pass.clients.gradients_at(np.asarray(one_pass.runs.average, dtype=float))
+    return np.linalg.solve(one_pass.hessian, np.einsum("k,rki->ri", one_pass.weights, pulls)[..., None])[..., 0]
+
+
+def sandwich(one_pass: Pass) -> FloatArray:
+    """A^-1 V_K A^-1 / N, the covariance of where the gradient of the window's N steps vanishes; (R, d, d)."""
+    bread = np.linalg.inv(one_pass.hessian)
+    return bread @ one_pass.noise_cov @ bread / one_pass.schedule.window
+
+
 def average_covariance(one_pass: Pass) -> FloatArray:
     """The covariance of the window's average, Sigma_n / N, for R runs; (R, d, d).
 
@@ -32,8 +49,7 @@ def average_covariance(one_pass: Pass) -> FloatArray:
 
     which Theorem 2.1 has for m = 0 and P = I: noise of the burn-in still echoes in the window.
     """
-    plan = one_pass.schedule
-    return _from_noise(one_pass, lambda values: step_factors(plan.eta, values, plan.burn_in), plan.window)
+    return _from_noise(one_pass, lambda values: _window_factors(one_pass, values), one_pass.schedule.window)
 
 
 def last_covariance(one_pass: Pass) -> FloatArray:
@@ -41,7 +57,7 @@ def last_covariance(one_pass: Pass) -> FloatArray:
 
     Theorem 2.2 has it times n^beta.
     """
-    return _from_noise(one_pass, lambda values: echoes(one_pass.schedule.eta, values))
+    return _from_noise(one_pass, lambda values: _each(one_pass, values, echoes))
 
 
 def gap_covariance(one_pass: Pass) -> FloatArray:
@@ -54,9 +70,29 @@ def gap_covariance(one_pass: Pass) -> FloatArray:
     counted = (np.arange(len(plan.eta)) >= plan.burn_in)[:, None]
 
     def factors(values: FloatArray) -> FloatArray:
-        return step_factors(plan.eta, values, plan.burn_in) - counted / values
+        return _window_factors(one_pass, values) - counted / values
 
     return _from_noise(one_pass, factors, plan.window)
+
+
+def _window_factors(one_pass: Pass, values: FloatArray) -> FloatArray:
+    """c_i(s) of the window's average, (n, d)."""
+    return _each(one_pass, values, lambda eta, value: step_factors(eta, value, one_pass.schedule.burn_in))
+
+
+def _each(one_pass: Pass, values: FloatArray, factors: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
+    """`factors` of each eigenvalue with its own step sizes, (n, d)."""
+    return np.concatenate([factors(_stable(one_pass, value), np.array([value])) for value in values], axis=1)
+
+
+def _stable(one_pass: Pass, value: float) -> FloatArray:
+    """eta_t with |1 - eta_t l| <= 1.
+
+    A Hessian P^-1 from few rows may miss a direction, and l be in the hundreds. Whitened steps are then cut short by
+    the run itself, at eta_t l = 1; others are taken to be stable.
+    """
+    most = 1.0 if one_pass.preconditioned else 2.0
+    return np.minimum(one_pass.schedule.eta, most / max(value, np.finfo(float).tiny))
 
 
 def _from_noise(one_pass: Pass, factors: Callable[[FloatArray], FloatArray], n: int = 1) -> FloatArray:
@@ -129,8 +165,9 @@ def estimated_bias(one_pass: Pass) -> Bias:
     Drift: clients average their Hessians at places theta_k of their own, u_k = theta_k - Ybar away from the mean:
     D_3 = -A^-1 sum_k w_k H_k u_k. Each H_k is a mean over m steps; for normal covariates m Var(H_k u_k) is about
     H_k u_k u_k' H_k + (u_k' H_k u_k) H_k, which gives the noise of D_3.
-    Rest: where clients summed up every step of the window, a Newton step from the average to where their mean gradient
-    vanishes says how far off it is, A^-1 sum_k w_k (g_k + H_k (Ybar - theta_k)), whatever the reason; less D_1 and D_3.
+    Rest: where clients summed up every step of the window, `newton_gap` less D_1 and D_3. Where they did not, the bend
+    of the gradient over the scatter of the iterates, D_2 = -A^-1 sum_k w_k b_k, b_k the client's mean bend
+    (`ClientSums`): each bend is a difference at the same row, so that hardly any noise is left.
     """
     average = np.asarray(one_pass.runs.average, dtype=float)
     start = _left_of_the_start(one_pass, average, last=False)
@@ -141,10 +178,10 @@ def estimated_bias(one_pass: Pass) -> Bias:
     noise += np.einsum("k,rkl,rkl,rkij->rij", w**2, apart, pulls, clients.hessians)
     bread = np.linalg.inv(one_pass.hessian)
     drift = Noisy(-np.einsum("rij,k,rkj->ri", bread, w, pulls), bread @ noise @ bread / clients.count)
-    if clients.count < one_pass.schedule.window:
-        return Bias(start, drift, _nothing(start))
-    gap = np.einsum("rij,k,rkj->ri", bread, w, clients.gradients - pulls)
-    return Bias(start, drift, Noisy(gap - start - drift.value, gap_covariance(one_pass)))
+    if not one_pass.summed_all:
+        bend = -np.einsum("rij,k,rkj->ri", bread, w, clients.bends)
+        return Bias(start, drift, Noisy(bend, np.zeros_like(bread)))
+    return Bias(start, drift, Noisy(newton_gap(one_pass) - start - drift.value, gap_covariance(one_pass)))
 
 
 def estimated_bias_of_last(one_pass: Pass) -> Bias:
@@ -171,9 +208,10 @@ def _left_of_the_start(one_pass: Pass, estimate: FloatArray, last: bool) -> Floa
     """M (I - M)^-1 (theta_0 - estimate), (R, d)."""
     eta, m = one_pass.schedule.eta, one_pass.schedule.burn_in
     values, *burn_vectors = _similar(one_pass.first, one_pass.first_hessian)
-    forgotten = np.stack([np.prod(1.0 - eta[:m, None] * eigenvalues, axis=0) for eigenvalues in values])
+    most = 1.0 if one_pass.preconditioned else 2.0
+    forgotten = np.stack([np.prod(1.0 - np.minimum(eta[:m, None] * row, most), axis=0) for row in values])
     values, *window_vectors = _similar(one_pass.second, one_pass.hessian)
-    paths = (np.cumprod(1.0 - eta[m:, None] * eigenvalues, axis=0) for eigenvalues in values)
+    paths = (np.cumprod(1.0 - np.minimum(eta[m:, None] * row, most), axis=0) for row in values)
     share = np.clip(np.stack([path[-1] if last else path.mean(axis=0) for path in paths]), -_REMEMBERED, _REMEMBERED)
     left = _from_eigen(share, *window_vectors) @ _from_eigen(forgotten, *burn_vectors)
     rest = np.linalg.inv(np.eye(left.shape[1]) - left)

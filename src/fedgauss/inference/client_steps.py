@@ -1,26 +1,17 @@
-"""What a client does in a pass: the rows of a step, a step along P g that suits the problem's shape, and sums.
-
-These sums, of gradients, their squares and Hessians, are all that leaves a client.
-"""
+"""What a client does in a pass: the rows of a step, and a step along P g that suits the problem's shape."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import count
+from dataclasses import field, replace
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from fedgauss._lanes import add_up, times
-from fedgauss._random import Key, Noise
+from fedgauss._random import Noise
 from fedgauss._types import FloatArray, IntArray, JaxArray
-from fedgauss.engine.loop import Step
-from fedgauss.engine.observers import Periodic
 from fedgauss.problems.arrays import ArrayProblem
 from fedgauss.problems.base import Problem, WrappedProblem, pytree
 
@@ -163,115 +154,3 @@ class Preconditioned(WrappedProblem):
             return self
         index = np.minimum(np.arange(first, first + count), self.matrix.shape[-1] - 1)
         return replace(self, matrix=self.matrix[..., index])
-
-
-THINNED = 7  # clients add up every seventh step; intervals cover as well as with every one
-
-
-def unaligned(every: int, sync_every: int) -> int:
-    """The least number from `every` on that has no factor in common with `sync_every`.
-
-    Sums must see every place in a round alike: clients are furthest apart at its end, and drift would look twice as
-    large if that were all they saw.
-    """
-    return next(step for step in count(every) if math.gcd(step, sync_every) == 1)
-
-
-@pytree
-class ClientSums(Periodic):
-    """Sums over every `every`-th step, client by client: of g, g g', H and theta_k, at the client's own iterate.
-
-    g is the gradient and H the second derivative of the loss at the step's data. From these sums each client knows its
-    mean Hessian, its gradient covariance and its mean iterate; d x d numbers leave it, and no data.
-    """
-
-    keeps_time = False
-
-    def init(self, theta: JaxArray, n_steps: int) -> Any:
-        """Empty sums."""
-        dim, *rest = theta.shape
-        squares = jnp.zeros((dim, dim, *rest), theta.dtype)
-        zero = jnp.zeros_like(theta)
-        return jnp.int32(0), zero, squares, squares, zero
-
-    def fill(self, state: Any, step: Step) -> Any:
-        """Add one step's terms."""
-        problem, data = step.problem, step.data
-        if isinstance(problem, Preconditioned):  # sums are of the gradients themselves
-            problem, data = problem.problem, data[1]
-        g = problem.gradient(step.before, data)
-        hessian = second_derivative(problem, step.before, data)
-        terms = (1, g, g[:, None] * g[None], hessian, step.before)
-        return tuple(total + term for total, term in zip(state, terms, strict=True))
-
-    def value(self, state: Any) -> dict[str, JaxArray]:
-        """`summed` steps, and `gradient_sum`, `square_sum`, `hessian_sum`, `place_sum`, clients first."""
-        count, gradients, squares, hessians, places = state
-        n_replicates = gradients.shape[-1]
-        return {
-            "summed": jnp.broadcast_to(count, (n_replicates,)),
-            "gradient_sum": jnp.swapaxes(gradients, 0, 1),
-            "square_sum": jnp.moveaxis(squares, 2, 0),
-            "hessian_sum": jnp.moveaxis(hessians, 2, 0),
-            "place_sum": jnp.swapaxes(places, 0, 1),
-        }
-
-
-def second_derivative(problem: Problem, theta: JaxArray, data: Any) -> JaxArray:
-    """H at each client's data and iterate, (d, d, K, R)."""
-    directions = jnp.eye(problem.dim, dtype=theta.dtype)
-
-    def column(direction: JaxArray) -> JaxArray:
-        return problem.curvature(theta, data, jnp.broadcast_to(direction[:, None, None], theta.shape))
-
-    return jax.vmap(column)(directions)
-
-
-@dataclass(frozen=True)
-class ClientStatistics:
-    """Means and covariances of each client in R replicates."""
-
-    hessians: FloatArray  # mean Hessian of each client, (R, K, d, d)
-    noise_cov: FloatArray  # gradient covariance of each client, (R, K, d, d)
-    places: FloatArray  # mean iterate of each client, (R, K, d)
-    gradients: FloatArray  # mean gradient of each client, (R, K, d)
-    count: int
-
-    def gradients_at(self, theta: FloatArray) -> FloatArray:
-        """The mean gradients of the first replicate's clients at one parameter, (K, d).
-
-        Each client's own mean gradient, taken where the client was, is moved there with its Hessian.
-        """
-        return self.gradients[0] + np.einsum("kij,kj->ki", self.hessians[0], theta - self.places[0])
-
-    def hessian(self, weights: FloatArray) -> FloatArray:
-        """A = sum_k w_k H_k, (R, d, d)."""
-        return np.einsum("k,rkij->rij", weights, self.hessians)
-
-    def noise(self, weights: FloatArray) -> FloatArray:
-        """V_K = sum_k w_k^2 Var(W^k), (R, d, d)."""
-        return np.einsum("k,rkij->rij", weights**2, self.noise_cov)
-
-
-def client_statistics(sums: dict[str, FloatArray]) -> ClientStatistics:
-    """Means and covariances from the sums of `ClientSums`."""
-    n_summed = int(sums["summed"][0])
-    gradients, squares, hessians, places = (
-        np.asarray(sums[name], dtype=float) / n_summed
-        for name in ("gradient_sum", "square_sum", "hessian_sum", "place_sum")
-    )
-    noise = (squares - gradients[..., :, None] * gradients[..., None, :]) * (n_summed / max(n_summed - 1, 1))
-    return ClientStatistics((hessians + np.swapaxes(hessians, -1, -2)) / 2, noise, places, gradients, n_summed)
-
-
-@partial(jax.jit, static_argnames="replicates")
-def warm_hessians(problem: Problem, key: Key, start: JaxArray, replicates: int, rows: JaxArray) -> JaxArray:
-    """Sums of second derivatives at the start over the first rows of each client, (d, d, K, R)."""
-    noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
-    theta = jnp.broadcast_to(start[:, None, None], (problem.dim, problem.n_clients, replicates))
-    zero = jnp.zeros((problem.dim, *theta.shape), theta.dtype)
-
-    def add(t: JaxArray, total: JaxArray) -> JaxArray:
-        return total + second_derivative(problem, theta, problem.sample(noise.at_step(t), t))
-
-    return lax.fori_loop(1, rows + 1, add, zero)

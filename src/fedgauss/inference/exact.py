@@ -64,7 +64,7 @@ class Sites(Protocol):
 
 
 class Own(NamedTuple):
-    """A site's own estimate with its covariance; None where its rows alone have no finite one."""
+    """A site's own estimate with its covariance; None where its rows alone are too few, or have no finite one."""
 
     theta: FloatArray | None  # (d,)
     cov: FloatArray | None  # (d, d)
@@ -92,6 +92,8 @@ def exact_fit(
     n_rows: int,
     ridge: FloatArray | None = None,
     check: Callable[[FloatArray], None] = lambda information: None,
+    begin: FloatArray | None = None,
+    steps: int | None = None,
 ) -> Exact:
     """Fit by scoring.
 
@@ -111,6 +113,8 @@ def exact_fit(
         Penalties, in the units of the rows.
     check : callable, optional
         Is given the information at the start, (d, d), and raises where nothing can be fitted.
+    begin, steps : (d,) ndarray and int, optional
+        Where to begin and how many steps to take, in place of all steps from the model without covariates.
     """
 
     def ask(theta: FloatArray) -> Sums:
@@ -119,7 +123,10 @@ def exact_fit(
     first = ask(start)
     check(first.information)
     alone = scored(ask, start, null, first=first)
-    end = scored(ask, alone.theta, ridge=ridge, first=alone.sums)
+    if begin is None:
+        end = scored(ask, alone.theta, ridge=ridge, first=alone.sums)
+    else:
+        end = scored(ask, begin, ridge=ridge, steps=steps)
     final = sites.final(end.theta)
     goodness, dispersion, rounds = final.goodness, 1.0, alone.rounds + end.rounds + 3
     if family.has_dispersion:
@@ -181,6 +188,8 @@ def client_rows(data: ModelData, x: FloatArray, which: slice) -> Rows:
 def own_fit(family: Family, rows: Rows) -> Own:
     """The estimate of one site's rows alone, with its robust covariance."""
     start = np.zeros(family.n_outputs * rows.x.shape[1] + len(family.extra_names))
+    if rows.n < _ROWS_A_PARAMETER * len(start):
+        return Own(None, None)
     try:
         end = scored(lambda theta: family.steadied(theta, finite_sums(family, rows, theta)), start)
         bread = inverse(family.observed(rows, end.theta))

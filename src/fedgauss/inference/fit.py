@@ -105,7 +105,7 @@ def fit(
         the first level as base.
     formula : str, optional
         In place of `features`: "y ~ a*b + log(c) + C(d) + ns(e, df=4)", with "- 1" for no intercept;
-        `docs/inference.md` says what it may have.
+        `docs/regression.md` says what it may have.
     intercept : bool
         Whether the model has an intercept.
     solver : {"scoring", "sgd"}
@@ -151,7 +151,8 @@ def fit(
     clients : {"these", "population"}, optional
         Whether intervals hold for these clients, the default, or for other clients like these.
     correct_drift : bool, optional
-        Subtract the estimated bias of clients that drift apart between mixings.
+        Subtract the estimated bias of clients that drift apart between mixings, with methods other than the plug-in,
+        whose Newton step removes it.
     bootstraps : int, optional
         Number of chains of the bootstrap.
     finish : int, optional
@@ -192,7 +193,7 @@ def fit(
     else:
         from fedgauss.inference.fit_sgd import fit_by_sgd
 
-        found = fit_by_sgd(data, options, level, progress)
+        found = fit_by_sgd(data, options, errors, level, progress)
     return replace(found, design=frame_design(data, spec), family=data.family)
 
 

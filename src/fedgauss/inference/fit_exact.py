@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,11 +30,24 @@ from fedgauss.inference.preparation import (
 from fedgauss.inference.scoring import NoFiniteEstimate
 from fedgauss.inference.site_estimates import SiteEstimates, site_estimates
 
+_ADVICE = (
+    " Mostly a column tells outcomes apart without error, or a level has outcomes of one kind alone. Use fewer "
+    "columns, merge rare levels, or set ridge=1."
+)
+
+
+class Finish(NamedTuple):
+    """Steps of scoring from an estimate that was found otherwise."""
+
+    params: FloatArray
+    steps: int
+
+
 _LEFT = 1e-6  # of a standard deviation, what must be left of a column beside the others
 
 
-def fit_exactly(data: ModelData, errors: Errors, level: float, ridge: float) -> Fit:
-    """The fit of rows that are all here, client by client."""
+def fit_exactly(data: ModelData, errors: Errors, level: float, ridge: float, finish: Finish | None = None) -> Fit:
+    """The fit of rows that are all here, client by client; or some steps towards it from an estimate."""
     columns = locate(data.covariates, data)
     check_constant(data.names, columns)
     units = Units(columns, None, data.constant is not None)
@@ -41,15 +55,16 @@ def fit_exactly(data: ModelData, errors: Errors, level: float, ridge: float) -> 
     pieces = [slice(first, first + count) for first, count in zip(data.firsts, data.counts, strict=True)]
     sites = PooledSites(data.family, [client_rows(data, x, piece) for piece in pieces])
     try:
-        return fit_of_sites(sites, data, columns, starting_point(data), errors, level, ridge)
+        return fit_of_sites(sites, data, columns, starting_point(data), errors, level, ridge, finish)
     except NoFiniteEstimate:
         check_separable(data, x)  # which columns, in words
         raise
 
 
 def fit_of_sites(
-    sites: Sites, data: ModelData, columns: Location, start: FloatArray, errors: Errors, level: float, ridge: float
-) -> Fit:
+    sites: Sites, data: ModelData, columns: Location, start: FloatArray, errors: Errors, level: float, ridge: float,
+    finish: Finish | None = None,
+) -> Fit:  # fmt: skip
     """The fit of rows that sites have, in units of these locations; `data` need not have rows."""
     check_errors(errors, data.family)
     if _checks.real("ridge", ridge) < 0.0:
@@ -61,23 +76,19 @@ def fit_of_sites(
         raise ValueError(f"{dim} parameters need more than {dim} rows; got {n_rows}. Use fewer columns?")
     slopes = [np.arange(each) >= int(intercept)] * family.n_outputs
     moves = np.concatenate([*slopes, np.zeros(extra, dtype=bool)])  # what the model without covariates leaves at zero
+    readout = _readout(Units(columns, None, intercept), family.n_outputs, extra)
+    begin = None if finish is None else np.asarray(np.linalg.solve(readout.matrix, finish.params - readout.offset))
     try:
         exact = exact_fit(
             sites, family, start, np.flatnonzero(~moves).tolist(), n_rows, ridge * moves if ridge else None,
-            check=lambda information: _check_independent(data, information),
+            check=lambda information: _check_independent(data, information), begin=begin,
+            steps=None if finish is None else finish.steps,
         )  # fmt: skip
     except NoFiniteEstimate as error:
-        fix = str(error).rpartition(". ")[2].startswith("Use ")  # a family that knows why says what to do
-        advice = (
-            ""
-            if fix
-            else (
-                f" Mostly a column tells {family.separated} apart without error, or a level has no outcome of one kind. "
-                "Use fewer columns, merge rare levels, or set ridge=1."
-            )
-        )
-        raise NoFiniteEstimate(f"{data.target!r} has no finite estimate: {error}.{advice}") from error
-    readout = _readout(Units(columns, None, intercept), family.n_outputs, extra)
+        knows = str(error).rpartition(". ")[2].startswith("Use ")  # a family that says what to do
+        raise NoFiniteEstimate(
+            f"{data.target!r} has no finite estimate: {error}." + ("" if knows else _ADVICE)
+        ) from error
     covered = covariance(
         errors, exact.information, exact.observed, exact.squares, exact.dispersion, n_rows, len(data.clients)
     )
@@ -101,7 +112,7 @@ def _sites(found: list[Own], data: ModelData, readout: Readout, level: float) ->
     failed = {}
     for k, own in enumerate(found):
         if own.theta is None or own.cov is None:
-            failed[data.clients[k]] = "its rows alone have no finite estimate"
+            failed[data.clients[k]] = "its rows alone are too few, or have no finite estimate"
         else:
             params[k], cov[k] = readout.of(own.theta), readout.cov(own.cov)
     return site_estimates(data.clients, data.all_names, params, cov, failed=failed, level=level)
@@ -117,7 +128,7 @@ def _statistics(exact: Exact, family: Family, n_rows: int) -> FitStatistics:
     """What is known about the fit as a whole."""
     good, dim = exact.goodness, len(exact.theta)
     return FitStatistics(
-        n_rows, dim, n_rows - dim, loglik=good.log_likelihood, null_loglik=exact.null.log_likelihood,
+        n_rows, dim, n_rows - dim, log_likelihood=good.log_likelihood, null_log_likelihood=exact.null.log_likelihood,
         deviance=good.deviance, null_deviance=exact.null.deviance, dispersion=exact.dispersion,
         pearson_chi2=good.pearson or None, rounds=exact.rounds,
         gaussian=family.name == "linear" and family.additive,

@@ -27,8 +27,8 @@ _LARGEST = 64 * 2**20  # bytes
 _MOST_PARAMETERS = 20_000
 _DERIVED = ("std_errors", "z", "p", "intervals")  # for readers without this package; a fit works them out again
 _STATISTICS = (
-    "n_rows", "n_params", "dof_resid", "loglik", "null_loglik", "deviance", "null_deviance", "dispersion",
-    "pearson_chi2", "rounds", "gaussian",
+    "n_rows", "n_params", "dof_resid", "log_likelihood", "null_log_likelihood", "deviance", "null_deviance",
+    "dispersion", "pearson_chi2", "rounds", "gaussian",
 )  # fmt: skip
 _FIELDS = (
     "format", "version", "names", "params", "cov", "level", "method", "dof", "facts", "notes", "intercepts", "scales",

@@ -6,20 +6,43 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss.inference.accuracy import WARN, predicted_coverage
+from fedgauss.inference.between_clients import heterogeneity, population
 from fedgauss.inference.client_steps import row_batches
+from fedgauss.inference.errors import Errors
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.fit import SgdOptions, as_fit
+from fedgauss.inference.fit_exact import Finish, fit_exactly
 from fedgauss.inference.fit_result import Fit
-from fedgauss.inference.infer import METHODS, check_hessian, heterogeneity, infer, population, run_facts
+from fedgauss.inference.infer import METHODS, infer
 from fedgauss.inference.model_data import ModelData, check_plain
+from fedgauss.inference.pass_estimate import check_hessian, run_facts
 from fedgauss.inference.passes import Passes, run_passes
-from fedgauss.inference.preparation import Units, check_rows, check_separable, checked_columns, starting_point
+from fedgauss.inference.preparation import (
+    Units,
+    check_rows,
+    check_separable,
+    checked_columns,
+    largest_step,
+    row_information,
+    starting_point,
+    told_little,
+)
 from fedgauss.networks import as_network, ring
 from fedgauss.problems.arrays import checked_weights, from_arrays
 
 
-def fit_by_sgd(data: ModelData, options: SgdOptions, level: float, progress: bool | None) -> Fit:
-    """One pass or several over the rows of all clients."""
+def fit_by_sgd(data: ModelData, options: SgdOptions, errors: Errors, level: float, progress: bool | None) -> Fit:
+    """One pass or several over the rows of all clients, and steps of scoring after them where they are asked for."""
+    if options.finish == 0:
+        return _passes(data, options, level, progress)
+    steps = _checks.whole("finish", options.finish)
+    passed = _passes(data, options, level, progress)
+    found = fit_exactly(data, errors, level, 0.0, Finish(np.asarray(passed.params), steps))
+    many = f"{steps} step" + ("s" if steps > 1 else "")
+    return replace(found, facts=found.facts | {"Solver": f"sgd, then {many} of scoring"} | sgd_facts(options))
+
+
+def _passes(data: ModelData, options: SgdOptions, level: float, progress: bool | None) -> Fit:
     check_plain(data)
     method, passes, seed, weights = options.method, options.passes, options.seed, options.weights
     _checks.one_of("method", method, METHODS)
@@ -43,7 +66,8 @@ def fit_by_sgd(data: ModelData, options: SgdOptions, level: float, progress: boo
         units.rows(data.covariates), units.target(data.response), data.owner, units.family(data.family), weights=share
     )
     start, readout = starting_point(data), units.readout(data.family.n_outputs)
-    problem = row_batches(rows, seed)
+    problem, told = row_batches(rows, seed), row_information(rows.family, start, data.constant is not None)
+    largest = largest_step(told, len(start))
     if tau > problem.n_steps:
         raise ValueError(
             f"sync_every must be at most the {problem.n_steps} steps of a pass, or clients never mix; got {tau}. "
@@ -54,14 +78,14 @@ def fit_by_sgd(data: ModelData, options: SgdOptions, level: float, progress: boo
             problem, graph, None, problem.n_steps, tau, method, level, seed,
             target="population" if over else "optimum", correct_drift=options.correct_drift,
             bootstraps=options.bootstraps, start=start, names=data.all_names, readout=readout, every=1,
-            progress=progress,
+            largest_step=largest, progress=progress,
         )  # fmt: skip
         if estimate.notes and not over:  # about a bias
             estimate = estimate.with_notes("With few rows, passes=5 or more reads them again.")
     else:
         done = run_passes(
             lambda i: row_batches(rows, seed, i), graph, problem.n_steps, tau, passes, seed=seed, start=start,
-            progress=progress,
+            largest=largest, progress=progress,
         )  # fmt: skip
         check_hessian(done.last)
         estimate = _from_passes(done, data, readout, level, over)
@@ -71,6 +95,7 @@ def fit_by_sgd(data: ModelData, options: SgdOptions, level: float, progress: boo
             heterogeneity=heterogeneity(done.last, problem.busy(done.last.clients.count)),
             facts=run_facts("plugin (sandwich)", graph, steps, tau, window, "whitened each pass, t^-0.75"),
         )
+    estimate = estimate.with_notes(*told_little(told, len(data.response), len(start)))
     return as_fit(estimate, data, columns.scale, sgd_facts(options))
 
 

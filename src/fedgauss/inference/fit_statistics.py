@@ -33,7 +33,7 @@ class FitStatistics(Shown):
         negative binomial. A dispersion that is estimated afterwards does not count, as in statsmodels.
     dof_resid : float
         Residual degrees of freedom.
-    loglik, null_loglik : float or None
+    log_likelihood, null_log_likelihood : float or None
         The log-likelihood, and that of the model with an intercept only.
     deviance, null_deviance : float or None
         Twice the gap to the log-likelihood of the saturated model, times the dispersion: for a gaussian family the
@@ -51,8 +51,8 @@ class FitStatistics(Shown):
     n_rows: int
     n_params: int
     dof_resid: float
-    loglik: float | None = None
-    null_loglik: float | None = None
+    log_likelihood: float | None = None
+    null_log_likelihood: float | None = None
     deviance: float | None = None
     null_deviance: float | None = None
     dispersion: float | None = None
@@ -74,19 +74,23 @@ class FitStatistics(Shown):
 
     @property
     def aic(self) -> float | None:
-        """Akaike's criterion, -2 loglik + 2 k."""
-        return None if self.loglik is None else -2.0 * self.loglik + 2.0 * self.n_params
+        """Akaike's criterion, -2 log-likelihood + 2 k."""
+        return None if self.log_likelihood is None else -2.0 * self.log_likelihood + 2.0 * self.n_params
 
     @property
     def bic(self) -> float | None:
-        """Schwarz's criterion, -2 loglik + k log(n)."""
-        return None if self.loglik is None else -2.0 * self.loglik + self.n_params * float(np.log(self.n_rows))
+        """Schwarz's criterion, -2 log_likelihood + k log(n)."""
+        return (
+            None
+            if self.log_likelihood is None
+            else -2.0 * self.log_likelihood + self.n_params * float(np.log(self.n_rows))
+        )
 
     @property
     def r2(self) -> float | None:
-        """R2 of a gaussian family, 1 - deviance / null deviance; of others McFadden's, 1 - loglik / null loglik."""
+        """R2 of a gaussian family, 1 - deviance / null deviance; of others McFadden's, the same of log-likelihoods."""
         model, null = (
-            (self.deviance, self.null_deviance) if self.gaussian else (self.loglik, self.null_loglik)
+            (self.deviance, self.null_deviance) if self.gaussian else (self.log_likelihood, self.null_log_likelihood)
         )  # fmt: skip
         return None if model is None or null is None or null == 0.0 else 1.0 - model / null
 
@@ -95,8 +99,8 @@ class FitStatistics(Shown):
         shown = {
             "Residual dof": f"{self.dof_resid:,.10g}",
             "Rounds": self.rounds,
-            "Log-likelihood": self.loglik,
-            "Null log-likelihood": self.null_loglik,
+            "Log-likelihood": self.log_likelihood,
+            "Null log-likelihood": self.null_log_likelihood,
             "Deviance": self.deviance,
             "Null deviance": self.null_deviance,
             "Pearson chi2": self.pearson_chi2,
@@ -117,15 +121,15 @@ class FitStatistics(Shown):
         return "\n".join(["Fit statistics", *(f"{name.ljust(width)}  {value:>14}" for name, value in facts.items())])
 
 
-_NUMBERS = ("loglik", "null_loglik", "deviance", "null_deviance", "dispersion", "pearson_chi2")
+_NUMBERS = ("log_likelihood", "null_log_likelihood", "deviance", "null_deviance", "dispersion", "pearson_chi2")
 assert set(_NUMBERS) <= {field.name for field in fields(FitStatistics)}
 
 
 def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
     """Likelihood-ratio test of a smaller model within a bigger one.
 
-    2 (loglik of the bigger - loglik of the smaller) is chi-squared, with the difference of their numbers of parameters
-    as degrees of freedom, if the smaller model holds.
+    Twice the difference of their log-likelihoods is chi-squared, with the difference of their numbers of parameters as
+    degrees of freedom.
 
     Parameters
     ----------
@@ -150,7 +154,7 @@ def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
     chi2(1) = 9.41, p = 0.00216
     """
     big, small = bigger.statistics, smaller.statistics
-    if big is None or small is None or big.loglik is None or small.loglik is None:
+    if big is None or small is None or big.log_likelihood is None or small.log_likelihood is None:
         raise ValueError(
             "a likelihood-ratio test needs the log-likelihood of both fits; one has none. Fit both with "
             "solver='scoring', by a family that has a likelihood."
@@ -167,7 +171,7 @@ def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
     # Without covariates both are the same model. Its log-likelihood may be taken at the dispersion of the full model,
     # so that its deviance is asked first.
     both_deviances = big.null_deviance is not None and small.null_deviance is not None
-    what = "null_deviance" if both_deviances else "null_loglik"
+    what = "null_deviance" if both_deviances else "null_log_likelihood"
     one, other = getattr(big, what), getattr(small, what)
     if one is not None and other is not None and abs(one - other) > _SAME * max(1.0, abs(one)):
         raise ValueError(
@@ -183,11 +187,11 @@ def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
             f"the bigger model must have more parameters than the smaller; got {big.n_params} and {small.n_params}. "
             "Give the bigger one first."
         )
-    gap = big.loglik - small.loglik
-    if gap < -_ROUNDING * max(1.0, abs(small.loglik)):
+    gap = big.log_likelihood - small.log_likelihood
+    if gap < -_ROUNDING * max(1.0, abs(small.log_likelihood)):
         raise ValueError(
-            f"the bigger model must be the more likely; its log-likelihood is {big.loglik:.8g}, that of the smaller "
-            f"{small.loglik:.8g}. Are both fitted without a penalty?"
+            f"the bigger model must be the more likely; its log-likelihood is {big.log_likelihood:.8g}, that of the "
+            f"smaller {small.log_likelihood:.8g}. Are both fitted without a penalty?"
         )
     statistic = max(0.0, 2.0 * gap)
     return ChiSquared(statistic, dof, float(special.chdtrc(dof, statistic)))

@@ -8,7 +8,8 @@ lets one schedule serve problems of any scale and condition:
 2. The burn-in is the first fifth of the run. It ends with its own mean Hessian along the path; steps of the window go
    along P_2 g, its inverse.
 3. eta_t = c (t + k_0)^-beta with beta = .75, c = 1 in the burn-in and .75 in the window, and k_0 such that no eta
-   exceeds 1 / (d + 2): about where the step of a typical row, eta h |x|_P^2, would reach its own minimum.
+   exceeds 1 / (d + 2): about where the step of a typical row, eta h |x|_P^2, would reach its own minimum. A smaller
+   limit may be asked for, as `fit` does for rare outcomes (`preparation.largest_step`).
 4. Steps that go further than that are shortened (`Preconditioned`).
 
 Several passes over the same rows are for data too small for one: until the order of the rows hardly matters. After each
@@ -28,19 +29,21 @@ import numpy as np
 
 from fedgauss._random import stage_key
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss.engine.mixing import mixing_of
 from fedgauss.engine.observers import Latest, Observer
 from fedgauss.engine.simulate import Runs, padded, simulate
-from fedgauss.inference.client_steps import (
+from fedgauss.inference.client_steps import Guard, Preconditioned
+from fedgauss.inference.client_sums import (
     THINNED,
     ClientStatistics,
     ClientSums,
-    Guard,
-    Preconditioned,
+    HessianSums,
     client_statistics,
+    mean_hessian,
     unaligned,
     warm_hessians,
 )
-from fedgauss.networks import Network
+from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.step_sizes import Steps, as_step_sizes
 
@@ -80,6 +83,11 @@ class Pass:
     weights: FloatArray  # w_k, (K,)
     start: FloatArray  # theta_0, (d,)
     preconditioned: bool = True
+
+    @property
+    def summed_all(self) -> bool:
+        """Whether clients added up every step of the window."""
+        return self.clients.count == self.schedule.window
 
     @property
     def hessian(self) -> FloatArray:
@@ -141,7 +149,7 @@ def run_given_steps(
         raise ValueError("steps must be the same for all clients to infer from their average; got one for each.")
     plan, identity = StepPlan(eta, burn_in), np.eye(problem.dim)[None]
     theta, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
-    watch = [ClientSums(unaligned(every, sync_every)), *observe]
+    watch = [_sums(problem, network, every, sync_every), *observe]
     runs = run_window(problem, problem, network, plan, theta, watch, sync_every=sync_every, **options)
     clients = client_statistics(runs.observed)
     return Pass(runs, clients, identity, identity, clients.hessian(weights), plan, weights, theta, preconditioned=False)
@@ -159,16 +167,16 @@ def inverse(matrices: FloatArray) -> FloatArray:
     return np.einsum("rip,rp,rjp->rij", vectors, 1.0 / safe, vectors)
 
 
-def schedule(n_steps: int, dim: int, beta: float = BETA) -> StepPlan:
-    """The default eta_t for n steps in d dimensions."""
+def schedule(n_steps: int, dim: int, beta: float = BETA, largest: float | None = None) -> StepPlan:
+    """The default eta_t for n steps in d dimensions, none above `largest`."""
     burn_in = max(1, round(BURN_IN * n_steps))
-    t = np.arange(1.0, n_steps + 1)
-    return StepPlan(np.where(t <= burn_in, window_eta(t, dim, beta, _FIRST), window_eta(t, dim, beta)), burn_in)
+    t, most = np.arange(1.0, n_steps + 1), 1.0 / (dim + 2) if largest is None else largest
+    return StepPlan(np.where(t <= burn_in, window_eta(t, most, beta, _FIRST), window_eta(t, most, beta)), burn_in)
 
 
-def window_eta(t: FloatArray, dim: int, beta: float = BETA, c: float = _LATER) -> FloatArray:
+def window_eta(t: FloatArray, largest: float, beta: float = BETA, c: float = _LATER) -> FloatArray:
     """eta_t of the window, for any steps t: it may run on. With another c, that of the burn-in."""
-    shift = max((c * (dim + 2)) ** (1 / beta) - 1.0, 0.0)
+    shift = max((c / largest) ** (1 / beta) - 1.0, 0.0)
     return c * (t + shift) ** -beta
 
 
@@ -189,13 +197,14 @@ def run_whitened(
     observe: Sequence[Observer] = (),
     every: int = THINNED,
     beta: float = BETA,
+    largest: float | None = None,
     progress: bool | None = None,
 ) -> Pass:
-    """Warm-up, burn-in and window, `replicates` times; `observe` watches the window.
+    """Warm-up, burn-in and window, `replicates` times; `observe` watches the window. No eta_t exceeds `largest`.
 
     Clients add to their sums every `every` steps, or a few more: see `unaligned`.
     """
-    plan = schedule(n_steps, problem.dim, beta)
+    plan = schedule(n_steps, problem.dim, beta, largest)
     options: Any = {"sync_every": sync_every, "replicates": replicates, "seed": seed, "progress": progress}
     m = plan.burn_in
     theta, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
@@ -204,15 +213,21 @@ def run_whitened(
         warm_hessians(problem, stage_key(seed, "data"), jnp.float32(theta), replicates, np.int32(rows)), dtype=float
     )
     first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
-    sums = ClientSums(unaligned(every, sync_every))
-    watch = [sums, LastClients()]
     damped = _along(problem, first, plan.eta, "damped")
+    watch: list[Observer] = [HessianSums(unaligned(every, sync_every)), LastClients()]
     begun = simulate(damped, network, plan.eta[:m], m, start=theta, observe=watch, **options)
-    hessian = client_statistics(begun.observed).hessian(weights)
+    hessian = mean_hessian(begun.observed, weights)
     second = inverse(hessian)
-    capped, watch = _along(problem, second, plan.eta, "capped"), [*watch, *observe]
+    capped = _along(problem, second, plan.eta, "capped")
+    watch = [_sums(problem, network, every, sync_every), LastClients(), *observe]
     runs = simulate(capped, network, plan.eta, n_steps, after=m, start=begun.last_clients, observe=watch, **options)
     return Pass(runs, client_statistics(runs.observed), first, second, hessian, plan, weights, theta)
+
+
+def _sums(problem: Problem, network: Network | ArrayLike | None, every: int, sync_every: int) -> ClientSums:
+    """The observer of a window."""
+    mixing = mixing_of(as_network(network, problem.n_clients), problem.dim)
+    return ClientSums(unaligned(every, sync_every), sync_every, mixing)
 
 
 def _along(problem: Problem, matrix: FloatArray, eta: FloatArray, guard: Guard) -> Preconditioned:
@@ -259,7 +274,7 @@ class Passes(NamedTuple):
 
         It contains whatever is left of the start and the drift between mixings alike.
         """
-        pulls = self.last.clients.gradients_at(self.params)
+        pulls = self.last.clients.gradients_at(self.params[None])[0]
         return np.linalg.solve(self.last.hessian[0], self.last.weights @ pulls)
 
 
@@ -271,21 +286,23 @@ def run_passes(
     passes: int,
     *,
     start: FloatArray | None = None,
+    largest: float | None = None,
     **options: Any,
 ) -> Passes:
     """`passes` passes of n steps each; rows_of(i) is the problem of pass i, with its rows in an order of their own.
 
-    Options are the seed and progress of `simulate`.
+    No eta_t exceeds `largest`. Options are the seed and progress of `simulate`.
     """
     options["sync_every"] = sync_every
     first = rows_of(0)
-    last = run_whitened(first, network, n_steps, start=start, every=1, **options)
+    most = 1.0 / (first.dim + 2) if largest is None else largest
+    last = run_whitened(first, network, n_steps, start=start, every=1, largest=most, **options)
     averages = [last.runs.average[0]]
     for i in range(1, passes):
-        eta = window_eta(np.arange(i * n_steps + 1.0, (i + 1) * n_steps + 1.0), first.dim)
+        eta = window_eta(np.arange(i * n_steps + 1.0, (i + 1) * n_steps + 1.0), most)
         matrix = inverse(last.hessian)
         problem = _along(rows_of(i), matrix, eta, "capped")
-        watch = [ClientSums(1), LastClients()]
+        watch = [_sums(problem, network, 1, sync_every), LastClients()]
         runs = simulate(problem, network, eta, n_steps, start=last.runs.last_clients, observe=watch, **options)
         clients, plan = client_statistics(runs.observed), StepPlan(eta, 0)
         last = Pass(runs, clients, matrix, matrix, last.hessian, plan, last.weights, last.start)

@@ -19,6 +19,9 @@ from fedgauss.inference.tables import listed
 
 _ROWS_A_CLIENT = 10
 _ROWS_A_PARAMETER = 10
+_RARE = 6.0  # steps are smaller where rows tell less than its inverse: for events rarer than one in five
+_FULL = 4.0  # times the information of a row: one where half of the outcomes are ones
+_TOLD = 30
 _SAME = 1e-12  # of its size: the spread of a column that is constant but for rounding
 _ROUNDING = 1e-6  # by which a row may lie on the wrong side of a plane: ten times what the solver allows
 # Of a standard deviation, what is left of a column beside the others: less and a Hessian in single precision is lost.
@@ -104,6 +107,42 @@ def starting_point(data: ModelData, totals: FloatArray | None = None) -> FloatAr
     if intercept:
         start[:, 0] = found[:outputs]
     return np.concatenate([start.ravel(), found[outputs:]])
+
+
+def row_information(family: Family, start: FloatArray, intercept: bool) -> float:
+    """h: how much a row tells about its predictor at the start, the expected second derivative of its loss.
+
+    It is 1/4 for half of ones, .02 for one in fifty, and the mean for counts. 1 for additive families, whose loss is
+    quadratic, or nearly so, at any distance.
+    """
+    if family.additive:
+        return 1.0
+    outputs = start.reshape(family.n_outputs, -1)
+    predictor = outputs[:, :1] if intercept else np.zeros((family.n_outputs, 1))
+    weight = family.weight(predictor, np.asarray(family.mean(predictor))[0])
+    return float(np.min(weight if weight.ndim == 2 else np.einsum("ccn->cn", weight)))  # outputs may meet in a row
+
+
+def largest_step(information: float, dim: int) -> float:
+    """The largest eta_t of a run: min(1, 6 h) / (d + 2), with h as of `row_information`.
+
+    A whitened step moves a row's own predictor by about eta (d / h) |residual|. Where h is small, as with rare events,
+    residuals of order one are few, and each would throw the predictor far beyond where the loss is nearly quadratic.
+    """
+    return min(1.0, _RARE * information) / (dim + 2)
+
+
+def told_little(information: float, n_rows: int, dim: int) -> tuple[str, ...]:
+    """A note where outcomes are so rare that the rows of the window tell as much as fewer than 30 a parameter."""
+    share = min(1.0, _FULL * information)
+    alike = 0.8 * n_rows * share
+    if share == 1.0 or alike >= _TOLD * dim:
+        return ()
+    return (
+        f"Outcomes are rare: the rows of the window tell as much as {alike:.0f} rows with frequent ones, and {dim} "
+        f"parameters need {_TOLD * dim}. The estimate is somewhat biased and its intervals are short. Use more rows, "
+        "or fewer columns.",
+    )
 
 
 def _total(rows: FloatArray, data: ModelData) -> FloatArray:

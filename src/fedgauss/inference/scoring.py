@@ -39,6 +39,7 @@ def scored(
     free: Sequence[int] | None = None,
     ridge: FloatArray | None = None,
     first: Sums | None = None,
+    steps: int | None = None,
 ) -> Scored:
     """The maximum of a log-likelihood that is known by its sums.
 
@@ -54,6 +55,8 @@ def scored(
         lambda_j of a penalty sum_j lambda_j theta_j^2 / 2.
     first : Sums, optional
         Those at the start, where they are known: a round less.
+    steps : int, optional
+        End after so many steps, wherever that is; by default where steps are below `CLOSE`.
 
     Raises
     ------
@@ -78,13 +81,15 @@ def scored(
             told.information + np.diag(penalty),
         )
 
-    theta = np.array(start, dtype=float)
+    theta, taken = np.array(start, dtype=float), 0
     sums = asked(theta) if first is None else penalised(first, theta)
     while True:
         step = np.zeros(len(theta))
         step[moving] = solved(sums.information[np.ix_(moving, moving)], sums.score[moving])
         if np.abs(step).max(initial=0.0) <= CLOSE * (1.0 + np.abs(theta).max(initial=0.0)):
             return Scored(theta + step, sums, rounds)
+        if taken == steps:
+            return Scored(theta, sums, rounds)
         lowest = sums.log_likelihood - _ROUNDING * (1.0 + abs(sums.log_likelihood))
         for _ in range(_MOST_HALVINGS):
             there = asked(theta + step)
@@ -93,7 +98,7 @@ def scored(
             step = step / 2.0
         else:
             raise NoFiniteEstimate("no step raises the log-likelihood")
-        theta, sums = theta + step, there
+        theta, sums, taken = theta + step, there, taken + 1
 
 
 def solved(information: FloatArray, score: FloatArray) -> FloatArray:

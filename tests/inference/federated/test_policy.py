@@ -38,7 +38,7 @@ def test_what_is_written_is_what_holds(written, tmp_path):
 
 
 def test_the_policy_in_the_documentation_is_one(written):
-    page = (Path(__file__).parents[3] / "docs" / "inference.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "regression.md").read_text(encoding="utf-8")
     lines = page.split("    [site]\n")[1].split("\n\n")[0].splitlines()
     policy = Policy.read(written("[site]\n" + "\n".join(line.strip() for line in lines)))
     assert (policy.fewest_sites, policy.masks) == (3, "required")

@@ -69,10 +69,12 @@ def fit_sites(
 ) -> Fit:
     """`fit` between sites that keep their rows.
 
-    By scoring it is `fit` on the pooled frame to rounding. By SGD, in one pass with the plug-in, it gives the estimates
-    and standard errors that `fit` gives with the sites in the order of their names, to the precision of float32, except
-    where the warm-up must be another (`sgd_disclosure`). There is only one pass: in a second one the same rows would
-    enter other sums, and whoever knows the order in which they are read could solve for single ones.
+    By scoring it is `fit` on the pooled frame to rounding. By SGD, in one pass with the plug-in, it gives the standard
+    errors that `fit` gives with the sites in the order of their names, to the precision of float32, except where the
+    warm-up must be another (`sgd_disclosure`), and nearly its estimates: sites do not tell where they were after the
+    burn-in, if that is within a round, nor do they mix references (`ClientSums`). There is only one pass: in a second
+    one the same rows would enter other sums, and whoever knows the order in which they are read could solve for single
+    ones.
 
     Parameters
     ----------

@@ -3,9 +3,10 @@
 import numpy as np
 
 from fedgauss import _checks
-from fedgauss._types import FloatArray
+from fedgauss._types import FloatArray, IntArray
 from fedgauss.engine.simulate import Runs
-from fedgauss.inference.client_steps import busy_steps, client_statistics, steps_of_a_pass
+from fedgauss.inference.client_steps import busy_steps, steps_of_a_pass
+from fedgauss.inference.client_sums import client_statistics, next_reference
 from fedgauss.inference.federated.conversation import Conversation, Tick
 from fedgauss.inference.federated.fields import REPLIES
 from fedgauss.inference.federated.lines import Message
@@ -13,10 +14,19 @@ from fedgauss.inference.federated.sgd_disclosure import stops_of, warm_steps
 from fedgauss.inference.fit import SgdOptions, as_fit
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.fit_sgd import sgd_facts
-from fedgauss.inference.infer import IntArray, Request, check_hessian, estimate_from_pass
 from fedgauss.inference.model_data import ModelData
+from fedgauss.inference.pass_estimate import Request, check_hessian, estimate_from_pass
 from fedgauss.inference.passes import Pass, inverse, schedule
-from fedgauss.inference.preparation import Location, Units, check_collinear, check_rows, starting_point
+from fedgauss.inference.preparation import (
+    Location,
+    Units,
+    check_collinear,
+    check_rows,
+    largest_step,
+    row_information,
+    starting_point,
+    told_little,
+)
 from fedgauss.inference.tables import listed
 from fedgauss.networks import Network, as_network, ring
 from fedgauss.problems.arrays import checked_weights
@@ -40,7 +50,11 @@ def fit_sites_by_sgd(
     n_steps = steps_of_a_pass(int(counts.sum()), n_sites)
     if tau > n_steps:
         raise ValueError(f"sync_every must be at most the {n_steps} steps of a pass; got {tau}. Use 10?")
-    one_pass = _run(talk, units, graph, tau, counts, w, starting_point(data, start_terms), seed, tick)
+    start = starting_point(data, start_terms)
+    told = row_information(units.family(data.family), start, data.constant is not None)
+    largest = largest_step(told, len(start))
+    notes += told_little(told, int(counts.sum()), len(start))
+    one_pass = _run(talk, units, graph, tau, counts, w, start, largest, seed, tick)
     check_hessian(one_pass)
     readout = units.readout(data.family.n_outputs)
     request = Request("plugin", level, data.all_names, readout, correct_drift=options.correct_drift)
@@ -65,11 +79,11 @@ def _checked(talk: Conversation, data: ModelData, columns: Location) -> tuple[st
 
 def _run(
     talk: Conversation, units: Units, graph: Network, tau: int, counts: IntArray, w: FloatArray, start: FloatArray,
-    seed: int, tick: Tick,
+    largest: float, seed: int, tick: Tick,
 ) -> Pass:  # fmt: skip
     """Warm-up, burn-in and window; parameters mix after every tau steps."""
     n_sites, n_steps = len(w), steps_of_a_pass(int(counts.sum()), len(w))
-    plan = schedule(n_steps, len(start))
+    plan = schedule(n_steps, len(start), largest=largest)
     common = {
         "means": units.columns.mean, "scales": units.columns.scale,
         "about": None if units.response is None else np.concatenate(units.response),
@@ -81,6 +95,7 @@ def _run(
     first = second = inverse(hessian[None])[0]
     contents: list[Message] = [{"matrix": first} for _ in range(n_sites)]
     mixed, moved, since = np.tile(start, (n_sites, 1)), np.zeros((n_sites, len(start))), 0
+    reference, rounds, references, previous = mixed, 0, np.zeros_like(mixed), 0
     for until in stops_of(plan, tau):
         tick("steps", until, n_steps)
         mixes = until % tau == 0
@@ -89,9 +104,19 @@ def _run(
         contents = [{} for _ in range(n_sites)]
         if mixes:
             theta = np.stack([reply["theta"] for reply in replies])
+            if since < plan.burn_in == previous:  # sites began the window within a round, and move evenly in it
+                reference = mixed + (theta - mixed) * (plan.burn_in - since) / (until - since)
             moved += (theta - mixed) * max(0, until - max(since, plan.burn_in)) / (until - since)
             mixed, since = graph.matrix.T @ theta, until
             contents = [{"theta": theta_k} for theta_k in mixed]
+        if previous >= plan.burn_in:
+            references += reference * (until - previous)
+        if until == plan.burn_in:
+            reference = mixed
+        if mixes and until >= plan.burn_in:
+            rounds += 1
+            reference = next_reference(reference, mixed, rounds)
+        previous = until
         if until == plan.burn_in:
             told = talk.all("report", {}, REPLIES["first report"])
             hessian = np.einsum("k,kij->ij", w, [reply["hessian_sum"] / until for reply in told])
@@ -104,5 +129,8 @@ def _run(
     # No site reports where its steps began: together with their average it would give away its parameters after the
     # burn-in, which may be one row after a mixing. They are taken to have moved evenly from one mixing to the next.
     places = sums["average"] * plan.window - moved
-    clients = client_statistics({**sums, "summed": np.array([plan.window]), "place_sum": places})
+    clients = client_statistics(
+        {**sums, "summed": np.array([plan.window]), "place_sum": places, "reference_sum": references[None],
+         "bend_sum": np.zeros_like(places)}
+    )  # fmt: skip
     return Pass(runs, clients, first[None], second[None], hessian[None], plan, w, start)
