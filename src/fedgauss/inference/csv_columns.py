@@ -19,8 +19,11 @@ from fedgauss._types import AnyArray, FloatArray
 _CHUNK = 4096  # rows at a time: as text they take much more memory than as numbers
 _LONGEST = 400  # characters of a number
 _MISSING = frozenset(
-    ["NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "<NA>", "#N/A", "#NA", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"]
-) | {"", "#N/A N/A"}  # fmt: skip
+    {
+        "", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "<NA>", "#N/A", "#N/A N/A", "#NA",
+        "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
+    }
+)  # fmt: skip
 _TRUTHS = {word: value for value in (True, False) for word in (str(value), str(value).lower(), str(value).upper())}
 
 
