@@ -18,6 +18,7 @@ import clients
 import common
 import compilations
 import cusum
+import federate
 import growth
 import intervals
 import loop
@@ -32,7 +33,7 @@ import fedgauss
 
 BENCHMARKS = {
     module.__name__: module
-    for module in (start, normals, loop, compilations, growth, cusum, monitor, clients, intervals)
+    for module in (start, normals, loop, compilations, growth, cusum, monitor, clients, intervals, federate)
 }
 
 

@@ -135,10 +135,11 @@ def test_a_file_that_is_no_table_is_one_line(tmp_path, name, content, rule):
 
 
 def test_without_pandas_the_error_says_what_to_install(table, tmp_path, monkeypatch):
+    (tmp_path / "data.parquet").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "pandas", None)
-    failed = fit(table, "--target", "died", "--client", "hospital", "--out", tmp_path / "out")
+    failed = fit(tmp_path / "data.parquet", "--target", "died", "--client", "hospital", "--out", tmp_path / "out")
     assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
-    assert "needs pandas: pip install 'fedgauss[frames]'" in failed.stderr
+    assert "needs pandas and pyarrow: pip install pandas pyarrow" in failed.stderr
 
 
 def test_the_figure_shows_slopes_for_one_standard_deviation():

@@ -1,5 +1,6 @@
 """The verbs `site` and `federate`: a fit to files that stay where they are."""
 
+import os
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
@@ -54,6 +55,7 @@ def site(
     example_policy: Annotated[bool, Option("--example-policy", help="Print a policy to start from, and end.")] = False,
 ) -> None:
     """`fedgauss.inference.federated.lines` on standard input and output."""
+    _take_one_core()
     with plain_endings():
         from fedgauss.inference.federated import policy as policies
 
@@ -110,11 +112,10 @@ def federate(
     out: options.Out = Path("fit"),
 ) -> None:
     """`fedgauss.inference.federated.coordinator` with sites behind pipes."""
+    _take_one_core()
     with plain_endings():
-        from fedgauss.inference.federated.coordinator import fit_sites
         from fedgauss.inference.federated.journal import Journal
         from fedgauss.integrations.site_processes import SiteProcesses
-        from fedgauss.report.coefficients import write_fit
         from fedgauss.report.output import writable_folder
 
         commands = dict(_named(text) for text in sites)
@@ -125,6 +126,10 @@ def federate(
         if len(journal):
             print(f"{len(journal)} rounds of a fit that was stopped are in {journal.path}; they are used if they fit.")
         with SiteProcesses(commands, timeout) as reached, bar() as tick:
+            # Sites load their libraries and tables while this process loads its own.
+            from fedgauss.inference.federated.coordinator import fit_sites
+            from fedgauss.report.coefficients import write_fit
+
             fitted = fit_sites(
                 reached.ask, reached.names, target, family, listed_names(features), formula, intercept=intercept,
                 solver=solver, errors=errors, missing=missing, lost=lost,  # type: ignore[arg-type]
@@ -136,6 +141,15 @@ def federate(
             )  # fmt: skip
         show_fit(fitted, write_fit(fitted, folder))
         journal.remove()
+
+
+def _take_one_core() -> None:
+    """Before NumPy loads. Several sites on a machine would have more threads than cores, and those that wait burn one.
+
+    A user's own setting is left as it is.
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
 
 
 def _named(text: str) -> tuple[str, str]:

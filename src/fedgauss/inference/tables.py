@@ -1,4 +1,4 @@
-"""Tables: files (CSV and Parquet, read by pandas), and the columns of a frame as numbers or as levels.
+"""Tables: files (CSV, and Parquet by pandas), and the columns of a frame as numbers or as levels.
 
 A frame is one of pandas or polars, or a plain dictionary.
 """
@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from fedgauss._types import AnyArray, BoolArray, FloatArray
+from fedgauss.inference.csv_columns import csv_columns
 
 _LONGEST_LIST = 60  # characters of a list of names, beyond which it is cut
 
 
 def read_table(path: str | Path) -> Any:
-    """A pandas frame from a .csv or .parquet file."""
+    """A frame from a file: a dictionary of columns from a .csv file, pandas' own from a .parquet file."""
     file = Path(path)
     kind = file.suffix.lower()
     if kind not in (".csv", ".parquet"):
@@ -32,21 +33,27 @@ def read_table(path: str | Path) -> Any:
     if not file.is_file():
         raise ValueError(f"data must be a file that exists; there is no {file}.")
     try:
-        import pandas  # type: ignore[import-untyped,unused-ignore]
-    except ImportError as error:
-        raise ValueError("reading a table needs pandas: pip install 'fedgauss[frames]'.") from error
-    try:
-        if kind == ".csv":
-            _check_header(file)
-        return pandas.read_csv(file) if kind == ".csv" else pandas.read_parquet(file)
-    except ImportError as error:
-        raise ValueError("reading Parquet needs pyarrow: pip install pyarrow. Or save the table as .csv.") from error
+        return _read_csv(file) if kind == ".csv" else _read_parquet(file)
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors, and so are pyarrow's
         raise ValueError(f"{file} could not be read as {kind[1:]}: {' '.join(str(error).split())}.") from error
 
 
+def _read_csv(file: Path) -> Any:
+    _check_header(file)
+    return csv_columns(file)
+
+
+def _read_parquet(file: Path) -> Any:
+    try:
+        import pandas  # type: ignore[import-untyped,unused-ignore]
+
+        return pandas.read_parquet(file)
+    except ImportError as error:
+        raise ValueError("it needs pandas and pyarrow: pip install pandas pyarrow. Or save it as .csv") from error
+
+
 def _check_header(file: Path) -> None:
-    """Pandas would rename columns that have one name, and name those that have none."""
+    """Columns that have one name, or none, could not be told apart."""
     with file.open(encoding="utf-8-sig", errors="replace", newline="") as text:
         header = next(csv.reader(text), [])
     repeated = repeats(filter(None, header))
