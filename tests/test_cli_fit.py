@@ -80,6 +80,9 @@ def test_the_pass_of_sgd_is_asked_for(table, tmp_path):
     assert held["facts"]["Passes"] == "3"
     assert "Rows were read 3 times" in held["notes"][0]
     assert Fit.load(tmp_path / "fit.json").facts["Passes"] == "3"
+    whole = fit(table, *asked, "--solver", "sgd", "--network", "complete", "--weights", "equal", "--out", tmp_path)
+    assert "(complete)" in whole.output
+    assert "Weights: equal" in whole.output
     failed = fit(table, *asked, "--passes", 3, "--out", tmp_path)
     assert "passes belongs to solver='sgd'" in failed.stderr
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -68,6 +68,8 @@ def fit(
         str | None, Option(help="plugin, bootstrap, random_scaling or batch_means.", rich_help_panel=options.SGD)
     ] = None,
     seed: options.Seed = None,
+    network: options.NetworkName = None,
+    weights: options.Weights = None,
     correct_drift: options.CorrectDrift = None,
     finish: Annotated[int | None, Option(help="Steps of scoring after the pass.", rich_help_panel=options.SGD)] = None,
     out: options.Out = Path("fit"),
@@ -91,9 +93,22 @@ def fit(
                 link=link, trials=trials, event=event, offset=offset, exposure=exposure, row_weights=row_weights,
                 cluster=cluster, site_effects=site_effects, ridge=ridge, level=level, passes=passes,
                 sync_every=sync_every, method=method,  # type: ignore[arg-type]
-                seed=seed, correct_drift=correct_drift, finish=finish, progress=False,
+                seed=seed, network=_network(network, frame, client),
+                weights=weights,  # type: ignore[arg-type]
+                correct_drift=correct_drift, finish=finish, progress=False,
             )  # fmt: skip
         show_fit(fitted, write_fit(fitted, folder))
+
+
+def _network(name: str | None, frame: Any, client: str) -> Any:
+    """The network with this name between the clients of a frame."""
+    if name is None:
+        return None
+    from fedgauss.inference.tables import Frame
+
+    table = Frame(frame)
+    clients = table.read([table.check_name(client, "client")])[client].as_levels().levels or ()
+    return options.network_named(name, len(clients))
 
 
 def listed_names(features: str | None) -> list[str] | None:
