@@ -94,7 +94,7 @@ def fit(
                 cluster=cluster, site_effects=site_effects, ridge=ridge, level=level, passes=passes,
                 sync_every=sync_every, method=method,  # type: ignore[arg-type]
                 seed=seed, network=_network(network, frame, client),
-                weights=weights,  # type: ignore[arg-type]
+                weights=weights,
                 correct_drift=correct_drift, finish=finish, progress=False,
             )  # fmt: skip
         show_fit(fitted, write_fit(fitted, folder))
