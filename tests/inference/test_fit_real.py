@@ -72,6 +72,7 @@ def alike(ratios):
     return int((np.abs(ratios - 1.0).max(axis=1) < 0.15).sum())
 
 
+@pytest.mark.study
 def test_affairs_in_one_pass():
     gaps, ratios = beside_the_pooled_fit("fair", fair(), "logistic", 10, 1)
     assert near(gaps) >= 9

@@ -124,6 +124,7 @@ def test_one_pass_says_what_it_is():
     np.testing.assert_allclose(found.scales, [1.0, FRAME.year.std(ddof=0), FRAME.smokes.std(ddof=0)])
 
 
+@pytest.mark.study
 def test_frames_of_every_kind_say_the_same():
     columns = ["year", "ward", "smokes"]
     one = by_sgd(FRAME, "cost", "hospital", features=columns, passes=2)
@@ -141,12 +142,14 @@ def test_frames_of_every_kind_say_the_same():
         np.testing.assert_array_equal(other.cov, one.cov)
 
 
+@pytest.mark.study
 def test_declared_categories_keep_their_order():
     ward = pd.Categorical(FRAME.ward, categories=["west", "south", "north", "east"])
     found = by_sgd(changed(ward=ward), "cost", "hospital", features=["ward"])
     assert found.names == ("const", "ward[T.north]", "ward[T.east]")
 
 
+@pytest.mark.study
 def test_all_other_columns_are_covariates_by_default():
     small = FRAME[["cost", "hospital", "year", "smokes"]]
     named = by_sgd(small, "cost", "hospital")
@@ -156,6 +159,7 @@ def test_all_other_columns_are_covariates_by_default():
     np.testing.assert_allclose(dotted.params[[0, 2, 1]], named.params, atol=1e-3 * named.std_errors.min())
 
 
+@pytest.mark.study
 def test_without_an_intercept_the_first_column_of_levels_is_whole():
     found = by_sgd(FRAME, "cost", "hospital", formula="cost ~ ward + smokes + year - 1", passes=15)
     pooled = smf.ols("cost ~ ward + smokes + year - 1", FRAME).fit(cov_type="HC0")
@@ -167,6 +171,7 @@ def test_without_an_intercept_the_first_column_of_levels_is_whole():
         assert by_sgd(FRAME, "cost", "hospital", formula=other, passes=2).names == found.names
 
 
+@pytest.mark.study
 def test_names_with_signs_can_be_quoted():
     frame = FRAME.rename(columns={"year": "year + 1", "income": "in come"})
     formula = "cost ~ Q('year + 1') + in come + C(Q('stage'))"
@@ -174,6 +179,7 @@ def test_names_with_signs_can_be_quoted():
     assert found.names == ("Intercept", "C(Q('stage'))[T.2]", "C(Q('stage'))[T.3]", "year + 1", "in come")
 
 
+@pytest.mark.study
 def test_units_do_not_matter():
     """Whitened steps see the same rows in other units, so only rounding differs."""
     one = by_sgd(FRAME, "cost", "hospital", features=["year", "smokes"])
@@ -194,6 +200,7 @@ def test_standardising_changes_the_way_and_not_the_result():
     np.testing.assert_allclose(found[0].std_errors, found[1].std_errors, rtol=0.05)
 
 
+@pytest.mark.study
 def test_huber_keeps_its_threshold_in_the_units_of_the_target():
     from fedgauss.families import Huber
 
@@ -218,6 +225,7 @@ def test_one_versus_rest_is_a_logistic_model_for_each_class():
 
 
 @pytest.mark.parametrize("method", ["bootstrap", "random_scaling", "batch_means"])
+@pytest.mark.study
 def test_other_methods_come_back_unscaled_too(method):
     plain = by_sgd(FRAME, "cost", "hospital", features=["year", "smokes"])
     other = by_sgd(FRAME, "cost", "hospital", features=["year", "smokes"], method=method)
@@ -244,6 +252,7 @@ def test_the_population_of_clients_can_be_the_target():
         assert these.heterogeneity.p_value < 1e-6
 
 
+@pytest.mark.study
 def test_a_client_where_a_column_is_constant_takes_part():
     """Only in hospital a is anybody in the south: no client by itself can tell all coefficients."""
     frame = changed(ward=np.where((FRAME.hospital == "a") & (FRAME.stage == 1), "south", FRAME.ward))
@@ -371,6 +380,7 @@ def test_bad_input_is_refused_with_a_fix(frame, options, message):
         by_sgd(frame, **asked)
 
 
+@pytest.mark.study
 def test_separable_classes_are_refused_and_others_are_not():
     parted = changed(died=(FRAME.year > 2004).astype(int))
     with pytest.raises(ValueError, match=r"died is linearly separable: the two classes can be told apart.*by 'year'"):
@@ -425,6 +435,7 @@ def test_columns_that_are_nearly_collinear_are_refused_by_how_much():
         by_sgd(frame, "y", "h")
 
 
+@pytest.mark.study
 def test_few_rows_are_enough_when_read_often_and_too_few_are_refused():
     generator = np.random.default_rng(1)
     x = generator.normal(size=(44, 3))

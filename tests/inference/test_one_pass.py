@@ -136,6 +136,7 @@ def test_a_newton_step_from_far_away_is_noted():
     assert noted[~covered.all(axis=1)].mean() >= 0.95
 
 
+@pytest.mark.study
 def test_the_intercept_of_a_rare_outcome_is_covered():
     """40 runs, 2 % of ones in 3,000 rows: at most 10 miss (7e-5 if .07 do). By the iterates' average 32 did."""
     covered, _ = Cell("logistic", -4.1, 3_000, 10).runs(40)
@@ -171,6 +172,7 @@ def test_infer_notes_a_rare_outcome_by_the_bend_of_the_gradient():
     assert truth < -1.96  # it does not cover, as it says
 
 
+@pytest.mark.study
 def test_a_straight_gradient_has_no_bend():
     problem = fg.problems.linear(np.ones((4, 2)))
     whole = run_whitened(problem, fg.networks.ring(4), 200, 10)
@@ -221,6 +223,7 @@ def test_errors_far_beyond_the_sandwich_are_refused():
         estimate_from_pass(one, request, fg.networks.complete(1), 10, np.array([20]))
 
 
+@pytest.mark.study
 def test_few_rows_have_errors_of_a_plausible_size():
     """72 rows, 15 of them in the burn-in: no error beyond 20 times that of the pooled fit in ten splits, all noted."""
     data = sm.datasets.ccard.load_pandas().data
