@@ -42,7 +42,7 @@ def fit_with(policy, target="died", frame=LEVELS, **options):
     [
         ("least_rows", 90, 91, {"features": ["age"]}, "takes part with at least 91 rows; it has 90"),
         ("least_rows_in_a_level", 8, 9, {"features": ["ill"]}, "levels must have at least 9 rows each"),
-        ("least_rows_in_a_cell", 4, 5, {"features": ["cell", "thin"]}, "cells of two columns must have at least 5 rows"),
+        ("least_rows_in_a_cell", 4, 5, {"features": ["cell", "thin"]}, "cells of two columns must have at least 5"),
         ("rows_per_parameter", 30.0, 31.0, {"features": ["age", "dose"]}, "wants 31 rows for each parameter; 3 param"),
         ("largest_share", 0.75, 0.01, {"features": ["age"]}, "at most 0.01 of a sum of squares"),
         ("fewest_sites", 3, 4, {"features": ["age"]}, "takes part with at least 4 sites; this fit has 3"),
@@ -84,7 +84,7 @@ def test_drop_outs_are_refused(policy_of):
         return fit_sites(ask, channel.names, "died", "binomial", ["age"], masked=True, lost="leave")
 
     assert "The fit is of the other sites" in lost(policy_of(drop_outs="allowed")).notes[0]
-    with pytest.raises(ValueError, match="site 'a': this site does not go on without others: .* would tell of 'c'"):
+    with pytest.raises(ValueError, match=r"site 'a': this site does not go on without others: .* would tell of 'c'"):
         lost(policy_of(drop_outs="refused"))
 
 
