@@ -67,7 +67,7 @@ class Script:
         return told
 
     def knows(self):
-        """Values of the secret row among the numbers said, and their differences, sums and quotients with each other."""
+        """Values of the secret row among the numbers said, and among their differences, sums and quotients."""
         numbers = []
         for reply in self.said:
             for value in reply.values():
@@ -77,9 +77,8 @@ class Script:
                     numbers.append(float(value))
         told = np.array(numbers)[np.abs(numbers) > 1e-6] if numbers else np.ones(1)
         secrets = self.frame.loc[SECRET, ["age", "income", "dose", "cost"]].to_numpy(dtype=float)
-        pairs = np.concatenate(
-            [told, *(op(told[:, None], told[None]).ravel() for op in (np.subtract, np.add, np.divide))]
-        )
+        both = [op(told[:, None], told[None]).ravel() for op in (np.subtract, np.add, np.divide)]
+        pairs = np.concatenate([told, *both])
         return [secret for secret in secrets if np.any(np.abs(pairs / secret - 1.0) < 1e-5)]
 
 
@@ -258,8 +257,8 @@ def test_masked_sites_tell_totals_and_nothing_else():
         run.scripts["a"].ask("own")
     with pytest.raises(PermissionError, match="sums of this run leave the site masked"):
         run.scripts["a"].ask("sums", theta=theta)
+    run.round -= 2
     with pytest.raises(PermissionError, match="answers a round once for each attempt"):
-        run.round -= 1
         run.each("sums", theta=theta)
     run.round += 5
     with pytest.raises(PermissionError, match="a total must be over at least 2 sites"):

@@ -27,7 +27,8 @@ EACH_WAY = 2_000
 STRANGE = [
     None, True, False, 0, -1, 1, 0.5, 1e308, -1e150, 10**400, "", "x", "north", "\x1b[31m", "\ud800", [], {}, [[]],
     [1, "x"], {"shape": [1], "values": [0.0]}, {"shape": [3], "values": [0.0, 1e200, 0.0]},
-    {"shape": [0], "values": []}, {"shape": [2, 2], "values": [1.0, 0.0, 0.0, -1.0]}, {"shape": [10**9, 10**9], "values": []},
+    {"shape": [0], "values": []}, {"shape": [2, 2], "values": [1.0, 0.0, 0.0, -1.0]},
+    {"shape": [10**9, 10**9], "values": []},
     {"shape": [1], "words": "AAAAAAAAAAA="}, {"shape": [], "values": [1.0]}, {"shape": [-1], "values": [1.0]},
 ]  # fmt: skip
 ORDERS = ["keys", "meet", "describe", "levels", "spread", "design", "squares", "shape", "begin", "advance", "report",
