@@ -60,7 +60,8 @@ class Conversation:
             try:
                 check_fields(REPLIES[order] if fields is None else fields, reply, self.sizes[site])
             except ValueError as error:
-                raise ValueError(f"site {site!r} sent a wrong reply to {order!r}: {error}") from error
+                words = printable(str(error))[:_LONGEST]
+                raise ValueError(f"site {site!r} sent a wrong reply to {order!r}: {words}") from error
             replies.append(reply)
         return replies
 

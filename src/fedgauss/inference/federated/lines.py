@@ -22,6 +22,7 @@ Message = dict[str, Any]
 
 LONGEST = 64_000_000  # bytes of one message; a d x d matrix of d = 1,000 is a third of it
 _DEEPEST = 12
+_SHOWN = 60  # characters of what is no message, in words about it
 
 
 def encoded(message: Message) -> str:
@@ -36,10 +37,10 @@ def decoded(text: str | bytes) -> Message:
     try:
         message = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"a message must be one line of JSON; got {text[:60]!r}.") from error
+        raise ValueError(f"a message must be one line of JSON; got {text[:_SHOWN]!r}.") from error
     if not isinstance(message, dict):
         raise ValueError(f"a message must be a JSON object; got {type(message).__name__}.")
-    return {name: _restored(name, value, 0) for name, value in message.items()}
+    return {name: _restored(name[:_SHOWN], value, 0) for name, value in message.items()}
 
 
 def printable(text: str) -> str:
@@ -71,7 +72,7 @@ def _restored(name: str, value: Any, depth: int) -> Any:
     if isinstance(value, dict) and value.keys() == {"shape", "words"}:
         return _words(name, value["shape"], value["words"])
     if isinstance(value, dict):
-        return {part: _restored(part, inside, depth + 1) for part, inside in value.items()}
+        return {part: _restored(part[:_SHOWN], inside, depth + 1) for part, inside in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name!r} must hold finite numbers.")
     return [_restored(name, part, depth + 1) for part in value] if isinstance(value, list) else value

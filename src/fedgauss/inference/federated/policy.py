@@ -153,9 +153,9 @@ class Policy(Shown):
                 f"this site's policy keeps {listed(closed)} to itself. Leave it out, or ask the site's owner."
             )
 
-    def check_family(self, name: str) -> None:
-        """A family must be among those that may be fitted."""
-        if self.families is not None and name not in self.families:
+    def check_family(self, name: str, *aliases: str) -> None:
+        """A family must be among those that may be fitted, by one of its names."""
+        if self.families is not None and not {name, *aliases} & set(self.families):
             raise Refused(f"this site's policy allows the families {listed(self.families)}; got {name!r}.")
 
     def check_rows(self, rows: int) -> None:

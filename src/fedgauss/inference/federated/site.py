@@ -36,6 +36,7 @@ _NEXT = {
     "shape": ("begin",),
 }
 _AGAIN = ("keys", "meet", "describe", "levels", "spread", "design", "begin", "units")  # to restore a site
+_LONGEST = 1000  # characters of an error
 
 
 class Run(Protocol):
@@ -139,7 +140,7 @@ class Site:
             self._rounds += order in SUMMED
             return reply
         except Refused as error:
-            return {"error": str(error)}
+            return {"error": str(error)[:_LONGEST]}
         except Exception as error:  # its message may quote a row, as a traceback would
             return {"error": f"the order {order!r} failed at this site ({type(error).__name__})."}
 
@@ -184,7 +185,7 @@ class Site:
 
     def _check_turn(self, order: str) -> None:
         if order not in ASKED:
-            raise Refused(f"an order must be one of {', '.join(ASKED)}; got {order!r}.")
+            raise Refused(f"an order must be one of {', '.join(ASKED)}; got {order[:60]!r}.")
         if self.expects(order):
             return
         if self._run is not None:
@@ -218,7 +219,7 @@ class Site:
             columns, self._kept = read_columns(self._table, spec, terms)
             usual = usual_family(spec.family, spec.trials, spec.event)  # type: ignore[arg-type]
             family = families.family(family_of(columns[target], usual))  # type: ignore[arg-type]
-            policy.check_family(family.name)
+            policy.check_family(family.name, *family.aliases)
             self._spec = spec._replace(family=family.name)
         rows = len(columns[target].values)
         policy.check_rows(rows)
