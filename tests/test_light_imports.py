@@ -16,6 +16,8 @@ COMMAND = {
     "assert run(app, ['reproduce', 'nothing']).exit_code == 2": "jax matplotlib networkx",
 }
 LIBRARY = {
+    "import fedgauss.inference.federated.site, fedgauss.inference.tables": "jax matplotlib networkx pandas",
+    "import fedgauss.inference.federated.coordinator, fedgauss.integrations.site_processes": "jax matplotlib pandas",
     "import fedgauss.networks, fedgauss.step_sizes": "jax networkx",
     "import fedgauss.data; fedgauss.data.mnist_scores()": "jax",
     "import fedgauss.testing": "jax",

@@ -27,7 +27,8 @@ def fit_peers(
 ) -> Fit:
     """`fit_sites` between peers that talk to their neighbours only.
 
-    Replies go from neighbour to neighbour until everybody has them, so every peer sees what a coordinator would see.
+    Replies go from neighbour to neighbour until everybody has them, so every peer sees what a coordinator would see:
+    with masked=True totals, and no other peer's sums (of two peers, each knows the other's).
     A peer can forge its own replies, and change one that has no other route: nothing is signed. All peers add up the
     same numbers in the same order, so that their fits are one to the bit, in as many exchanges a round as the network's
     diameter: to average sums by gossip to 1e-14, accelerated, takes 60 on a ring of ten in place of 5.
