@@ -65,7 +65,7 @@ def test_three_processes_with_three_files_give_the_pooled_fit_and_log_all_they_s
 def test_a_process_that_is_no_site_is_named():
     talks = [sys.executable, "-c", "print('hello')"]
     ended = r"site 'a' (ended without a reply to 'describe'|is gone \(.*\)); it ended with exit status 0"
-    with SiteProcesses({"a": talks}) as sites, pytest.raises(LostSite, match=ended + r"\. It said last: hello"):
+    with SiteProcesses({"a": talks}) as sites, pytest.raises(LostSite, match=ended + r"\. It said last: \"hello\""):
         sites.ask("describe", [{}])
     silent = [sys.executable, "-c", "pass"]
     with SiteProcesses({"a": silent}) as sites, pytest.raises(LostSite, match=ended + ", without a word"):

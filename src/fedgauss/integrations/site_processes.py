@@ -156,7 +156,7 @@ class _Process:
         code = self._process.poll()
         ended = "; it still runs" if code is None else f"; {_ending(code)}"
         said = " / ".join(self._said)
-        return f"{ended}. It said last: {said}" if said else f"{ended}, without a word."
+        return f'{ended}. It said last: "{said}".' if said else f"{ended}, without a word."
 
     def kill(self) -> None:
         """At once."""

@@ -67,17 +67,17 @@ class Conversation:
 
     def total(self, order: str, content: Message) -> Message:
         """What sites reply to an order, added up; what is not a sum must be the same everywhere."""
-        kept = self._journal.kept(order, content) if self._journal else None
+        kept = None if self._journal is None else self._journal.kept(order, content)
         if kept is not None:
             return kept
         found = self._masked_total(order, content) if self.masked else self._plain_total(order, content)
-        if self._journal:
+        if self._journal is not None:  # an empty one is one
             self._journal.keep(order, content, found)
         return found
 
     def about(self, model: str) -> None:
         """From here on totals are of this model: they are kept in the journal, or taken from it."""
-        if self._journal:
+        if self._journal is not None:
             self._journal.model = model
 
     def leave(self, site: str) -> None:
