@@ -227,6 +227,7 @@ def test_a_plain_pass_is_simulate():
     np.testing.assert_allclose(whole.runs.average[0], path[0, 20:].mean(axis=0), rtol=1e-5)
 
 
+@pytest.mark.study
 def test_the_diagnostic_keeps_quiet_where_clients_do_not_drift():
     """Equal Hessians: no D_3. Of 100 runs at most 16 may warn, where 5 should (binomial, false failure 1e-5).
 

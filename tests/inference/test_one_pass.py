@@ -159,6 +159,7 @@ def test_one_pass_ends_where_the_gradient_of_its_window_vanishes(family, interce
     np.testing.assert_allclose(found.std_errors, pooled.bse, rtol=0.05)
 
 
+@pytest.mark.study
 def test_infer_notes_a_rare_outcome_by_the_bend_of_the_gradient():
     """Clients sum up every seventh step only, so that no Newton step is possible; the bias of the intercept is seen."""
     frame = Cell("logistic", -4.1, 20_000, 40).frame(0)

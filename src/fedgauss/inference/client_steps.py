@@ -128,7 +128,7 @@ class Preconditioned(WrappedProblem):
     matrix: FloatArray  # P, (d, d), or (d, d, 1, R) where each replicate has its own
     eta: FloatArray  # eta_t, (N,)
     guard: Guard = field(metadata={"static": True})
-    round_start: FloatArray | None = None  # (d, K, R), where the round began in which the run sets in
+    round_start: FloatArray | None = None  # (d, K, R), where the round began, if the run sets in within one
 
     def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, Any]:
         """The step's eta_t beside its data."""

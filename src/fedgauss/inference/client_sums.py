@@ -103,16 +103,19 @@ class ClientSums(Periodic):
     def update(self, state: Any, step: Step) -> Any:
         """Move the reference if a round begins, and add one step's terms."""
         sums, rounds, r = state
-
-        def moved() -> tuple[JaxArray, JaxArray]:
-            shared = r if self.mixing is None else self.mixing.mix(r, step.t)
-            return rounds + 1, next_reference(shared, step.before, rounds + 1)
-
-        if isinstance(step.problem, Preconditioned) and step.problem.round_start is not None:
-            r = jnp.where(rounds == 0, step.problem.round_start, r)
+        first = getattr(step.problem, "round_start", None)
+        if first is not None:
+            r = jnp.where(rounds == 0, first, r)
         if self.sync_every:
-            rounds, r = lax.cond((step.t - 1) % self.sync_every == 0, moved, lambda: (rounds, r))
-        return super().update((sums, rounds, r), step)
+            begins = (step.t - 1) % self.sync_every == 0
+            rounds = rounds + begins
+            r = lax.cond(begins, lambda: next_reference(self._mixed(r, step), step.before, rounds), lambda: r)
+        state = sums, rounds, r
+        return lax.cond(step.t % self.every == 0, lambda: self.fill(state, step)[0], lambda: sums), rounds, r
+
+    def _mixed(self, references: JaxArray, step: Step) -> JaxArray:
+        """References after they were mixed."""
+        return references if self.mixing is None else self.mixing.mix(references, step.t)
 
     def fill(self, state: Any, step: Step) -> Any:
         """Add one step's terms."""

@@ -219,9 +219,9 @@ def run_whitened(
     begun = simulate(damped, network, plan.eta[:m], m, start=theta, observe=watch, **options)
     hessian = mean_hessian(begun.observed, weights)
     second = inverse(hessian)
-    capped = replace(
-        _along(problem, second, plan.eta, "capped"), round_start=np.transpose(begun.round_start, (2, 1, 0))
-    )
+    capped = _along(problem, second, plan.eta, "capped")
+    if m % sync_every:
+        capped = replace(capped, round_start=np.transpose(begun.round_start, (2, 1, 0)))
     watch = [_sums(problem, network, every, sync_every), LastClients(), *observe]
     runs = simulate(capped, network, plan.eta, n_steps, after=m, start=begun.last_clients, observe=watch, **options)
     return Pass(runs, client_statistics(runs.observed), first, second, hessian, plan, weights, theta)
