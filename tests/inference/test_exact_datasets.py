@@ -153,7 +153,11 @@ CASES: list[Callable[[], Case]] = [
     longley, diabetes, grunfeld, iris, spector, fair, breast_cancer, anes96, star98, committee, cpunish, cancer,
     randhie, randhie_alpha, scotland, engel, strikes,
 ]  # fmt: skip
-SPLITS = [(k, kind) for k in (3, 10, 40) for kind in ("random", "by a covariate", "unbalanced")]
+SPLITS = [
+    pytest.param(k, kind, marks=[pytest.mark.study] if k == 10 else [])
+    for k in (3, 10, 40)
+    for kind in ("random", "by a covariate", "unbalanced")
+]
 
 
 def split(n_sites: int, kind: str, x: np.ndarray) -> np.ndarray:

@@ -134,6 +134,7 @@ def test_a_fit_whose_site_and_then_whose_coordinator_are_killed_is_resumed_to_th
         assert stat.S_IMODE((fit.folder / f"{name}.jsonl").stat().st_mode) == 0o600
 
 
+@pytest.mark.study
 def test_rounds_of_another_model_are_not_used(new_fit):
     """Another exposure: the start is the same parameter, and the totals there are others."""
     fit = new_fit(False)
