@@ -16,7 +16,7 @@ import statsmodels.api as sm
 import fedgauss as fg
 from fedgauss.coverage.cells import CoverageCell
 from fedgauss.coverage.federation import Federation
-from fedgauss.families import Family, ResidualMoments, base, numpy_for, register
+from fedgauss.families import Family, ResidualMoments, numpy_for, register, registry
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import decoded, encoded
 from fedgauss.inference.federated.site import Site
@@ -71,7 +71,7 @@ class Exponential(Family):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
     register(Exponential)
 
 

@@ -12,7 +12,8 @@ from scipy.special import erf
 from fedgauss._linearization import Moments
 from fedgauss._namespaces import numpy_for, special_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.base import AdditiveNoise, register
+from fedgauss.families.base import AdditiveNoise
+from fedgauss.families.registry import register
 
 _BEYOND = 0.05
 _NARROWEST, _USUAL = 0.2, 2.0  # thresholds in median absolute deviations of the response

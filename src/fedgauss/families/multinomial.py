@@ -11,14 +11,13 @@ from scipy.special import logsumexp
 
 from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.base import Family, register, require
-
-_MOST_CLASSES = 50
+from fedgauss.families.by_class import ByClass
+from fedgauss.families.registry import register
 
 
 @register
 @dataclass(frozen=True)
-class Multinomial(Family):
+class Multinomial(ByClass):
     """log(P(y = c) / P(y = 0)) = eta_c for c = 1, ..., C: an output for each class but the first, the base.
 
     The loss is log(1 + sum_c exp(eta_c)) - eta_y, with eta_0 = 0. Outputs of a row share its information, which is
@@ -29,8 +28,6 @@ class Multinomial(Family):
 
     name = "multinomial"
     aliases = ("mnlogit",)
-    by_class = True
-    needs = "classes"
     exact_only = "the outputs of a row share their information, which SGD's errors take apart"
 
     def mean(self, predictor: JaxArray) -> JaxArray:
@@ -68,22 +65,6 @@ class Multinomial(Family):
         """All but the first."""
         return classes[1:]
 
-    def read(self, target: str, values: FloatArray, levels: Sequence[Any] | None) -> FloatArray:
-        """The numbers of the classes, of which there are from 3 to 50."""
-        if levels is not None and len(levels) > _MOST_CLASSES:
-            raise ValueError(
-                f"{self.name} needs classes, at most {_MOST_CLASSES}; {target!r} has {len(levels):,} values."
-            )
-        if levels is not None and len(levels) == 2:
-            raise ValueError(f"{self.name} needs three classes or more; {target!r} has two. Use family='binomial'.")
-        return values
-
-    def check_response(self, response: FloatArray) -> None:
-        """Classes are numbered from 0."""
-        rule = f"multinomial responses must be classes 0 to {self.n_outputs}"
-        valid = np.isin(response, np.arange(self.n_classes))
-        require(valid, response, rule, "Number the classes from 0, or set n_classes.")
-
     def start_terms(self, response: FloatArray) -> FloatArray:
         """An indicator of each class but the first."""
         return (response[:, None] == np.arange(1, self.n_classes)).astype(float)
@@ -91,10 +72,6 @@ class Multinomial(Family):
     def start(self, totals: FloatArray, n_rows: int) -> FloatArray:
         """The logarithm of each class's share over that of the first."""
         return np.log(totals / (n_rows - totals.sum()))
-
-    def sides(self, response: FloatArray) -> list[FloatArray]:
-        """Each class against all others: if a plane can tell one from the rest, its coefficients have no bound."""
-        return [np.where(response == label, 1.0, -1.0) for label in range(self.n_classes)]
 
     def _numbers(self, predictor: JaxArray) -> JaxArray:
         """Those of the classes with an output, along the first axis."""

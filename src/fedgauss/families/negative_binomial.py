@@ -10,8 +10,9 @@ from scipy.special import digamma, gammaln, polygamma, xlogy
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.base import register, require
+from fedgauss.families.base import require
 from fedgauss.families.glm import GeneralisedLinear
+from fedgauss.families.registry import register
 from fedgauss.families.rows import Goodness, NoFiniteEstimate, Rows, Sums
 
 _TABLE = 100_000  # counts up to which sums over j < y are added up term by term

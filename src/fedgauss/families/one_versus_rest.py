@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import logit
 
 from fedgauss._namespaces import numpy_for, special_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.base import Family, register, require
+from fedgauss.families.by_class import ByClass
+from fedgauss.families.registry import register
 
 if TYPE_CHECKING:
     from fedgauss._random import Noise
 
-_MOST_CLASSES = 50
-
 
 @register
 @dataclass(frozen=True)
-class OneVersusRest(Family):
+class OneVersusRest(ByClass):
     """`n_outputs` logistic losses side by side, each class against all others; y is a class number."""
 
     n_outputs: int = 2
 
     name = "one_versus_rest"
-    by_class = True
-    needs = "classes"
 
     def mean(self, predictor: JaxArray) -> JaxArray:
         """Sigmoid(eta_c), for the indicator of class c."""
@@ -54,22 +50,6 @@ class OneVersusRest(Family):
         """One output for each."""
         return replace(self, n_outputs=n_classes)
 
-    def read(self, target: str, values: FloatArray, levels: Sequence[Any] | None) -> FloatArray:
-        """The numbers of the classes, of which there are from 3 to 50."""
-        if levels is not None and len(levels) > _MOST_CLASSES:
-            raise ValueError(
-                f"{self.name} needs classes, at most {_MOST_CLASSES}; {target!r} has {len(levels):,} values."
-            )
-        if levels is not None and len(levels) == 2:
-            raise ValueError(f"{self.name} needs three classes or more; {target!r} has two. Use family='logistic'.")
-        return values
-
-    def check_response(self, response: FloatArray) -> None:
-        """Classes are numbered from 0."""
-        rule = f"one-versus-rest responses must be classes 0 to {self.n_outputs - 1}"
-        valid = np.isin(response, np.arange(self.n_outputs))
-        require(valid, response, rule, "Number the classes from 0, or set n_classes.")
-
     def start_terms(self, response: FloatArray) -> FloatArray:
         """An indicator of each class."""
         return (response[:, None] == np.arange(self.n_outputs)).astype(float)
@@ -77,10 +57,6 @@ class OneVersusRest(Family):
     def start(self, totals: FloatArray, n_rows: int) -> FloatArray:
         """The logit of each class's share."""
         return np.asarray(logit(totals / n_rows))
-
-    def sides(self, response: FloatArray) -> list[FloatArray]:
-        """Each class against all others."""
-        return [np.where(response == label, 1.0, -1.0) for label in range(self.n_outputs)]
 
     def respond(self, predictor: JaxArray, noise: Noise, noise_sd: JaxArray) -> JaxArray:
         """Y is class c with probability softmax(eta)_c."""

@@ -10,6 +10,7 @@ any number could be added, the smallest value of a site could be found out by tr
 """
 
 import math
+from collections.abc import Callable
 
 from fedgauss.inference.formula.reader import LARGEST, Reader
 from fedgauss.inference.formula.terms import Expression, Step
@@ -37,17 +38,18 @@ def expression(reader: Reader) -> Expression:
 
 
 def _sum(reader: Reader) -> tuple[Part, str]:
-    left, text = _product(reader)
-    while sign := reader.accept("+", "-"):
-        right, more = _product(reader)
-        left, text = _joined(reader, left, sign, right), f"{text} {sign} {more}"
-    return left, text
+    return _chain(reader, _product, "+", "-")
 
 
 def _product(reader: Reader) -> tuple[Part, str]:
-    left, text = _power(reader)
-    while sign := reader.accept("*", "/"):
-        right, more = _power(reader)
+    return _chain(reader, _power, "*", "/")
+
+
+def _chain(reader: Reader, part: Callable[[Reader], tuple[Part, str]], *signs: str) -> tuple[Part, str]:
+    """Parts joined by these signs, from left to right."""
+    left, text = part(reader)
+    while sign := reader.accept(*signs):
+        right, more = part(reader)
         left, text = _joined(reader, left, sign, right), f"{text} {sign} {more}"
     return left, text
 
