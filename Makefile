@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test study check types lint docs bench rivals lock clean
+.PHONY: help setup demo test study check types lint docs bench rivals wheel trywheel lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,6 +11,7 @@ FLOWER := $(VENV)/flower
 FLOWER_TESTS := $(wildcard tests/integrations/test_flower*.py) tests/test_cli.py tests/test_docs.py
 # Reused by `lock` to keep the tool that writes the lock out of the locked environment.
 LOCK_VENV := build/lock
+BUILD_VENV := build/wheel
 COMPILE := $(LOCK_VENV)/bin/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	--upgrade --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
 # The dependency group `rivals`, by name: `pip install --group` needs a newer pip than Python 3.11 brings.
@@ -71,6 +72,16 @@ bench: setup ## measure speed, growth and memory; JSON in benchmarks/out
 rivals: setup ## compare the detector with river, changepoint-online and ruptures
 	$(PIP) install $(RIVALS)
 	$(BIN)/python benchmarks/rivals.py
+
+wheel: ## build the wheel and the sdist under dist/
+	@$(PYTHON) -m venv $(BUILD_VENV)
+	@$(BUILD_VENV)/bin/python -m pip install --disable-pip-version-check --quiet build twine
+	@rm -rf dist build/lib build/bdist.*  # setuptools would take a module that is gone from build/lib
+	$(BUILD_VENV)/bin/python -m build
+	$(BUILD_VENV)/bin/twine check --strict dist/*
+
+trywheel: wheel ## install both with each Python on the path and each extra, and try them there; many minutes
+	$(BUILD_VENV)/bin/python scripts/try_wheel.py
 
 lock: ## choose versions afresh and write requirements.lock and requirements-flower.lock
 	$(PYTHON) -m venv $(LOCK_VENV)
