@@ -47,7 +47,7 @@ def lowest() -> list[str]:
     return [re.sub(r">=([\d.]+).*", r"==\1", requirement) for requirement in PROJECT["dependencies"]]
 
 
-def attempt(python: str, requirements: list[str], smoke: list[str]) -> bool:
+def attempt(python: str, requirements: list[str], smoke: list[str], uv: bool) -> bool:
     """A fresh environment with these requirements, and the smoke test in it, far from the repository."""
     began = time.monotonic()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -55,10 +55,12 @@ def attempt(python: str, requirements: list[str], smoke: list[str]) -> bool:
         own = Path(folder) / "environment" / "bin" / "python"
         for name in PROGRAMS:
             shutil.copy(ROOT / "scripts" / name, folder)
-        install = [own, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", *requirements]
-        steps = [[python, "-m", "venv", own.parents[1]], install, [own, Path(folder) / PROGRAMS[0], *smoke]]
+        make = [python, "-m", "venv", *(["--without-pip"] if uv else []), own.parents[1]]
+        pip = [own, "-m", "pip", "install", "--no-compile", "--disable-pip-version-check"]
+        install = ["uv", "pip", "install", "--python", own] if uv else pip
+        steps = [make, [*install, "--quiet", *requirements], [own, Path(folder) / PROGRAMS[0], *smoke]]
         for step in steps:
-            done = subprocess.run(step, cwd=folder, capture_output=True, text=True, env=environment)
+            done = subprocess.run([*map(str, step)], cwd=folder, capture_output=True, text=True, env=environment)
             if done.returncode:
                 print(done.stdout, done.stderr, sep="\n")
                 return False
@@ -74,6 +76,7 @@ def main() -> int:
     parser.add_argument("--extra", action="append", choices=EXTRAS, help="an extra to try, in place of all")
     parser.add_argument("--plain", action="store_true", help="try the wheel and the sdist without extras only")
     parser.add_argument("--torch", help="the build of torch to try gossip with")
+    parser.add_argument("--uv", action="store_true", help="install with uv, which is on the path, and not with pip")
     parser.add_argument("--lowest", action="store_true", help="try the wheel with the oldest dependencies only")
     asked = parser.parse_args()
 
@@ -97,7 +100,7 @@ def main() -> int:
     for python in pythons:
         for what, requirements, smoke in tries:
             print(f"{what} with {python}", flush=True)
-            if not attempt(python, requirements, smoke):
+            if not attempt(python, requirements, smoke, asked.uv):
                 failed.append(f"{what} with {python}")
     tried = len(pythons) * len(tries)
     print(f"{tried - len(failed)} of {tried} environments are well." + "".join(f"\nFailed: {one}" for one in failed))
