@@ -82,7 +82,7 @@ def main() -> int:
 
     wheel, sdist = built(asked.dist, "*.whl"), built(asked.dist, "*.tar.gz")
     tries: list[tuple[str, list[str], list[str]]] = [("wheel", [str(wheel)], []), ("sdist", [str(sdist)], [])]
-    extras = [] if asked.plain else asked.extra or EXTRAS
+    extras = [] if asked.plain or asked.lowest else asked.extra or EXTRAS
     if "gossip" in extras and not asked.torch:
         print("gossip is skipped: no --torch was given.")
         extras = [name for name in extras if name != "gossip"]
