@@ -188,7 +188,7 @@ def main():
     parser.add_argument(
         "--extra", action="append", default=[], choices=list(EXTRAS), help="an extra that must be there"
     )
-    parser.add_argument("--extras-only", action="store_true", help="skip what needs no extra")
+    parser.add_argument("--extras-only", action="store_true", help="try only the extras that --extra names")
     asked = parser.parse_args()
     warnings.filterwarnings("error", module=r"fedgauss(\.|$)")  # deprecations of what fedgauss calls
     began = time.monotonic()
@@ -198,7 +198,7 @@ def main():
         for check in () if asked.extras_only else CHECKS:
             name = check.__name__.removeprefix("check_").replace("_", " ")
             print(f"  {name}: {check(Path(folder))}", flush=True)
-        for extra in EXTRAS:
+        for extra in asked.extra if asked.extras_only else EXTRAS:
             print(f"  [{extra}]: {check_extra(extra, extra in asked.extra, Path(folder))}", flush=True)
     print(f"All well, {time.monotonic() - began:.0f} s.")
 
