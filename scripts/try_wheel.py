@@ -5,6 +5,7 @@
     python scripts/try_wheel.py --python /some/python3.13       # this one
     python scripts/try_wheel.py --extra flower --extra frames   # of the extras only these
     python scripts/try_wheel.py --lowest                        # the oldest dependencies that pyproject.toml allows
+    python scripts/try_wheel.py --lowest --extra masked         # and the oldest of an extra
 
 For each Python there is an environment with the wheel, one with the sdist, and one for each extra. torch from PyPI
 brings gigabytes for GPUs, so `gossip` is tried only where `--torch` names a build, such as "torch==2.13.0+cpu".
@@ -42,9 +43,10 @@ def built(folder: Path, pattern: str) -> Path:
     return found[0].resolve()
 
 
-def lowest() -> list[str]:
-    """The lower bound of each dependency, as a pin."""
-    return [re.sub(r">=([\d.]+).*", r"==\1", requirement) for requirement in PROJECT["dependencies"]]
+def lowest(extras: list[str]) -> list[str]:
+    """The lower bound of each dependency, and of those of extras, as a pin."""
+    bounds = [*PROJECT["dependencies"], *(bound for name in extras for bound in PROJECT["optional-dependencies"][name])]
+    return [re.sub(r">=([\d.]+).*", r"==\1", bound) for bound in bounds]
 
 
 def attempt(python: str, requirements: list[str], smoke: list[str], uv: bool) -> bool:
@@ -92,7 +94,9 @@ def main() -> int:
     if asked.extra:
         tries = tries[2:]
     if asked.lowest:
-        tries = [("wheel, oldest dependencies", [str(wheel), *lowest()], [])]
+        names = asked.extra or []
+        smoke = ["--extras-only", *(word for name in names for word in ("--extra", name))] if names else []
+        tries = [("wheel, oldest dependencies", [str(wheel), *lowest(names)], smoke)]
     pythons = asked.python or pythons_on_path()
     if not pythons:
         raise SystemExit(f"there is no Python of {', '.join(VERSIONS)} on the path. Name one with --python.")
