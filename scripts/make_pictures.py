@@ -45,7 +45,7 @@ def protect_flower() -> Figure:
     axes.plot(ours["accuracy"], color=LIGHT["finite"], label="FedAvg inside Monitored")
     axes.axvline(alarm["round"], color=LIGHT["muted"], linestyle=":", linewidth=1.0)
     words = f"alarm: back to round {alarm['back_to']},\nand on without the two"
-    axes.annotate(words, (alarm["round"], 0.24), xytext=(6, 0), textcoords="offset points")
+    axes.annotate(words, (alarm["round"], 0.3), xytext=(6, 0), textcoords="offset points")
     axes.set(xlabel="round", ylabel="accuracy", xlim=(0, len(ours["accuracy"]) - 1), ylim=(0, 1))
     axes.legend(loc="lower right")
     return figure
