@@ -56,7 +56,23 @@ _SHAPES = np.stack([_thinned(strokes) for strokes in _STROKES])  # (10, dots, 2)
 
 
 def drawn(labels: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.uint8]:
-    """An image of each label, (n, 28, 28): turned, slanted, stretched, bent, moved and noisy; the same for a seed."""
+    """Draw an image of each label: turned, slanted, stretched, bent, moved and noisy.
+
+    Parameters
+    ----------
+    labels : (n,) array of int
+        The digits, 0 to 9.
+    seed : int
+        The same seed and labels give the same images.
+
+    Returns
+    -------
+    (n, 28, 28) array of uint8
+        0 is paper and 255 is ink.
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer) or not np.isin(labels, range(10)).all():
+        raise ValueError(f"labels must be one row of whole numbers from 0 to 9; got {labels!r}.")
     rng = np.random.default_rng(seed)
     parts = np.array_split(labels, max(1, len(labels) // _AT_A_TIME))
     return np.concatenate([_inked(_bent(part, rng), rng) for part in parts])
