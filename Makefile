@@ -39,9 +39,8 @@ $(STAMP): requirements.lock requirements-flower.lock pyproject.toml
 	@touch $@
 	@echo "Ready."
 
-demo: setup ## run the demonstration, then the paper's results in short: pages under demo/
-	$(BIN)/fedgauss demo
-	$(BIN)/fedgauss reproduce --scale quick --out demo/paper
+demo: setup ## run the demonstration, with the paper's results in short: demo/index.html
+	$(BIN)/fedgauss demo --paper
 
 test: setup ## run the tests
 	$(BIN)/pytest -n 2 --dist worksteal -m "not study"
