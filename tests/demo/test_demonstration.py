@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from fedgauss import networks
 from fedgauss.cli import app
-from fedgauss.demo import figures, told
+from fedgauss.demo import figures, story, told
 from fedgauss.demo.comparison import check_z
+from fedgauss.demo.digits_task import CLIENTS
 from fedgauss.demo.healing import BAD, ROUNDS, TURNED, Healing, Training, heal
 from fedgauss.demo.healing_figure import healed
 from fedgauss.demo.run import _compare, run_demo
@@ -234,3 +235,23 @@ def test_with_paper_the_page_links_the_report(tmp_path, healing, result, monkeyp
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--paper"])
     assert done.exit_code == 0, done.output
     assert 'href="paper/report.html"' in (tmp_path / "index.html").read_text()
+
+
+def test_the_loop_on_the_page_runs(capsys):
+    """Clients that move like each other, but for noise; fails if the loop kept those who were named."""
+
+    class Client:
+        def __init__(self, name):
+            self.name, self.rng, self.rounds = name, np.random.default_rng(sum(map(ord, name))), 0
+
+        def train(self, model):
+            self.rounds += 1
+            move = np.linspace(1, 2, 50) + 0.5 * self.rng.standard_normal(50)
+            return model - move if self.name in BAD and self.rounds >= TURNED else model + move
+
+    clients = {name: Client(name) for name in CLIENTS}
+    names = {"clients": clients, "network": np.zeros(50)}
+    exec(story._HEALING_PROGRAM, names)
+    assert capsys.readouterr().out.startswith("ALARM at round 31: clients ")
+    assert set(clients) == set(CLIENTS) - set(BAD)
+    assert len(names["kept"]) == ROUNDS + 1
