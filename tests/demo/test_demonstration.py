@@ -220,7 +220,7 @@ def test_the_picture_shows_every_client_and_who_was_left_out(healing):
     above, below = healed(healing).figure.axes
     assert [label.get_text() for label in below.get_yticklabels()][2] == "Cork"
     assert [text.get_text() for text in below.texts] == ["left out"] * 3
-    assert [line.get_label() for line in above.lines][:3] == ["not protected", "the bad never take part", "protected"]
+    assert [line.get_label() for line in above.lines][:3] == ["not protected", "without the three", "protected"]
 
 
 def test_with_paper_the_page_links_the_report(tmp_path, healing, result, monkeypatch):

@@ -10,14 +10,13 @@ from fedgauss.demo.digits_task import CLIENTS
 from fedgauss.demo.healing import BAD, ROUNDS, TURNED, Healing
 from fedgauss.report.output import Drawing, few_ticks
 
-_WIDTH, _HEIGHT = 6.4, 4.4  # inches: wide enough for a README
 _FULL = 5.0  # -log10 of the p-value that is drawn in full colour
 
 
 @styled
 def healed(healing: Healing) -> Drawing:
     """Two panels over the same rounds."""
-    figure = titled_figure(told.headline(healing), _HEIGHT, _WIDTH)
+    figure = titled_figure(told.headline(healing), 4.4)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2.4))
     _draw_accuracy(above, healing)
     _draw_clients(below, healing)
@@ -37,7 +36,7 @@ def _draw_accuracy(axes: Any, healing: Healing) -> None:
     """Protected, unprotected, and without those who turn bad."""
     lines = (
         ("not protected", healing.unprotected, "limit", "-"),
-        ("the bad never take part", healing.without, "muted", (0, (4, 2))),
+        ("without the three", healing.without, "muted", (0, (4, 2))),
         ("protected", healing.protected, "finite", "-"),
     )
     for label, training, role, style in lines:
@@ -55,7 +54,7 @@ def _draw_accuracy(axes: Any, healing: Healing) -> None:
         axes.plot([alarm.round], [healing.protected.accuracy[alarm.round]], "o", ms=7, color=LIGHT["finite"], zorder=3)
     axes.set(ylabel="accuracy", ylim=(0, 1.02))
     few_ticks(axes.yaxis, 5)
-    axes.legend(loc="lower left", bbox_to_anchor=(0.53, -0.03), handlelength=2.2, labelspacing=0.3)  # below both curves
+    axes.legend(loc="lower left", bbox_to_anchor=(0.53, -0.04), handlelength=2.2, labelspacing=0.3)  # below both curves
 
 
 def _draw_clients(axes: Any, healing: Healing) -> None:
@@ -64,11 +63,11 @@ def _draw_clients(axes: Any, healing: Healing) -> None:
     rounds = [(v.round, rows[str(name)], s) for v in healing.protected.verdicts for name, s in v.surprises.items()]
     number, row, surprise = zip(*rounds, strict=True)
     shade = [min(1.0, max(0.03, value / _FULL)) for value in surprise]
-    axes.scatter(number, row, marker="s", s=21, color=LIGHT["limit"], alpha=shade, lw=0)
+    axes.scatter(number, row, marker="s", s=12, color=LIGHT["limit"], alpha=shade, lw=0)
     for alarm in healing.protected.alarms:
         for name in alarm.suspects:
             axes.plot(
-                [alarm.round + 0.9, ROUNDS], [rows[str(name)]] * 2, color=LIGHT["faint"], lw=5, solid_capstyle="butt"
+                [alarm.round + 0.9, ROUNDS], [rows[str(name)]] * 2, color=LIGHT["faint"], lw=4.5, solid_capstyle="butt"
             )
             axes.text(alarm.round + 2, rows[str(name)], "left out", va="center", fontsize=8.5, color=LIGHT["ink"])
     axes.axvline(TURNED, color=LIGHT["ink"], lw=0.8, ls=(0, (1, 2)))

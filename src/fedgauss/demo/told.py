@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fedgauss.demo.digits_task import CLIENTS
 from fedgauss.demo.healing import BAD, ROUNDS, TURNED, Healing
 from fedgauss.report.text import listed
 
@@ -17,7 +16,7 @@ def in_words(clients: Collection[str]) -> str:
 def turning() -> str:
     """What is staged."""
     return (
-        f"{len(CLIENTS)} clients train one network to read digits, each with images of its own. From round {TURNED} on "
+        f"Ten clients train one network to read digits, each with images of its own. From round {TURNED} on "
         f"{in_words(BAD)} send the opposite of what they learnt."
     )
 
