@@ -34,6 +34,14 @@ ASSETS, RECORDED = ROOT / "docs" / "assets", ROOT / "benchmarks" / "recorded"
 _PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+def heals() -> Figure:
+    """The README's: the first chapter of `fedgauss demo`."""
+    from fedgauss.demo.healing import heal
+    from fedgauss.demo.healing_figure import healed
+
+    return healed(heal(seed=0)).figure
+
+
 @styled
 def protect_flower() -> Figure:
     """Accuracy by round of the tutorial's two runs, from benchmarks/recorded."""
@@ -98,7 +106,9 @@ def comparison_robust() -> Figure:
         "Krum": ("limit", "+"),
         "Bulyan": ("muted", "d"),
     }
-    legend = [key(name, role, marker=mark, linestyle="", markerfacecolor="none") for name, (role, mark) in marks.items()]
+    legend = [
+        key(name, role, marker=mark, linestyle="", markerfacecolor="none") for name, (role, mark) in marks.items()
+    ]
     legend.append(key("FedAvg with fedgauss", "finite", marker="o", linestyle=""))
     return _robust_rows(means, ours, shown, marks, legend)
 
@@ -150,7 +160,7 @@ def reproduce() -> bytes:
         return (folder / "figure1_left.svg").read_bytes()
 
 
-PICTURES = (protect_flower, watch_flower, fit_federated, reproduce, comparison_robust, comparison_detectors)
+PICTURES = (heals, protect_flower, watch_flower, fit_federated, reproduce, comparison_robust, comparison_detectors)
 
 
 def write(name: str, drawn: Figure | bytes) -> None:
