@@ -1,7 +1,7 @@
 """The built site is whole: every link and anchor leads somewhere, and no page fetches anything from elsewhere.
 
-MkDocs checks links between Markdown files; this looks at what was built, with what plugins and notebooks put in. It runs
-at the end of each build, which fails if anything is wrong.
+MkDocs checks links between Markdown files; this looks at what was built, with what plugins and notebooks put in. It
+runs at the end of each build, which fails if anything is wrong.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The built documentation: what `docs/site_check.py` finds in small sites, and how the real one looks in a browser.
 
-The real one is the folder that `make docs` writes, a part of `make check`; where it is not there those tests are skipped.
+The real one is the folder that `make docs` writes, a part of `make check`; without it those tests are skipped.
 """
 
 import importlib.util
