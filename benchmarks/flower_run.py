@@ -1,8 +1,10 @@
-"""What protection adds to a round of examples/flower_cnn under `flwr run`: python benchmarks/flower_run.py [pairs [rounds]]
+"""What protection adds to a round of examples/flower_cnn under `flwr run`.
 
-Needs Flower with its simulation, and PyTorch. Runs with and without `Monitored` take turns (plain, protected, protected,
-plain, ...), since a machine is not as fast in one minute as in the next. `benchmarks/flower_round.py` times the work of
-`Monitored` alone, in processor time.
+    python benchmarks/flower_run.py [pairs [rounds]]
+
+Needs Flower with its simulation, and PyTorch. Runs with and without `Monitored` take turns (plain, protected,
+protected, plain, ...), since a machine is not as fast in one minute as in the next. `benchmarks/flower_round.py` times
+the work of `Monitored` alone, in processor time.
 """
 
 from __future__ import annotations
@@ -36,9 +38,11 @@ def main() -> None:
                 rounds[protect] += seconds
                 medians[protect] = statistics.median(seconds)
             plain, ours = 1e3 * medians[False], 1e3 * medians[True]
-            print(f"pair {pair + 1}: {plain:.0f} ms a round plain, {ours:.0f} protected ({100 * (ours / plain - 1):+.1f} %)")
+            more = 100 * (ours / plain - 1)
+            print(f"pair {pair + 1}: {plain:.0f} ms a round plain, {ours:.0f} protected ({more:+.1f} %)")
     plain, ours = (1e3 * statistics.median(rounds[protect]) for protect in (False, True))
-    print(f"all {len(rounds[True])} rounds each: {plain:.0f} and {ours:.0f} ms: protection adds {100 * (ours / plain - 1):.1f} %")
+    more = 100 * (ours / plain - 1)
+    print(f"all {len(rounds[True])} rounds each: {plain:.0f} and {ours:.0f} ms: protection adds {more:.1f} %")
 
 
 if __name__ == "__main__":
