@@ -12,7 +12,7 @@ Name = str | int
 _LISTED = 10  # names in a sentence
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClientVerdict(Verdict):
     """One round, judged client by client. Printed, it says so in words.
 
