@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
+from nbformat.v4 import new_output
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -28,8 +29,7 @@ KEPT = ROOT / "build" / "notebooks"
 _SECONDS = 120  # that one cell may take, on a busy machine
 _PICTURE = re.compile(r"^!\[svg\]\((\S+)\.svg\)\s*$", re.MULTILINE)
 _METADATA = re.compile(rb"<metadata>.*?</metadata>", re.DOTALL)
-_INDENTED = re.compile(r"(?:^ {4}.*\n|^\n(?= {4}))+", re.MULTILINE)
-_FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+_STYLE = re.compile(r"<style.*?</style>", re.DOTALL)
 _LINK = "[{0}.ipynb]({0}.ipynb){{ download }} is this page as a notebook, to run and to change."
 
 
@@ -88,6 +88,8 @@ async def _execute(path: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(f".{os.getpid()}")
     nbformat.write(notebook, unfinished)
+    for old in KEPT.glob(f"{path.stem}-*.ipynb"):
+        old.unlink(missing_ok=True)
     unfinished.replace(target)
 
 
@@ -106,6 +108,8 @@ def _environment(folder: Path) -> Iterator[None]:
         "JUPYTER_CONFIG_DIR": str(folder),
         "IPYTHONDIR": str(folder),
         "OMP_NUM_THREADS": "1",
+        "JAX_COMPILATION_CACHE_DIR": str(ROOT / "build" / "compiled"),  # that of the tests
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PLATFORMS": "cpu",
     }
     before = {name: os.environ.get(name) for name in given}
@@ -124,8 +128,10 @@ def _quoted(value: Any) -> str:
 
 def _kept(path: Path) -> Path:
     """Where a notebook with its outputs is kept."""
-    depends = [path, Path(__file__), ROOT / "requirements.lock"]
-    depends += sorted(file for file in (ROOT / "src" / "fedgauss").rglob("*") if file.suffix in {".py", ".json", ".npz"})
+    depends = [path, ROOT / "requirements.lock"]
+    depends += sorted(
+        file for file in (ROOT / "src" / "fedgauss").rglob("*") if file.suffix in {".py", ".json", ".npz"}
+    )
     digest = hashlib.sha256()
     for file in depends:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
@@ -137,7 +143,8 @@ def page(notebook: Any, name: str) -> tuple[str, dict[str, bytes]]:
     from nbconvert import MarkdownExporter
 
     for cell in notebook.cells:
-        cell["outputs"] = [output for output in cell.get("outputs", []) if not _is_empty(output)]
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in map(_for_page, cell.outputs) if output is not None]
     resources = {"unique_key": name, "output_files_dir": f"{name}_files"}
     text, made = MarkdownExporter().from_notebook_node(notebook, resources)
     pictures = {}
@@ -147,20 +154,25 @@ def page(notebook: Any, name: str) -> tuple[str, dict[str, bytes]]:
         pictures[f"{stem}_light.svg"], pictures[f"{stem}_dark.svg"] = plain, _darkened(plain)
     text = re.sub(r"\]\((\w+)\.ipynb\)", r"](\1.md)", text)  # to another notebook, which is a page here
     text = _PICTURE.sub(r"![](\1_light.svg#only-light)\n![](\1_dark.svg#only-dark)\n", text)
-    parts = [part if part.startswith("```") else _INDENTED.sub(_printed, part) for part in _FENCED.split(text)]
-    title, _, rest = "".join(parts).partition("\n\n")
+    title, _, rest = text.strip().partition("\n\n")
     return f"{title}\n\n{_LINK.format(name)}\n\n{rest}", pictures
 
 
-def _is_empty(output: Any) -> bool:
-    """What is left of a progress bar."""
-    return "data" in output and not any(output["data"].values())
-
-
-def _printed(found: re.Match[str]) -> str:
-    """What a cell printed, as a block that wraps and in which no formula is looked for."""
-    lines = found[0].strip("\n").splitlines()
-    return "\n```text\n" + "\n".join(line[4:] for line in lines).rstrip() + "\n```\n\n"
+def _for_page(output: Any) -> Any:
+    """An output in one kind: HTML, a picture as lines, or what was printed; None where nothing is left of it."""
+    if output.output_type == "stream":
+        return new_output("display_data", {"text/markdown": f"```text\n{output.text.rstrip()}\n```"})
+    data = output.data
+    if html := data.get("text/html"):
+        plain = _STYLE.sub("", html)  # pandas brings its own
+        if "<pre" not in plain:
+            plain = "".join(line.strip() for line in plain.splitlines())  # or Markdown takes what is indented for code
+        return new_output("display_data", {"text/html": f'<div class="result">{plain}</div>'})
+    if "image/svg+xml" in data:
+        return new_output("display_data", {"image/svg+xml": data["image/svg+xml"]})
+    if text := data.get("text/plain"):
+        return new_output("display_data", {"text/markdown": f"```text\n{text}\n```"})
+    return None  # a progress bar was here
 
 
 def _darkened(picture: bytes) -> bytes:

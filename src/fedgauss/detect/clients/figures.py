@@ -10,7 +10,7 @@ import numpy as np
 from fedgauss._figures import LIGHT, styled, titled_figure
 from fedgauss._types import FloatArray, IntArray
 from fedgauss.detect.clients.seen import NOT_JUDGED, Tenths
-from fedgauss.detect.clients.verdict import Name, listed
+from fedgauss.detect.clients.verdict import Name, counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +52,8 @@ def _title(monitor: ClientMonitor) -> str:
     alarms = monitor.seen.alarms
     if not alarms:
         return f"No alarm in {monitor.round} rounds"
-    return "; ".join(f"round {alarm.round}: {listed(alarm.clients)} named" for alarm in alarms[-2:])
+    more = f", and {len(alarms) - 1} more" if len(alarms) > 1 else ""
+    return f"Alarm in round {alarms[0].round}: {counted(alarms[0].clients)} named{more}"
 
 
 def _rows_shown(monitor: ClientMonitor, table: Tenths) -> list[int]:
@@ -64,7 +65,7 @@ def _rows_shown(monitor: ClientMonitor, table: Tenths) -> list[int]:
 
 
 def _columns(rounds: IntArray, table: Tenths) -> tuple[FloatArray, Tenths]:
-    """Edges of columns, one a round or several where there are many, and the largest value in each; (C + 1,), (C, K)."""
+    """Edges of columns (C + 1,), each a round, or several where there are many, and the largest values (C, K)."""
     first, span = int(rounds[0]), int(rounds[-1] - rounds[0]) + 1
     n = min(span, _MOST_COLUMNS)
     cells = np.full((n, table.shape[1]), -2, dtype=np.int16)

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from fedgauss._shown import html_table
-from fedgauss.detect.clients.verdict import Name, listed
+from fedgauss.detect.clients.verdict import Name, counted
 
 if TYPE_CHECKING:
     from fedgauss.detect.clients.monitor import ClientMonitor
@@ -32,7 +32,7 @@ def _words(monitor: ClientMonitor) -> str:
         return str(monitor.alarm)
     if not monitor.seen.alarms:
         return f"No alarm in {monitor.round} rounds."
-    return " ".join(f"Round {alarm.round}: {listed(alarm.clients)} named." for alarm in monitor.seen.alarms)
+    return " ".join(f"Alarm in round {alarm.round}: {counted(alarm.clients)} named." for alarm in monitor.seen.alarms)
 
 
 def _largest(monitor: ClientMonitor) -> dict[Name, tuple[float, int]]:

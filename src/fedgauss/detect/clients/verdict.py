@@ -82,3 +82,8 @@ def listed(names: Iterable[Name]) -> str:
     if len(each) > _LISTED:
         return f"{', '.join(each[:_LISTED])} and {len(each) - _LISTED} more"
     return " and ".join([", ".join(each[:-1]), each[-1]]) if len(each) > 1 else "".join(each)
+
+
+def counted(names: tuple[Name, ...]) -> str:
+    """The same after its noun, as client a, or clients a and b."""
+    return f"client{'s' if len(names) > 1 else ''} {listed(names)}"
