@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ KEPT = ROOT / "build" / "notebooks"
 _SECONDS = 120  # that one cell may take, on a busy machine
 _PICTURE = re.compile(r"^!\[svg\]\((\S+)\.svg\)\s*$", re.MULTILINE)
 _METADATA = re.compile(rb"<metadata>.*?</metadata>", re.DOTALL)
-_STYLE = re.compile(r"<style.*?</style>", re.DOTALL)
+_OWN_STYLE = re.compile(r'<style.*?</style>| border="1" class="dataframe"| style="text-align: right;"', re.DOTALL)
 _LINK = "[{0}.ipynb]({0}.ipynb){{ download }} is this page as a notebook, to run and to change."
 
 
@@ -47,27 +47,31 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def executed(paths: Iterable[Path]) -> list[Any]:
-    """Notebooks with their outputs, executed now, as many at once as there are cores, unless they are kept."""
-    each = list(paths)
-    missing = [path for path in each if not _kept(path).exists()]
+    """Notebooks with their outputs, kept or executed now, as many at once as there are cores."""
+    kept = {path: _kept(path) for path in paths}
+    missing = {path: target for path, target in kept.items() if not target.exists()}
     if missing:
-        with tempfile.TemporaryDirectory(prefix="fedgauss-") as folder, _environment(Path(folder)):
-            asyncio.run(_execute_all(missing))
-    return [nbformat.read(_kept(path), as_version=4) for path in each]
+        execute(missing)
+    return [nbformat.read(target, as_version=4) for target in kept.values()]
 
 
-async def _execute_all(paths: list[Path]) -> None:
+def execute(targets: Mapping[Path, Path]) -> None:
+    """Execute notebooks, and write each with its outputs to its target, completely or not at all."""
+    with tempfile.TemporaryDirectory(prefix="fedgauss-") as folder, _environment(Path(folder)):
+        asyncio.run(_execute_all(targets))
+
+
+async def _execute_all(targets: Mapping[Path, Path]) -> None:
     free = asyncio.Semaphore(os.cpu_count() or 1)
 
-    async def one(path: Path) -> None:
+    async def one(path: Path, target: Path) -> None:
         async with free:
-            await _execute(path)
+            await _execute(path, target)
 
-    await asyncio.gather(*map(one, paths))
+    await asyncio.gather(*(one(path, target) for path, target in targets.items()))
 
 
-async def _execute(path: Path) -> None:
-    """Write a notebook with its outputs, completely or not at all."""
+async def _execute(path: Path, target: Path) -> None:
     from nbclient import NotebookClient
     from traitlets.config import Config
 
@@ -84,11 +88,10 @@ async def _execute(path: Path) -> None:
             resources={"metadata": {"path": folder}},
         )
         await client.async_execute()
-    target = _kept(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(f".{os.getpid()}")
     nbformat.write(notebook, unfinished)
-    for old in KEPT.glob(f"{path.stem}-*.ipynb"):
+    for old in target.parent.glob(f"{path.stem}-*.ipynb"):
         old.unlink(missing_ok=True)
     unfinished.replace(target)
 
@@ -144,7 +147,7 @@ def page(notebook: Any, name: str) -> tuple[str, dict[str, bytes]]:
 
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [output for output in map(_for_page, cell.outputs) if output is not None]
+            cell.outputs = _for_page(cell.outputs)
     resources = {"unique_key": name, "output_files_dir": f"{name}_files"}
     text, made = MarkdownExporter().from_notebook_node(notebook, resources)
     pictures = {}
@@ -158,21 +161,32 @@ def page(notebook: Any, name: str) -> tuple[str, dict[str, bytes]]:
     return f"{title}\n\n{_LINK.format(name)}\n\n{rest}", pictures
 
 
-def _for_page(output: Any) -> Any:
-    """An output in one kind: HTML, a picture as lines, or what was printed; None where nothing is left of it."""
-    if output.output_type == "stream":
-        return new_output("display_data", {"text/markdown": f"```text\n{output.text.rstrip()}\n```"})
-    data = output.data
-    if html := data.get("text/html"):
-        plain = _STYLE.sub("", html)  # pandas brings its own
-        if "<pre" not in plain:
-            plain = "".join(line.strip() for line in plain.splitlines())  # or Markdown takes what is indented for code
-        return new_output("display_data", {"text/html": f'<div class="result">{plain}</div>'})
-    if "image/svg+xml" in data:
-        return new_output("display_data", {"image/svg+xml": data["image/svg+xml"]})
-    if text := data.get("text/plain"):
-        return new_output("display_data", {"text/markdown": f"```text\n{text}\n```"})
-    return None  # a progress bar was here
+def _for_page(outputs: Iterable[Any]) -> list[Any]:
+    """Outputs in one kind each: HTML, a picture as lines, or all that was printed in between."""
+    made: list[dict[str, str]] = []
+    for output in outputs:
+        data = output.get("data", {})
+        printed = output.text if output.output_type == "stream" else data.get("text/plain", "")
+        if html := data.get("text/html"):
+            made.append({"text/html": f'<div class="shown">{_tidied(html)}</div>'})
+        elif "image/svg+xml" in data:
+            made.append({"image/svg+xml": data["image/svg+xml"]})
+        elif made and "text/plain" in made[-1]:
+            made[-1]["text/plain"] += printed
+        elif printed:  # and not what a progress bar left
+            made.append({"text/plain": printed})
+    return [new_output("display_data", _fenced(data)) for data in made]
+
+
+def _fenced(data: dict[str, str]) -> dict[str, str]:
+    """Text as a block that wraps, and in which nobody looks for formulas."""
+    return {"text/markdown": f"```text\n{data['text/plain'].rstrip()}\n```"} if "text/plain" in data else data
+
+
+def _tidied(html: str) -> str:
+    """HTML in the style of the page, and not indented: Markdown would take it for code."""
+    plain = _OWN_STYLE.sub("", html)
+    return plain if "<pre" in plain else "".join(line.strip() for line in plain.splitlines())
 
 
 def _darkened(picture: bytes) -> bytes:

@@ -80,6 +80,29 @@ def test_a_notebook_runs_quietly_and_becomes_a_page(name, shown):
     assert pictures[light] != pictures[dark]
 
 
+BAR = """
+import time
+from fedgauss import _progress
+_progress._PATIENCE = 0.05
+print("before")
+with _progress.ProgressBar("simulating", total=20) as bar:
+    for _ in range(20):
+        time.sleep(0.03)
+        bar.advance(1)
+print("after")
+"""
+
+
+def test_a_progress_bar_leaves_nothing_in_a_notebook(tmp_path):
+    """A bar is shown, by no widget and not on standard error, and is empty when it is done."""
+    cell = nbformat.v4.new_code_cell(BAR)
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "bar.ipynb")
+    notebook_pages.execute({tmp_path / "bar.ipynb": tmp_path / "done.ipynb"})
+    before, shown, after = nbformat.read(tmp_path / "done.ipynb", as_version=4).cells[0].outputs
+    assert (before.text, after.text, before.name) == ("before\n", "after\n", "stdout")
+    assert shown.data == {"text/plain": "", "text/html": ""}
+
+
 def test_those_who_turn_bad_are_named_and_the_network_heals(shown):
     """In this one run; how often it holds is counted in docs/clients.md. The seed is fixed, and all of it is NumPy."""
     outputs = shown("watch_and_heal")

@@ -114,7 +114,7 @@ def test_of_many_rounds_and_clients_those_that_matter_are_drawn():
     many = fg.ClientMonitor()
     verdict = many.update({f"client {k}": np.ones(3) for k in range(70)})
     numbers = {name: k for k, name in enumerate(many.clients)}
-    surprises = {name: 0.1 + k / 100 for name, k in numbers.items()}
+    surprises = {name: 0.1 + k / 10 for name, k in numbers.items()}
     for number in range(2, 1201):
         many.seen.add(replace(verdict, round=number, surprises=surprises), numbers)
     heat = many.plot().axes[0]
