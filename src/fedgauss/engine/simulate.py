@@ -106,7 +106,7 @@ class Runs(Shown):
             f"{self.average.shape[1]} dimensions, seed {self.seed}"
         )
 
-    def _rows(self) -> list[tuple[float, ...]]:
+    def _rows(self) -> list[tuple[float, float, float, float]]:
         """Mean and sd of the average and of the last iterate, for the first ten coordinates."""
         dim = self.average.shape[1]
         sd = (lambda x: x.std(axis=0, ddof=1)) if self.replicates > 1 else (lambda x: np.full(dim, np.nan))

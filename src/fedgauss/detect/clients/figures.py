@@ -70,7 +70,7 @@ def _columns(rounds: IntArray, table: Tenths) -> tuple[FloatArray, Tenths]:
     n = min(span, _MOST_COLUMNS)
     cells = np.full((n, table.shape[1]), -2, dtype=np.int16)
     np.maximum.at(cells, (rounds - first) * n // span, table)
-    return first - 0.5 + np.arange(n + 1) * (span / n), cells
+    return np.linspace(first - 0.5, first - 0.5 + span, n + 1), cells
 
 
 def _paint(axes: Any, edges: FloatArray, cells: Tenths) -> None:

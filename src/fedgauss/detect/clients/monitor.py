@@ -24,6 +24,7 @@ from fedgauss.detect.clients.shown import monitor_html
 from fedgauss.detect.clients.sketch import Single, Sketch
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
 from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
+from fedgauss.detect.saved import Arrays
 from fedgauss.detect.spending import spent
 
 FORMAT = "fedgauss client monitor 1"
@@ -352,8 +353,13 @@ class ClientMonitor:
             "exclusions": self.exclusions,
             "alarms": self.seen.words(),
         }
-        shown = {"seen.rounds": self.seen.rounds, "seen.tenths": self.seen.tenths(len(self._numbers))}
-        storage.write(path, words, {"directions": self._directions, **shown, **self._watch.state()}, FORMAT)
+        arrays: Arrays = {
+            "directions": self._directions,
+            "seen.rounds": self.seen.rounds,
+            "seen.tenths": self.seen.tenths(len(self._numbers)),
+            **self._watch.state(),
+        }
+        storage.write(path, words, arrays, FORMAT)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClientMonitor:
@@ -387,7 +393,7 @@ class ClientMonitor:
             if "seen.rounds" in arrays:  # not in files before they were kept
                 seen = words["alarms"], arrays["seen.rounds"], arrays["seen.tenths"]
                 monitor.seen = SeenRounds.from_state(*seen, n_clients=count)
-            told = [out.clients for out in (*monitor.exclusions, *monitor.seen.alarms)]
+            told = [out.clients for out in monitor.exclusions] + [alarm.clients for alarm in monitor.seen.alarms]
             told += [monitor.alarm.suspects] if monitor.alarm else []
             if not {name for names in told for name in names} <= monitor._numbers.keys():
                 raise ValueError("clients that are named or left out must be among those seen")
