@@ -3,12 +3,14 @@
 What is executed is kept under build/notebooks, so that this and `make docs` execute a notebook once between them.
 """
 
+import json
 import re
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).parents[1]
 if str(ROOT / "docs") not in sys.path:
@@ -103,6 +105,35 @@ def test_a_progress_bar_leaves_nothing_in_a_notebook(tmp_path):
     assert shown.data == {"text/plain": "", "text/html": ""}
 
 
+def test_a_notebook_that_fails_stops_the_build_and_is_not_kept(tmp_path):
+    cell = nbformat.v4.new_code_cell("1 / 0")
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "wrong.ipynb")
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        notebook_pages.execute({tmp_path / "wrong.ipynb": tmp_path / "done.ipynb"})
+    assert not (tmp_path / "done.ipynb").exists()
+
+
+def test_a_notebook_is_executed_once_and_again_when_it_changes(tmp_path, monkeypatch):
+    """Fails if pages could show what an earlier notebook printed."""
+    done = []
+
+    def execute(targets):
+        for path, target in targets.items():
+            done.append(path.name)
+            nbformat.write(nbformat.read(path, as_version=4), target)
+
+    monkeypatch.setattr(notebook_pages, "execute", execute)
+    monkeypatch.setattr(notebook_pages, "KEPT", tmp_path)
+    paths = [tmp_path / "a.ipynb", tmp_path / "b.ipynb"]
+    for path in paths:
+        nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(path.name)]), path)
+    for _ in range(2):
+        assert [notebook.cells[0].source for notebook in notebook_pages.executed(paths)] == ["a.ipynb", "b.ipynb"]
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("changed")]), paths[1])
+    assert notebook_pages.executed(paths)[1].cells[0].source == "changed"
+    assert done == ["a.ipynb", "b.ipynb", "b.ipynb"]
+
+
 def test_those_who_turn_bad_are_named_and_the_network_heals(shown):
     """In this one run; how often it holds is counted in docs/clients.md. The seed is fixed, and all of it is NumPy."""
     outputs = shown("watch_and_heal")
@@ -147,3 +178,14 @@ def test_the_transition_of_the_figure_is_the_start(shown):
         simulated, error, exact = numbers(f"{start}: # (s.e. #), exact moments #", text)
         assert abs(simulated - exact) < 4 * error + 0.01
     assert numbers("zeros: #", text)[0] > numbers("optimum: #", text)[0] + 0.4
+
+
+def test_numbers_that_are_called_printed_are_those_of_the_paper():
+    notebook = nbformat.read(notebook_pages.FOLDER / "figure_taken_apart.ipynb", as_version=4)
+    source = notebook.cells[1].source
+    steps = [int(n.replace("_", "")) for n in re.search(r"^N = \[(.*)\]", source, re.MULTILINE)[1].split(", ")]
+    paper = json.loads((ROOT / "src" / "fedgauss" / "paper" / "printed.json").read_text())
+    for r, table in (("0.2", paper["figure2_few"]), ("0.6", paper["figure2_many"])):
+        ours = [float(x) for x in re.search(rf"{re.escape(r)}: \[(.*)\]", source)[1].split(", ")]
+        (row,) = (row[1:] for row in table["rows"] if row[0] == 0.9)
+        assert ours == [dict(zip(table["columns"], row, strict=True))[n] for n in steps]
