@@ -28,24 +28,28 @@ _LONGEST_NAME = 18
 @styled
 def heat_figure(monitor: ClientMonitor, accuracy: Values | None = None) -> Figure:
     """Surprises of clients by rounds, with alarms, names and who was left out; `accuracy` below."""
-    rounds, table = monitor.seen.rounds, monitor.seen.tenths(len(monitor.clients))
-    shown = _rows_shown(monitor, table)
-    each = 0.22 if len(shown) <= 24 else 0.15
-    heat = 1.15 + each * max(len(shown), 4)
+    n_rows = len(_rows_shown(monitor))
+    heat = 1.15 + (0.22 if n_rows <= 24 else 0.15) * max(n_rows, 4)
     figure = titled_figure(_title(monitor), heat + (0.0 if accuracy is None else _PANEL), _WIDTH)
     if accuracy is None:
         axes = figure.subplots()
     else:
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[heat, _PANEL])
         axes.tick_params(labelbottom=False)
-        _panel(below, accuracy, int(rounds[-1]))
-    edges, cells = _columns(rounds, table[:, shown])
+        _panel(below, accuracy, int(monitor.seen.rounds[-1]))
+    draw_heat(axes, monitor)
+    figure.axes[-1].set_xlabel("round")
+    return figure
+
+
+def draw_heat(axes: Any, monitor: ClientMonitor) -> None:
+    """The panel of clients by rounds, with alarms, names and who was left out."""
+    shown = _rows_shown(monitor)
+    edges, cells = _columns(monitor.seen.rounds, monitor.seen.tenths(len(monitor.clients))[:, shown])
     _paint(axes, edges, cells)
     _name_rows(axes, monitor, shown)
     _mark(axes, monitor, {monitor.clients[k]: place for place, k in enumerate(shown)}, edges)
     axes.set(xlim=(edges[0], edges[-1]))
-    figure.axes[-1].set_xlabel("round")
-    return figure
 
 
 def _title(monitor: ClientMonitor) -> str:
@@ -56,8 +60,9 @@ def _title(monitor: ClientMonitor) -> str:
     return f"Alarm in round {alarms[0].round}: {counted(alarms[0].clients)} named{more}"
 
 
-def _rows_shown(monitor: ClientMonitor, table: Tenths) -> list[int]:
+def _rows_shown(monitor: ClientMonitor) -> list[int]:
     """Everybody, or those named or left out and then the most surprising; in the order in which they joined."""
+    table = monitor.seen.tenths(len(monitor.clients))
     marked = {*monitor.left_out, *(name for alarm in monitor.seen.alarms for name in alarm.clients)}
     weight = table.max(axis=0).astype(float)
     weight[[k for k, name in enumerate(monitor.clients) if name in marked]] = np.inf
