@@ -110,6 +110,16 @@ def test_without_the_rules_two_columns_that_differ_in_one_row_are_that_row():
     np.testing.assert_allclose(stolen, ROWS.loc[SECRET, ["age", "income"]].to_numpy(dtype=float), rtol=1e-9)
 
 
+@pytest.mark.parametrize("values", [[0, 43217.25], ["no", "a rare disease"]], ids=["numbers", "text"])
+@pytest.mark.parametrize("rows", [N, 2], ids=["many rows", "two rows"])
+def test_questions_about_the_family_quote_no_single_row(values, rows):
+    """A target of two values without a family is asked about: with its values only where many rows have each."""
+    target = [values[i == SECRET % rows] for i in range(rows)]
+    said = Site(ROWS[:rows].assign(status=target)).answer("describe", asked_of(target="status", features=["age"]))
+    assert list(said) == ["error"]
+    assert not any(str(value) in said["error"] for value in values if value != 0)
+
+
 @pytest.mark.parametrize(
     ("target", "model", "message"),
     [

@@ -217,17 +217,20 @@ class Site:
             self._sites, self._here = tuple(asked["sites"]), asked["sites"].index(asked["name"])
             terms = right_hand_side(self._table, spec)
             columns, self._kept = read_columns(self._table, spec, terms)
-            usual = usual_family(spec.family, spec.trials, spec.event)  # type: ignore[arg-type]
-            family = families.family(family_of(columns[target], usual))  # type: ignore[arg-type]
-            policy.check_family(family.name, *family.aliases)
-            self._spec = spec._replace(family=family.name)
         rows = len(columns[target].values)
         policy.check_rows(rows)
-        as_levels = terms.as_levels | ({target} if family.by_class else set())
-        columns = {name: c.as_levels() if name in as_levels else c for name, c in columns.items()}
+        columns = {name: c.as_levels() if name in terms.as_levels else c for name, c in columns.items()}
         told = [target, *(name for name in columns if name in terms.columns)]
         for name in {*told, *filter(None, [spec.event])}:
             policy.check_levels(columns[name])
+        with in_words():  # which may name the two values of a target: only now that many rows have each
+            usual = usual_family(spec.family, spec.trials, spec.event)  # type: ignore[arg-type]
+            family = families.family(family_of(columns[target], usual))  # type: ignore[arg-type]
+            policy.check_family(family.name, *family.aliases)
+        if family.by_class:
+            columns[target] = columns[target].as_levels()
+            policy.check_levels(columns[target])
+        self._spec = spec._replace(family=family.name)
         self._columns, self._rows, self._told = columns, rows, list(dict.fromkeys(told))
         return {
             "rows": rows, "dropped": int(np.sum(~self._kept)),
