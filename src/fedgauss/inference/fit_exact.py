@@ -100,7 +100,7 @@ def fit_of_sites(
     good = (
         _statistics(exact, family, n_rows) if family.model_errors != "none" else None
     )  # else the loss is no likelihood
-    return replace(fit, statistics=good, sites=_sites(sites.own(), data, readout, level))
+    return replace(fit, statistics=good, sites=_sites(sites.own(exact.theta), data, readout, level))
 
 
 def _sites(found: list[Own], data: ModelData, readout: Readout, level: float) -> SiteEstimates | None:
