@@ -53,6 +53,40 @@ def test_the_fit_is_that_of_statsmodels_on_the_pooled_frame(target, family, erro
     assert found.statistics.null_deviance == pytest.approx(pooled.null_deviance, rel=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("target", "how"),
+    [
+        ("cost", {}), ("income", {"family": "gamma"}), ("visits", {"family": "poisson"}),
+        ("income", {"event": "smokes"}),
+    ],
+)  # fmt: skip
+def test_rows_of_weight_0_are_not_there(target, how):
+    """As in R: not in the degrees of freedom, and a value that is missing there is none."""
+    weight = FRAME.weight.where(RNG.random(N) < 0.7, 0.0)
+    frame = FRAME.assign(weight=weight, year=FRAME.year.where(weight > 0.0))
+    model = {"features": ["year"], "row_weights": "weight", "errors": "HC1"} | how
+    found = fg.fit(frame, target, "hospital", **model)
+    without = fg.fit(frame[weight > 0.0], target, "hospital", **model)
+    np.testing.assert_array_equal(found.params, without.params)
+    np.testing.assert_array_equal(found.cov, without.cov)
+    assert found.statistics == without.statistics
+    assert found.facts["Rows dropped"] == str(int((weight == 0.0).sum()))
+
+
+@pytest.mark.parametrize(("target", "family", "law"), [
+    ("income", "gamma", sm.families.Gamma(sm.families.links.Log())), ("visits", "poisson", sm.families.Poisson()),
+])  # fmt: skip
+def test_sites_own_fits_are_found_whatever_the_unit_of_the_target(target, family, law):
+    """Means of 1e4 and more lie far from a predictor of zero."""
+    frame = FRAME.assign(**{target: FRAME[target] * 10_000})
+    found = fg.fit(frame, target, "hospital", family, ["beds"]).sites
+    assert found.sites == ("a", "b", "c", "d")
+    for site, params, errors in zip(found.sites, found.params, found.std_errors, strict=True):
+        pooled = smf.glm(f"{target} ~ beds", frame[frame.hospital == site], family=law).fit(cov_type="HC0", **TIGHT)
+        np.testing.assert_allclose(params, pooled.params, rtol=1e-8)
+        np.testing.assert_allclose(errors, pooled.bse, rtol=1e-6)
+
+
 def test_hc1_is_that_of_least_squares():
     pooled = smf.ols(f"cost ~ {RIGHT}", FRAME).fit(cov_type="HC1")
     found = fg.fit(FRAME, "cost", "hospital", formula=f"cost ~ {RIGHT}", errors="HC1")

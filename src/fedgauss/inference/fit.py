@@ -122,7 +122,8 @@ def fit(
     offset, exposure : str, optional
         Columns that are added to the predictor, the exposure as its logarithm.
     row_weights : str, optional
-        A column that says what each row counts for.
+        A column that says what each row counts for: `var_weights` of statsmodels' GLM, and `weights` of R's. Rows of
+        weight 0 are left out.
     cluster : str, optional
         A column whose values are clusters of rows that belong together, for errors="cluster". Clusters do not reach
         over clients.

@@ -137,6 +137,13 @@ class Frame:
         raw = self._all_raw(names)
         return ~np.logical_or.reduce([_missing(values) for values, _ in raw.values()])
 
+    def zeros(self, name: str) -> BoolArray:
+        """The rows in which this column is 0."""
+        values, _ = self._raw(name)
+        if values.dtype.kind == "O":
+            values = np.array([float(value) if isinstance(value, numbers.Real) else np.nan for value in values])
+        return np.asarray(values == 0, dtype=bool)
+
     def read(self, names: Sequence[str], kept: BoolArray | None = None) -> dict[str, FrameColumn]:
         """Columns by name, of the rows that are kept, by default all.
 

@@ -30,6 +30,7 @@ ROWS = pd.DataFrame(
         "visits": RNG.poisson(3.0, N),
         "ones": 1.0,
         "all_but": np.where(np.arange(N) == SECRET, 2.0, 1.0),
+        "but_four": np.where(np.arange(N) % 40 == SECRET, 0.0, RNG.uniform(1.0, 2.0, N)),
         "gap": np.where(np.arange(N) == SECRET, np.nan, RNG.normal(size=N)),
         "blood": np.array(["A", "B", "O"])[RNG.integers(0, 3, N)],
         "house": np.where(np.isin(np.arange(N), [SECRET, 50]), 0, np.arange(N) + 1),
@@ -98,7 +99,7 @@ def test_an_honest_model_is_answered_and_knows_no_row():
     script.begin("cost", features=["age", "income", "dose", "smokes"])
     script.ask("sums", theta=np.zeros(5))
     script.ask("final", theta=np.array([200.0, 0.0, 0.0, 0.0, 0.0]))
-    script.ask("own")
+    script.ask("own", theta=np.zeros(5))
     assert script.knows() == []
 
 
@@ -132,6 +133,7 @@ def test_questions_about_the_family_quote_no_single_row(values, rows):
         ("cost", {"features": ["age", "near"]}, "one of 'near' and 'cost'"),
         ("cost", {"features": ["age", "income"], "offset": "near"}, "one of 'cost' and 'the offset'"),
         ("cost", {"features": ["age"], "row_weights": "all_but"}, "in 'the row weights' fewer do"),
+        ("cost", {"features": ["age"], "row_weights": "but_four"}, "no row must have weight 0 at this site, or at least 5"),
         ("cost", {"features": ["age"], "exposure": "all_but"}, "in 'the offset' fewer do"),
         ("blood", {"features": ["age", "is_a"], "family": "multinomial"}, "\"blood == 'A'\" do not"),
         ("cost", {"features": ["age", "region"]}, "in 'region' fewer do"),
@@ -264,7 +266,7 @@ def test_masked_sites_tell_totals_and_nothing_else():
     with pytest.raises(ValueError, match="masks of 3 sites must cancel; they do not"):  # a at another parameter
         run.total("sums", own={"a": {"theta": np.array([0.1, 0.0, 0.0])}}, theta=theta)
     with pytest.raises(PermissionError, match="its own estimate would tell of them"):
-        run.scripts["a"].ask("own")
+        run.scripts["a"].ask("own", theta=np.zeros(3))
     with pytest.raises(PermissionError, match="sums of this run leave the site masked"):
         run.scripts["a"].ask("sums", theta=theta)
     run.round -= 2

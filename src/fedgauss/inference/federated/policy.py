@@ -163,6 +163,14 @@ class Policy(Shown):
         if rows < self.least_rows:
             raise Refused(f"this site takes part with at least {self.least_rows} rows; it has {rows}.")
 
+    def check_weightless(self, rows: int) -> None:
+        """Rows of weight 0, which are left out, must be none or enough: else a run without weights would tell them."""
+        if 0 < rows < self.least_rows_in_a_level:
+            raise Refused(
+                f"no row must have weight 0 at this site, or at least {self.least_rows_in_a_level}, or sums with and "
+                "without weights would reveal single rows; fewer have. Leave the weights out."
+            )
+
     def check_levels(self, column: FrameColumn) -> None:
         """Levels must have enough rows each (`disclosure.check_many`)."""
         check_many(column, self.least_rows_in_a_level)

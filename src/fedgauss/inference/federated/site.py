@@ -219,6 +219,8 @@ class Site:
             columns, self._kept = read_columns(self._table, spec, terms)
         rows = len(columns[target].values)
         policy.check_rows(rows)
+        if spec.row_weights is not None:
+            policy.check_weightless(int(np.sum(self._table.zeros(spec.row_weights))))
         columns = {name: c.as_levels() if name in terms.as_levels else c for name, c in columns.items()}
         told = [target, *(name for name in columns if name in terms.columns)]
         for name in {*told, *filter(None, [spec.event])}:
