@@ -63,6 +63,18 @@ def test_statistics_and_predictions_are_those_of_statsmodels(family, tmp_path):
         again.predict(NEW)
 
 
+def test_a_shape_is_no_coefficient_to_take_the_exponential_of(tmp_path):
+    """Nor has the model without covariates the same one: its deviance would be about another alpha."""
+    ours = fg.fit(FRAME, "visits", "site", "negative_binomial", ["age", "dose"])
+    assert ours.names[-1] == "log(alpha)"
+    assert list(ours.to_frame().index) == ["const", "age", "dose", "log(alpha)"]
+    assert list(ours.to_frame(exp=True).index) == ["age", "dose"]
+    assert [label.get_text() for label in ours.plot().axes[0].get_yticklabels()] == ["age", "dose"]
+    assert ours.statistics.null_deviance is None
+    ours.save(tmp_path / "fit.json")
+    assert Fit.load(tmp_path / "fit.json").to_latex(exp=True) == ours.to_latex(exp=True)
+
+
 def test_a_new_level_and_a_missing_column_are_named():
     ours, _ = both("gaussian")
     with pytest.raises(ValueError, match="'south' of 'ward' is not"):

@@ -41,8 +41,8 @@ class CoefficientTable(NamedTuple):
         """The table of an estimate.
 
         With `exp`, b becomes exp(b) and so do the ends of its interval, and the standard error is exp(b) se(b), by the
-        delta method; z and p are still about b = 0. Intercepts are left out then, unless there is nothing else: the
-        exponential of one is an odds or a rate, and no ratio.
+        delta method; z and p are still about b = 0. Intercepts and shapes are left out then, unless there is nothing
+        else: the exponential of one is an odds, a rate or an alpha, and no ratio.
         """
         shown = estimate.slopes() if exp else np.arange(len(estimate.names))
         value, error = np.asarray(estimate.params)[shown], np.asarray(estimate.std_errors)[shown]

@@ -215,4 +215,5 @@ def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: di
     intercepts = () if data.constant is None else tuple(range(0, each * n_outputs, each))
     inherited = {part.name: getattr(estimate, part.name) for part in fields(Estimate)}
     scales = np.concatenate([np.tile(one, n_outputs), np.ones(len(data.family.extra_names))])
-    return Fit(**inherited | {"facts": facts, "intercepts": intercepts}, scales=scales)
+    shapes = tuple(range(each * n_outputs, len(scales)))
+    return Fit(**inherited | {"facts": facts, "intercepts": intercepts, "shapes": shapes}, scales=scales)

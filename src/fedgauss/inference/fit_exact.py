@@ -34,6 +34,10 @@ _ADVICE = (
     " Mostly a column tells outcomes apart without error, or a level has outcomes of one kind alone. Use fewer "
     "columns, merge rare levels, or set ridge=1."
 )
+_SHRUNK = (
+    "The penalty draws coefficients towards zero: intervals are about the optimum of the penalised likelihood, and AIC "
+    "and BIC count every parameter as a whole one."
+)
 
 
 class Finish(NamedTuple):
@@ -97,6 +101,8 @@ def fit_of_sites(
         facts={"Solver": "scoring", "Errors": errors}, heterogeneity=exact.apart.test(),
     )  # fmt: skip
     fit = as_fit(estimate, data, columns.scale, {"Ridge": f"{ridge:g}"} if ridge else {})
+    if ridge:
+        fit = fit.with_notes(_SHRUNK)
     good = (
         _statistics(exact, family, n_rows) if family.model_errors != "none" else None
     )  # else the loss is no likelihood
@@ -129,7 +135,8 @@ def _statistics(exact: Exact, family: Family, n_rows: int) -> FitStatistics:
     good, dim = exact.goodness, len(exact.theta)
     return FitStatistics(
         n_rows, dim, n_rows - dim, log_likelihood=good.log_likelihood, null_log_likelihood=exact.null.log_likelihood,
-        deviance=good.deviance, null_deviance=exact.null.deviance, dispersion=exact.dispersion,
+        deviance=good.deviance, null_deviance=None if family.extra_names else exact.null.deviance,
+        dispersion=exact.dispersion,
         pearson_chi2=good.pearson or None, rounds=exact.rounds,
         gaussian=family.name == "linear" and family.additive,
     )  # fmt: skip

@@ -31,7 +31,7 @@ _STATISTICS = (
     "dispersion", "pearson_chi2", "rounds", "gaussian",
 )  # fmt: skip
 _FIELDS = (
-    "format", "version", "names", "params", "cov", "level", "method", "dof", "facts", "notes", "intercepts", "scales",
+    "format", "version", "names", "params", "cov", "level", "method", "dof", "facts", "notes", "intercepts", "shapes", "scales",
     "bias_in_std_errors", "predicted_coverage", "clients_alike", "deviations", "statistics", "sites", *_DERIVED,
     "checksum",
 )  # fmt: skip
@@ -53,6 +53,7 @@ def fit_numbers(fit: Fit) -> dict[str, Any]:
         "cov": _plain(fit.cov),
         "scales": _plain(fit.scales),
         "intercepts": list(map(int, fit.intercepts)),
+        "shapes": list(map(int, fit.shapes)),
         "method": fit.method,
         "dof": float(fit.dof) if np.isfinite(fit.dof) else None,
         "facts": {str(name): str(value) for name, value in fit.facts.items()},
@@ -120,7 +121,8 @@ def read_fit(content: bytes) -> Fit:
         heterogeneity=_test(held["clients_alike"]),
         dof=np.inf if dof is None else _checks.real("dof", _number("dof", dof), above=0.0),
         deviations=_draws(held["deviations"], d),
-        intercepts=_places(held["intercepts"], d),
+        intercepts=_places("intercepts", held["intercepts"], d),
+        shapes=_places("shapes", held["shapes"], d),
         scales=_scales(held["scales"], d),
         statistics=_statistics(held["statistics"]),
         sites=_sites(held["sites"], names),
@@ -224,12 +226,12 @@ def _draws(value: Any, d: int) -> FloatArray | None:
     return draws
 
 
-def _places(value: Any, d: int) -> tuple[int, ...]:
+def _places(name: str, value: Any, d: int) -> tuple[int, ...]:
     if not isinstance(value, list):
-        raise ValueError("intercepts must be a list of whole numbers.")
-    places = tuple(_checks.whole("each of intercepts", part, at_least=0, at_most=d - 1) for part in value)
+        raise ValueError(f"{name} must be a list of whole numbers.")
+    places = tuple(_checks.whole(f"each of {name}", part, at_least=0, at_most=d - 1) for part in value)
     if len(set(places)) < len(places):
-        raise ValueError("intercepts must differ.")
+        raise ValueError(f"{name} must differ.")
     return places
 
 

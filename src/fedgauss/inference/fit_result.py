@@ -80,7 +80,7 @@ class Fit(Estimate):
         return predict(self, self.design, self.family, frame, interval, level, type, dispersion)
 
     def plot(self, exp: bool = False, standardised: bool = False) -> Any:
-        """A figure of the coefficients with their intervals; intercepts are left out unless there is nothing else.
+        """A figure of the coefficients with their intervals; all others are left out unless there is nothing else.
 
         Parameters
         ----------
