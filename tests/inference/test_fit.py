@@ -170,7 +170,6 @@ def test_one_step_after_a_pass_is_nearly_the_exact_fit_and_five_are():
         ({}, {"target": "died"}, "family must be given for a target with two values; 'died' has 0 and 1"),
         ({}, {"passes": 3}, "passes belongs to solver='sgd'"),
         ({}, {"errors": "HC3"}, "errors must be one of"),
-        ({}, {"errors": "cluster"}, "needs several clusters; there is 0"),
         ({}, {"ridge": -1.0}, "ridge must not be negative"),
         ({}, {"target": "died", "family": "binomial", "link": "log"}, "link of family 'logistic' must be one of"),
         ({"copy": FRAME.year * 2.0}, {"features": ["year", "copy"]}, "'(year|copy)' is made up of '(year|copy)' and"),
@@ -194,3 +193,31 @@ def test_an_exact_fit_needs_no_jax():
     import subprocess
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_few_clusters_are_noted():
+    few = fg.fit(FRAME, "cost", "hospital", features=["year", "income", "smokes"], errors="site")
+    assert any("those of 4 clusters" in note and "They have rank 3, and there are 4 parameters" in note for note in few.notes)
+    many = fg.fit(FRAME, "cost", "hospital", features=["year"], errors="cluster", cluster="doctor")
+    assert FRAME.doctor.nunique() >= 30
+    assert many.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "how", "message"),
+    [
+        ("cost", {"errors": "cluster"}, "errors='cluster' needs a column that says who belongs together"),
+        ("cost", {"cluster": "doctor"}, "cluster is for errors='cluster'; got errors='HC0'"),
+        ("cost", {"solver": "sgd", "ridge": 1.0}, r"ridge=1.0 belongs to solver='scoring'"),
+        ("cost", {"solver": "sgd", "errors": "HC1"}, r"errors='HC1' belongs to solver='scoring'"),
+        ("income", {"event": "smokes", "site_effects": True}, "sites are strata already"),
+        ("income", {"event": "smokes", "features": ["year", "size"]}, "columns must vary within sites .* 'size' is"),
+        ("loss", {"link": "log"}, "the log link must be able to give the mean response; that of all rows is -"),
+        ("cost", {"features": ["year", "beds", "nearly"]}, "is all but .* made up of .* Leave one out"),
+    ],
+)  # fmt: skip
+def test_what_would_be_ignored_or_end_without_a_word_is_refused(target, how, message):
+    nearly = FRAME.year + FRAME.beds + 3e-5 * np.sin(np.arange(N))
+    frame = FRAME.assign(size=FRAME.hospital.map({"a": 1.0, "b": 2.0, "c": 5.0, "d": 7.0}), loss=-FRAME.cost, nearly=nearly)
+    with pytest.raises(ValueError, match=message):
+        fg.fit(frame, target, "hospital", **{"features": ["year"]} | how)

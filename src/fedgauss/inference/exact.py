@@ -31,11 +31,15 @@ class Apart(NamedTuple):
 
     def test(self) -> ChiSquared | None:
         """Cochran's Q of all parameters at once; None where fewer than two sites can be compared."""
-        if self.sites < 2:
+        try:
+            together = inverse(self.weight) if self.sites >= 2 else None
+        except NoFiniteEstimate:  # columns that are all but collinear
+            together = None
+        if together is None:
             return None
-        statistic = self.square - float(self.pull @ inverse(self.weight) @ self.pull)
+        statistic = self.square - float(self.pull @ together @ self.pull)
         dof = int(self.sites - 1) * len(self.pull)
-        return ChiSquared(max(0.0, statistic), dof, float(chdtrc(dof, statistic)))
+        return ChiSquared(max(0.0, statistic), dof, float(chdtrc(dof, max(0.0, statistic))))
 
 
 class Final(NamedTuple):

@@ -182,6 +182,7 @@ def fit(
         solver, passes=passes, sync_every=sync_every, network=network, method=method, seed=seed, weights=weights,
         standardise=standardise, clients=clients, correct_drift=correct_drift, bootstraps=bootstraps, finish=finish,
     )  # fmt: skip
+    check_exact(solver, errors, ridge, options.finish)
     spec = ModelSpec(
         target, family, features, formula, intercept, offset, exposure, row_weights, cluster, trials, event,
         site_effects, missing, link,
@@ -196,6 +197,13 @@ def fit(
 
         found = fit_by_sgd(data, options, errors, level, progress)
     return replace(found, design=frame_design(data, spec), family=data.family)
+
+
+def check_exact(solver: Solver, errors: Errors, ridge: float, finish: int = 0) -> None:
+    """Refuse what only an exact fit has where there is none: a pass of SGD has errors of its own."""
+    if solver == "sgd" and (ridge != 0.0 or (errors != "HC0" and not finish)):
+        got = f"ridge={ridge!r}" if ridge != 0.0 else f"errors={errors!r}"
+        raise ValueError(f"{got} belongs to solver='scoring'; the solver is 'sgd'. Leave it out?")
 
 
 def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: dict[str, str]) -> Fit:

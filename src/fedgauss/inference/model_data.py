@@ -183,6 +183,11 @@ def model_data(
     ModelData
     """
     n_rows, counts = len(columns[spec.target].values), np.asarray(counts)
+    if spec.site_effects and not response[2].by_row:
+        raise ValueError(
+            f"site_effects must be left out for family {response[2].name!r}, which compares rows of one site: sites are "
+            "strata already."
+        )
     design, rows = design_of(spec, formula, columns, total, clients if sites is None else sites, here, counts)
     if agreed is None:
         agreed = design.agreed(_by_client(rows, counts)) if n_rows else {}
