@@ -197,7 +197,9 @@ def test_an_exact_fit_needs_no_jax():
 
 def test_few_clusters_are_noted():
     few = fg.fit(FRAME, "cost", "hospital", features=["year", "income", "smokes"], errors="site")
-    assert any("those of 4 clusters" in note and "They have rank 3, and there are 4 parameters" in note for note in few.notes)
+    (note,) = few.notes
+    assert "those of 4 clusters" in note
+    assert "They have rank 3, and there are 4 parameters" in note
     many = fg.fit(FRAME, "cost", "hospital", features=["year"], errors="cluster", cluster="doctor")
     assert FRAME.doctor.nunique() >= 30
     assert many.notes == ()
@@ -218,6 +220,8 @@ def test_few_clusters_are_noted():
 )  # fmt: skip
 def test_what_would_be_ignored_or_end_without_a_word_is_refused(target, how, message):
     nearly = FRAME.year + FRAME.beds + 3e-5 * np.sin(np.arange(N))
-    frame = FRAME.assign(size=FRAME.hospital.map({"a": 1.0, "b": 2.0, "c": 5.0, "d": 7.0}), loss=-FRAME.cost, nearly=nearly)
+    frame = FRAME.assign(
+        size=FRAME.hospital.map({"a": 1.0, "b": 2.0, "c": 5.0, "d": 7.0}), loss=-FRAME.cost, nearly=nearly
+    )
     with pytest.raises(ValueError, match=message):
         fg.fit(frame, target, "hospital", **{"features": ["year"]} | how)

@@ -56,7 +56,10 @@ def test_sites_give_what_the_pooled_frame_gives_masked_or_not(model):
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_site_without_an_event_takes_part_in_a_cox_regression(masked):
     """Its sums are zeros, at every parameter."""
-    frame, model = ROWS.assign(ended=ROWS.ended.where(ROWS.h != "a", 0)), {"event": "ended", "features": ["age", "dose"]}
+    frame, model = (
+        ROWS.assign(ended=ROWS.ended.where(ROWS.h != "a", 0)),
+        {"event": "ended", "features": ["age", "dose"]},
+    )
     channel = Channel(frame)
     found = fit_sites(channel.ask, channel.names, "months", masked=masked, **model)
     assert_same(found, fg.fit(frame, "months", "h", **model), 1e-10)

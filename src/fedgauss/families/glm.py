@@ -89,8 +89,8 @@ class GeneralisedLinear(Family):
             found = np.asarray(self._link.predictor(mean))
         if not np.all(np.isfinite(found)):
             raise ValueError(
-                f"the {self.link} link must be able to give the mean response; that of all rows is {mean.flat[0]:g}. Use "
-                "another link."
+                f"the {self.link} link must be able to give the mean response; that of all rows is {mean.flat[0]:g}. "
+                "Use another link."
             )
         return found
 

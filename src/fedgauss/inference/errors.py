@@ -31,8 +31,8 @@ def check_errors(errors: str, family: Family, clustered: bool) -> None:
     _checks.one_of("errors", errors, ERRORS)
     if errors == "cluster" and not clustered:
         raise ValueError(
-            "errors='cluster' needs a column that says who belongs together: cluster='doctor'. For sites as clusters use "
-            "errors='site'."
+            "errors='cluster' needs a column that says who belongs together: cluster='doctor'. For sites as clusters "
+            "use errors='site'."
         )
     if clustered and errors != "cluster":
         raise ValueError(f"cluster is for errors='cluster'; got errors={errors!r}. Leave it out, or use 'cluster'.")
@@ -76,8 +76,8 @@ def few_clusters(groups: int, dim: int) -> tuple[str, ...]:
         return ()
     rank = f" They have rank {groups - 1}, and there are {dim} parameters." if groups <= dim else ""
     return (
-        f"Errors are those of {groups} clusters: with fewer than {_FEW} or so they come out too small.{rank} Compare them "
-        "with errors='HC0', and with the intervals of the sites' own fits.",
+        f"Errors are those of {groups} clusters: with fewer than {_FEW} or so they come out too small.{rank} Compare "
+        "them with errors='HC0', and with the intervals of the sites' own fits.",
     )
 
 

@@ -196,7 +196,7 @@ def fit(
         from fedgauss.inference.fit_sgd import fit_by_sgd
 
         found = fit_by_sgd(data, options, errors, level, progress)
-    return replace(found, design=frame_design(data, spec), family=data.family)
+    return replace(found, design=frame_design(data, spec, client), family=data.family)
 
 
 def check_exact(solver: Solver, errors: Errors, ridge: float, finish: int = 0) -> None:

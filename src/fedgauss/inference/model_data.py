@@ -128,8 +128,8 @@ def read_columns(
 ) -> tuple[dict[str, FrameColumn], BoolArray]:
     """The columns that a model uses, checked, and which rows of the frame they are of.
 
-    Rows of weight 0 are left out, as if they were not there. Rows with a missing value in any of the columns are refused,
-    or left out too where spec.missing == "drop".
+    Rows of weight 0 are left out, as if they were not there. Rows with a missing value in any of the columns are
+    refused, or left out too where spec.missing == "drop".
     """
     used = spec.columns(formula)
     kept = None if spec.row_weights is None else ~table.zeros(spec.row_weights)
@@ -185,8 +185,8 @@ def model_data(
     n_rows, counts = len(columns[spec.target].values), np.asarray(counts)
     if spec.site_effects and not response[2].by_row:
         raise ValueError(
-            f"site_effects must be left out for family {response[2].name!r}, which compares rows of one site: sites are "
-            "strata already."
+            f"site_effects must be left out for family {response[2].name!r}, which compares rows of one site: sites "
+            "are strata already."
         )
     design, rows = design_of(spec, formula, columns, total, clients if sites is None else sites, here, counts)
     if agreed is None:

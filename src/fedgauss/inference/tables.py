@@ -117,6 +117,11 @@ class Frame:
         """Of all columns."""
         return list(self._keys)
 
+    @property
+    def n_rows(self) -> int:
+        """As many as the first column has."""
+        return len(next(iter(self._all_raw(self.names[:1]).values()))[0])
+
     def column(self, name: str) -> Any:
         """A column as the frame has it."""
         return self._frame[self._keys[name]]
@@ -195,7 +200,7 @@ def listed(names: Iterable[str], quote: bool = True) -> str:
         kept -= 1
     if kept < len(words):
         return ", ".join(words[:kept]) + f" and {len(words) - kept} more"
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}"
+    return ", ".join(words[:-1]) + f" and {words[-1]}" if len(words) > 1 else (words or ["nothing"])[0]
 
 
 def _counted(rows: dict[str, BoolArray]) -> str:
