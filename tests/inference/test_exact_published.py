@@ -75,7 +75,7 @@ def test_blood_clotting(lot, params, errors, dispersion):
 
 
 def test_spector_and_mazzeo_grades():
-    """Spector and Mazzeo (1980), an example of Greene's Econometric Analysis: logit and probit. Digits by statsmodels."""
+    """Spector and Mazzeo (1980), an example of Greene's Econometric Analysis; logit and probit by statsmodels."""
     table = sm.datasets.spector.load_pandas().data
     x, site = table[["GPA", "TUCE", "PSI"]], np.arange(32) % 5
     for link, published in (("logit", [-13.021, 2.826, 0.095, 2.379]), ("probit", [-7.452, 1.626, 0.052, 1.426])):

@@ -1,6 +1,7 @@
 """`fit` by scoring: statsmodels' numbers on the pooled frame, whatever the split, and words where there are none."""
 
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -225,3 +226,10 @@ def test_what_would_be_ignored_or_end_without_a_word_is_refused(target, how, mes
     )
     with pytest.raises(ValueError, match=message):
         fg.fit(frame, target, "hospital", **{"features": ["year"]} | how)
+
+
+def test_decimals_are_numbers():
+    """As databases and polars give them."""
+    frame = FRAME[["cost", "hospital"]].assign(year=[Decimal(int(year)) for year in FRAME.year])
+    found = fg.fit(frame, "cost", "hospital")
+    np.testing.assert_array_equal(found.params, fg.fit(FRAME, "cost", "hospital", features=["year"]).params)
