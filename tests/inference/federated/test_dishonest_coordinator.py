@@ -172,6 +172,22 @@ def test_cells_of_one_row():
     assert "'sex' and 'icu'" in words
 
 
+def test_a_value_cannot_be_searched_for_by_what_is_refused():
+    """A spline is refused until five rows lie below its middle knot, which the coordinator moves: to the fifth age."""
+    script = Script()
+    told = script.ask("describe", **asked_of(target="cost", family="gaussian", formula="cost ~ ns(age, df=2)"))
+    script.ask("levels", levels=told["levels"], total=10 * N)
+    script.ask("spread", means=np.array([50.0]))
+    words = []
+    for knot in np.arange(20.0, 30.0, 0.01):
+        spread = (knot + 1000.0) / 1.6449  # the lower bound is far below, the upper far above
+        with pytest.raises(PermissionError) as error:
+            script.ask("design", means=np.array([knot]), sds=np.array([spread]))
+        words.append(str(error.value))
+    assert ["between two knots" in word for word in words[:5]] == [True, True, True, False, False]
+    assert all("tried at most 3 times" in word for word in words[3:])
+
+
 @pytest.mark.parametrize("family", ["poisson", "binomial"])
 def test_parameters_that_single_out_rows(family):
     """Whoever guesses a row well can put nearly all weight on it. 90 tries, near and far: no sums of few rows come.

@@ -36,6 +36,7 @@ _NEXT = {
     "shape": ("begin",),
 }
 _AGAIN = ("keys", "meet", "describe", "levels", "spread", "design", "begin", "units")  # to restore a site
+_MOST_TRIES = 3  # of a design: whether knots are refused tells where rows are
 _LONGEST = 1000  # characters of an error
 
 
@@ -104,7 +105,7 @@ class Site:
         self._heard: dict[str, Message] = {}
         self._sizes: dict[str, int] = {}
         self._masks = SiteMasks(self._policy)
-        self._rounds = 0
+        self._rounds, self._tries = 0, 0
         self._run: Run | None = None
 
     def answer(self, order: str, content: Message) -> Message:
@@ -161,7 +162,7 @@ class Site:
     def state(self) -> Message:
         """What another `Site` with the same rows needs to resume from here; it reveals more than the replies do."""
         return {
-            "heard": self._heard, "rounds": self._rounds, "masks": self._masks.state(),
+            "heard": self._heard, "rounds": self._rounds, "tries": self._tries, "masks": self._masks.state(),
             "run": None if self._run is None else self._run.state(),
         }  # fmt: skip
 
@@ -179,6 +180,7 @@ class Site:
         if site._run is not None:
             site._run.resume(state["run"])
         site._heard, site._rounds, site._restoring = heard, int(state["rounds"]), False
+        site._tries = int(state["tries"])
         return site
 
     _restoring = False  # whether orders are heard again that were answered before
@@ -276,6 +278,9 @@ class Site:
         design, rows = self._design_rows
         pairs = zip(design.needs(), agreed["means"].tolist(), agreed["sds"].tolist(), strict=True)
         means = {name: Summary(mean, sd) for name, mean, sd in pairs}
+        if self._tries >= _MOST_TRIES and not self._restoring:
+            raise Refused(f"a design is tried at most {_MOST_TRIES} times. Restart the site.")
+        self._tries += 1
         with in_words():
             data = model_data(
                 spec, terms, columns, response, ("here",), (self._rows,), total, sites=self._sites, here=self._here,
