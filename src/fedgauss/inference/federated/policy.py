@@ -145,14 +145,6 @@ class Policy(Shown):
                 )
         return [name for name in there if self._is_open(name)]
 
-    def check_columns(self, names: Iterable[str]) -> None:
-        """Columns that are asked for must be open."""
-        closed = [name for name in names if not self._is_open(name)]
-        if closed:
-            raise Refused(
-                f"this site's policy keeps {listed(closed)} to itself. Leave it out, or ask the site's owner."
-            )
-
     def check_family(self, name: str, *aliases: str) -> None:
         """A family must be among those that may be fitted, by one of its names."""
         if self.families is not None and not {name, *aliases} & set(self.families):

@@ -121,25 +121,6 @@ class Design:
         parts = [values_of(part, rows) for part in self.formula.offsets]
         return np.sum(parts, axis=0) if parts else None
 
-    def products(self) -> list[int]:
-        """Numbers of the columns that are products of several factors."""
-        several = [len(one.parts) > 1 for one in self._products for _ in self._product_names(one)]
-        return np.flatnonzero(several).tolist()
-
-    def fewest_in_a_cell(self, rows: Rows) -> dict[str, int]:
-        """For each product of factors with levels, the fewest rows in a cell that has any.
-
-        Columns span the indicator of every cell, also of those that the coding leaves out.
-        """
-        found = {}
-        for term in self.formula.terms:
-            names = [column_of(factor) for factor in term if self._has_levels(factor)]
-            if len(names) > 1:
-                codes = np.stack([rows[name].as_levels().values for name in names])
-                counts = np.unique(codes, axis=1, return_counts=True)[1]
-                found[":".join(factor.name for factor in term)] = int(counts.min())
-        return found
-
     def fewest_between_knots(self, rows: Rows, agreed: Agreed) -> dict[str, int]:
         """For each spline, the fewest rows between two of its knots: with few, its columns tell of single rows."""
         found = {}
