@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test study check types lint docs bench rivals lock clean
+.PHONY: help setup demo test study check types lint docs readme bench rivals lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -39,9 +39,8 @@ $(STAMP): requirements.lock requirements-flower.lock pyproject.toml
 	@touch $@
 	@echo "Ready."
 
-demo: setup ## run the demonstration, then the paper's results in short: pages under demo/
-	$(BIN)/fedgauss demo
-	$(BIN)/fedgauss reproduce --scale quick --out demo/paper
+demo: setup ## run the demonstration, with the paper's results in short: demo/index.html
+	$(BIN)/fedgauss demo --paper
 
 test: setup ## run the tests
 	$(BIN)/pytest -n 2 --dist worksteal -m "not study"
@@ -51,7 +50,7 @@ study: setup ## run the long statistical studies
 	$(BIN)/pytest -n 2 --dist worksteal -m study
 	$(FLOWER)/bin/python -m pytest -n 2 --dist worksteal -m study $(FLOWER_TESTS)
 
-check: types lint docs ## lint, format, types, layers and the documentation; -j 2 for two at a time
+check: types lint docs readme ## lint, format, types, layers and the documentation; -j 2 for two at a time
 
 types: setup
 	$(BIN)/mypy --python-executable $(FLOWER)/bin/python
@@ -64,6 +63,9 @@ lint: setup
 docs: setup ## build the documentation: build/docs/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/docs
 	@echo "The documentation is build/docs/index.html."
+
+readme: setup
+	$(FLOWER)/bin/python scripts/check_readme.py
 
 bench: setup ## measure speed, growth and memory; JSON in benchmarks/out
 	$(BIN)/python benchmarks/run.py

@@ -9,6 +9,8 @@ import common
 import numpy as np
 from common import Figure, Say
 
+NOTEBOOKS = ((300, 10), (500, 50))
+
 
 def plain_loop(runs: int, seed: int) -> np.ndarray[Any, Any]:
     """The base job as a notebook writes it: one gradient of one client at a time. Returns Ybar_n, (runs, d)."""
@@ -43,14 +45,33 @@ def measure(runs: int, repeats: int) -> dict[str, Any]:
     return {"engine": engine, "loop": loop}
 
 
+def at_sizes_of_notebooks(repeats: int) -> dict[str, Any]:
+    """Seconds of 1,000 runs at the sizes (n, K) at which the paper's notebooks were timed."""
+    import fedgauss as fg
+
+    times = {}
+    for n_steps, n_clients in NOTEBOOKS:
+        problem = fg.problems.random_effects(n_clients, common.DIM, seed=1907)
+        job = partial(common.simulate_on_ring, problem, common.REPLICATES, n_steps, common.SYNC_EVERY)
+        job()  # compiles
+        times[f"n = {n_steps}, K = {n_clients}"] = min(common.seconds(job) for _ in range(repeats))
+    return times
+
+
 def figures(say: Say) -> list[Figure]:
     """The figures of this benchmark."""
     say("engine and plain loop in turn, one core")
     result = common.fresh("loop", "measure", {"runs": 4, "repeats": 9}, one_core=True)
     engine, loop = common.spread(result["engine"]), common.spread(result["loop"])
+    say("engine at the sizes of the paper's notebooks, all cores")
+    sizes = common.fresh("loop", "at_sizes_of_notebooks", {"repeats": 15})
     return [
         Figure("plain loop, 1,000 runs (scaled up from 4), minimum of 9", loop[0], "s"),
         Figure("engine, 1,000 runs, minimum of 9", engine[0], "s"),
         Figure("loop over engine, minima", loop[0] / engine[0], "x", ">= 300"),
         Figure("loop over engine, medians", loop[1] / engine[1], "x", ">= 300"),
+        *(
+            Figure(f"engine, a run of 1,000, {size}", 1e3 * time / common.REPLICATES, "ms")
+            for size, time in sizes.items()
+        ),
     ]

@@ -18,6 +18,7 @@ import clients
 import common
 import compilations
 import cusum
+import exact
 import federate
 import growth
 import intervals
@@ -33,7 +34,7 @@ import fedgauss
 
 BENCHMARKS = {
     module.__name__: module
-    for module in (start, normals, loop, compilations, growth, cusum, monitor, clients, intervals, federate)
+    for module in (start, normals, loop, compilations, growth, cusum, monitor, clients, intervals, exact, federate)
 }
 
 

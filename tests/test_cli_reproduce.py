@@ -47,7 +47,7 @@ def test_the_list_has_every_name():
 
 def test_results_come_with_tables_verdicts_files_and_a_page(tmp_path, log):
     out = tmp_path / "out"
-    done = reproduce("heterogeneity", "figure1_left", "--out", out, "--workers", 0)
+    done = reproduce("heterogeneity", "figure1_left", "--out", out, "--workers", 0, "-v")
     assert done.exit_code == 0, done.output
     assert "Reproduced. From the optimum 15 of 15 points agree" in done.output
     assert done.output.index("Figure 1, left") < done.output.index("Appendix F.3")
@@ -55,6 +55,17 @@ def test_results_come_with_tables_verdicts_files_and_a_page(tmp_path, log):
     files = {path.name for path in out.iterdir()}
     assert {"report.html", "results.json", "results.sqlite", "heterogeneity.csv", "figure1_left.svg"} <= files
     assert "figure2_phase.csv" not in files
+
+
+def test_by_default_a_result_is_one_line(tmp_path, log):
+    done = reproduce("heterogeneity", "figure1_left", "--out", tmp_path / "out", "--workers", 0)
+    assert done.exit_code == 0, done.output
+    assert [line.split()[0] for line in done.output.splitlines() if line.split()][2:4] == [
+        "figure1_left",
+        "heterogeneity",
+    ]
+    assert "Claim" not in done.output
+    assert len(done.output.splitlines()) <= 8
 
 
 def test_finished_cells_are_not_run_again_and_new_ones_are(tmp_path, log):
@@ -219,7 +230,7 @@ def test_ctrl_c_ends_a_real_sweep_and_the_same_command_goes_on(tmp_path):
         "Interrupted; 2 of 3 cells are finished and saved. Resume with: fedgauss reproduce heterogeneity"
     )
     second = start(0.0)
-    assert "15 of 15 points agree" in second.communicate(timeout=120)[0]
+    assert " reproduced" in second.communicate(timeout=120)[0]
     assert len(log.read_text().splitlines()) == 4
 
 

@@ -12,7 +12,17 @@ from fedgauss._types import AnyArray, ArrayLike, FloatArray
 
 
 class FedgaussWarning(UserWarning):
-    """The request is valid, but not covered by a theorem or a stability rule."""
+    """The request is valid, but not covered by a theorem or a stability rule.
+
+    Examples
+    --------
+    To make such warnings errors:
+
+    >>> import warnings
+    >>> import fedgauss as fg
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", fg.FedgaussWarning)
+    """
 
 
 def real_array(name: str, value: ArrayLike, shape: Sequence[int | None] | None = None, fix: str = "") -> FloatArray:

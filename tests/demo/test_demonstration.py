@@ -1,29 +1,27 @@
 """The demonstration, small: what it computes, and what `fedgauss demo` leaves behind."""
 
 import base64
-import io
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from fedgauss import networks
 from fedgauss.cli import app
-from fedgauss.demo import figures, story
+from fedgauss.demo import figures, story, told
 from fedgauss.demo.comparison import check_z
+from fedgauss.demo.digits_task import CLIENTS
+from fedgauss.demo.healing import BAD, ROUNDS, TURNED, Healing, Training, heal
+from fedgauss.demo.healing_figure import healed
 from fedgauss.demo.run import _compare, run_demo
-from fedgauss.demo.setup import DemoSetup, demo_attack, demo_setup
-from fedgauss.demo.terminal import print_watched
-from fedgauss.detect.attribution import Attribution, Suspect
-from fedgauss.detect.verdict import Verdict
-from fedgauss.report.page import Page
+from fedgauss.demo.setup import DemoSetup, demo_setup
+from fedgauss.detect.clients.verdict import ClientVerdict
 from report_parsing import Checked
 
-NAMES = [draw.__name__ for draw in figures.DRAWINGS]
+NAMES = ["healed", *(draw.__name__ for draw in figures.DRAWINGS)]
 
 
 TICKS: dict[str, list[tuple[int, int]]] = {}
@@ -40,10 +38,16 @@ def result():
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
+def healing():
+    return heal(0, lambda what, done, total: TICKS.setdefault(what, []).append((done, total)))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, healing):
     folder = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedgauss.demo.setup.demo_setup", short)
+        patch.setattr("fedgauss.demo.healing.heal", lambda seed, tick: healing)
         done = CliRunner().invoke(app, ["demo", "--out", str(folder), "--replicates", "390", "--seed", "5"])
     assert done.exit_code == 0, done.output
     return folder, done
@@ -73,7 +77,7 @@ def test_every_replicate_is_used_once(result):
     )
 
 
-def test_ticks_count_up_to_the_whole(result):
+def test_ticks_count_up_to_the_whole(result, healing):
     assert len(TICKS) == 3
     for counts in TICKS.values():
         done, total = zip(*counts, strict=True)
@@ -82,8 +86,7 @@ def test_ticks_count_up_to_the_whole(result):
 
 
 def test_every_figure_names_its_axes_and_has_a_title(result):
-    for draw in figures.DRAWINGS:
-        drawing = draw(result)
+    for drawing in (draw(result) for draw in figures.DRAWINGS):
         assert drawing.figure.get_suptitle()
         for axes in drawing.figure.axes if drawing.name != "network" else ():
             place = axes.get_subplotspec()  # panels share their axes
@@ -120,18 +123,36 @@ def test_the_page_holds_every_figure_and_nothing_from_outside(written):
         ET.fromstring(svg)
         assert set(re.findall(r'(?:href|src)="(.)', svg)) <= {"#"}
         assert image["alt"]
-    assert page.count("table") == 3
+    assert page.count("table") == 2
     assert page.count("script") == page.count("link") == 0
     assert "http" not in re.sub(r"base64,[^\"]*", "", text)
 
 
-def test_the_terminal_shows_the_table_the_verdict_the_advice_and_the_place(written):
+def test_every_link_of_the_page_leads_somewhere(written):
+    folder, _ = written
+    page = Checked((folder / "index.html").read_text())
+    links = [attributes["href"] for tag, attributes in page.seen if tag == "a"]
+    assert len(links) == 2 * len(NAMES)
+    assert all((folder / link).is_file() for link in links)
+
+
+def test_the_page_opens_with_the_picture(written):
+    text = (written[0] / "index.html").read_text()
+    assert text.index("<img") < text.index("<h2")
+    assert 'alt="Two panels over 60 rounds. Alarm in round 31' in text
+
+
+def test_the_terminal_tells_the_story_in_forty_lines(written, healing):
     folder, done = written
-    assert "average: variance 1" in done.output
+    shown = words(done.output)
+    assert len(done.output.splitlines()) <= 40
+    (alarm,) = healing.protected.alarms
+    for part in (told.turning(), str(alarm), told.names(healing), told.ending(healing), told.honest(healing)):
+        assert words(part) in shown
     assert "simulated (error)" in done.output
     assert "Simulation and exact theory" in done.output
-    assert "Berry-Esseen" in done.output
-    assert str(folder / "index.html") in done.output
+    assert shown.index("ALARM at round 31") < shown.index("average: variance 1")
+    assert words(str(folder / "index.html")) in shown
     assert "…" not in done.output  # nothing is cut off at 80 columns
 
 
@@ -139,132 +160,98 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_the_terminal_names_the_alarm_the_onset_and_the_clients(written, result):
-    """Seed 5, like nearly all, gives a run whose first alarm comes soon after the attack."""
-    _, done = written
-    watched, shown = result.watched, words(done.output)
-    assert "Watched: five of ten clients turn malicious" in shown
-    assert watched.attack.begins <= watched.alarm.step < watched.attack.begins + 100
-    assert words(str(watched.alarm)) in shown
-    assert f"the estimated onset, {watched.alarm.onset}, is" in shown
-    assert story.named_clients(watched.suspects, range(5)) in shown
-    assert shown.count("malicious, named") + shown.count("malicious, missed") == 5
-    assert story.over_runs(watched.repeats, 0.05) in shown
+def test_the_bad_are_named_in_the_round_in_which_they_turn_and_the_network_learns_on(healing):
+    """Seed 0; the same holds for seeds 1 to 5, with rollbacks to round 29 or 30."""
+    (alarm,) = healing.protected.alarms
+    assert (alarm.round, alarm.onset, alarm.rollback) == (TURNED, TURNED, TURNED - 1)
+    assert healing.named == BAD
+    assert not healing.honest.alarms
+    assert healing.protected.accuracy[: TURNED - 1] == healing.unprotected.accuracy[: TURNED - 1]
+    assert healing.protected.accuracy[TURNED] == healing.protected.accuracy[TURNED - 1]
+    assert healing.protected.final > 0.95 > healing.without.final - 0.02
+    assert healing.unprotected.final < 0.8
 
 
-def test_the_page_has_the_watch_with_its_picture_and_its_clients(written, result):
-    folder, _ = written
-    text = (folder / "index.html").read_text()
-    chapter = text[text.index('<h2 id="watched">') : text.index("<h2>Run it yourself")]
-    assert str(result.watched.alarm) in chapter
-    assert chapter.count("<img") == chapter.count("<table") == 1
-    assert chapter.count("<tr>") == 11
-    assert chapter.count("&lt; 0.001") >= 1  # escaped
-    assert story.over_runs(result.watched.repeats, 0.05) in chapter
-    assert "fg.Monitor(lin, steps, sync_every=20, horizon=500, start=lin.optimum)" in text
+def alarm(number: int, *suspects: str) -> ClientVerdict:
+    return ClientVerdict(
+        True, 4.0, 3.1, "clients", number, number, number, number - 1, 0.05,
+        onset_interval=(number, number), suspects=suspects, watched=10,
+    )  # fmt: skip
 
 
-def test_over_many_runs_the_attack_is_seen_and_the_attackers_are_named(result):
-    repeats = result.watched.repeats
-    assert repeats.before + repeats.after + repeats.never == repeats.runs == 200
-    # Of runs at most .015 alarm before the attack or never, and .05 without it: fails for one seed in a thousand.
-    assert repeats.after >= 190
-    assert repeats.honest <= 24
-    assert 45 <= repeats.asked <= 50
-    assert 4.5 < repeats.found <= 5.0
-    assert repeats.wrong < 0.1
+def told_of(alarms: list[ClientVerdict], honest: list[ClientVerdict]) -> Healing:
+    """Runs of which only alarms and accuracies are told."""
+    flat = (0.5,) * (ROUNDS + 1)
+    return Healing(Training(flat, tuple(alarms)), Training(flat), Training(flat), Training(flat, tuple(honest)))
 
 
-ATTACK = demo_attack(demo_setup())
-
-
-def alarm(step: int, onset: int) -> Verdict:
-    return Verdict(True, 4.0, 3.7, "mean", step // 20, step, onset, (onset - 1) // 20, 0.05)
-
-
-def quiet(step: int) -> Verdict:
-    return Verdict(False, 1.0, 3.7, "mean", step // 20, step, None, None, 0.05)
-
-
-def named(*clients: int) -> Attribution:
-    table = [Suspect(k, 3.0 * (k in clients), 0.01, 0.02 if k in clients else 0.9, k in clients) for k in range(10)]
-    return Attribution(tuple(table), 0.1, 11, 5)
+ALL_LEFT_OUT = "Alarm in round 31: all who turned bad are named and left out"
 
 
 @pytest.mark.parametrize(
-    ("seen", "well", "says"),
+    ("alarms", "headline", "names"),
     [
-        (None, False, "there was no alarm up to step 500"),
-        (alarm(240, 121), False, "honest until step 251"),
-        (alarm(260, 241), True, "241, is 10 steps early, at the beginning of that round. Round 12 is indeed the last"),
-        (alarm(300, 261), True, "261, is 10 steps late. But round 13 already holds 10 malicious steps"),
-        (alarm(300, 251), True, "251, is exact."),
-        (alarm(300, 201), True, "201, is 50 steps early. Round 10 is safe, but honest work up to round 12"),
+        ([alarm(31, "Izmir", "Cork", "Ghent")], ALL_LEFT_OUT,
+         "All who turned bad are named, and nobody else."),
+        ([alarm(31, "Cork"), alarm(33, "Ghent", "Izmir")], ALL_LEFT_OUT,
+         "All who turned bad are named, and nobody else."),
+        ([alarm(32, "Cork", "Kiel")], "Alarm in round 32: Cork and Kiel left out",
+         "Ghent and Izmir turned bad and are not named. Kiel is named and in truth honest."),
+        ([alarm(20, "Kiel")], "A false alarm in round 20: clients turn bad only in round 31",
+         "Cork, Ghent and Izmir turned bad and are not named. Kiel is named and in truth honest."),
+        ([], "No alarm in 60 rounds, though clients turn bad in round 31",
+         "Cork, Ghent and Izmir turned bad and are not named."),
     ],
-)
-def test_alarm_and_onset_stand_beside_the_truth(seen, well, says):
-    assert says in story.beside_truth(seen, ATTACK, 20)
-    assert story.outcome(seen, ATTACK)[1] is well
+    ids=["all", "one by one", "some", "false alarm", "none"],
+)  # fmt: skip
+def test_page_and_terminal_say_what_the_run_shows(alarms, headline, names):
+    healing = told_of(alarms, [])
+    assert told.headline(healing) == headline
+    assert told.names(healing) == names
 
 
-def test_the_watch_is_judged_in_a_few_words():
-    outcomes = [story.outcome(seen, ATTACK)[0] for seen in (None, alarm(240, 121), alarm(260, 241))]
-    assert outcomes == ["The attack goes undetected.", "A false alarm.", "The attack is detected after 10 steps."]
-    assert story.last_word([quiet(480), quiet(500)]).startswith("Round 25 (step 500): no alarm")
-    assert story.last_word([alarm(260, 241), quiet(500)]).startswith("ALARM at round 13")
+def test_a_false_alarm_among_honest_clients_is_told():
+    assert told.honest(told_of([], [])).endswith("has no alarm in 60 rounds.")
+    said = told.honest(told_of([], [alarm(40, "Kiel", "Aarhus")]))
+    assert said.endswith("has a false alarm in round 40, and goes on without Aarhus and Kiel.")
 
 
-@pytest.mark.parametrize(
-    ("found", "guilty", "says"),
-    [
-        (
-            named(0, 1, 2),
-            (0, 1, 2),
-            "Named malicious: clients 1, 2 and 3. These are all the attackers, and nobody else.",
-        ),
-        (named(1), (1, 4), "Named malicious: client 2. Missed: client 5, also malicious."),
-        (named(1, 7), (1,), "Named malicious: clients 2 and 8. Wrongly named: client 8, in truth honest."),
-        (named(), (0, 1), "No client is named. Missed: clients 1 and 2, also malicious."),
-        (named(3), (), "Named malicious: client 4. Wrongly named: client 4, in truth honest."),
-        (named(), (), "No client is named, and none is malicious yet."),
-    ],
-)
-def test_clients_named_stand_beside_the_attackers(found, guilty, says):
-    assert story.named_clients(found, guilty) == says
+def test_the_picture_shows_every_client_and_who_was_left_out(healing):
+    above, below = healed(healing).figure.axes
+    assert [label.get_text() for label in below.get_yticklabels()][2] == "Cork"
+    assert [text.get_text() for text in below.texts] == ["left out"] * 3
+    assert [line.get_label() for line in above.lines][:3] == ["not protected", "without the three", "protected"]
 
 
-def test_every_client_is_marked_with_what_it_is():
-    rows = [story.client_row(row, (0, 1), ATTACK.noise_sd) for row in named(0, 2).table[:4]]
-    assert [row[0] for row in rows] == ["1", "2", "3", "4"]
-    assert [row[-1] for row in rows] == ["malicious, named", "malicious, missed", "honest, wrongly named", "honest"]
+def test_with_paper_the_page_links_the_report(tmp_path, healing, result, monkeypatch):
+    def reproduced(scale, out):
+        assert scale == "quick"
+        out.mkdir()
+        (out / "report.html").write_text("<p>report")
+
+    monkeypatch.setattr("fedgauss.demo.healing.heal", lambda seed, tick: healing)
+    monkeypatch.setattr("fedgauss.demo.run.run_demo", lambda setup, tick: result)
+    monkeypatch.setattr("fedgauss.cli.reproduce.reproduce", reproduced)
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--paper"])
+    assert done.exit_code == 0, done.output
+    assert 'href="paper/report.html"' in (tmp_path / "index.html").read_text()
 
 
-def test_runs_are_counted_in_words(result):
-    some = replace(result.watched.repeats, runs=200, before=2, after=190, never=8, delay=30.0, honest=11)
-    said = story.over_runs(some, 0.05)
-    assert "190 alarm after the clients turned (half of them within 30 steps), 2 before and 8 never" in said
-    assert "11 of the same runs alarm, where a share of 0.05, 10 of them, is allowed" in said
-    assert "half" not in story.over_runs(replace(some, after=0), 0.05)
-    assert "None of them" in story.clients_over_runs(replace(some, asked=0), ATTACK)
+def test_the_loop_on_the_page_runs(capsys):
+    """Clients that move like each other, but for noise; fails if the loop kept those who were named."""
 
+    class Client:
+        def __init__(self, name):
+            self.name, self.rng, self.rounds = name, np.random.default_rng(sum(map(ord, name))), 0
 
-@pytest.mark.parametrize(
-    ("verdicts", "asked", "suspects", "unnamed", "says"),
-    [
-        ((quiet(480), quiet(500)), 0, None, "", "The attack goes undetected."),
-        ((alarm(120, 81), quiet(500)), 220, named(3), "", "Wrongly named: client 4, in truth honest."),
-        ((quiet(480), alarm(500, 481)), 500, None, "there is none yet.", "Nobody could be named: there is none yet."),
-    ],
-    ids=["no alarm", "false alarm", "alarm at the end"],
-)
-def test_page_and_terminal_follow_whatever_the_run_shows(result, verdicts, asked, suspects, unnamed, says):
-    watched = replace(result.watched, verdicts=verdicts, asked=asked, suspects=suspects, unnamed=unnamed)
-    other, page = replace(result, watched=watched), Page("Demonstration", "")
-    console = Console(width=300, file=io.StringIO())
-    print_watched(watched, result.setup, console)
-    story.add_watched(page, watched, result.setup, lambda: page.paragraph(figures.watched(other).alt))
-    for told in (console.file.getvalue(), page.html()):
-        assert says in told
-        assert story.outcome(watched.alarm, ATTACK)[0] in told
-        assert "malicious, missed" not in told
-    Checked(page.html())
+        def train(self, model):
+            self.rounds += 1
+            move = np.linspace(1, 2, 50) + 0.5 * self.rng.standard_normal(50)
+            return model - move if self.name in BAD and self.rounds >= TURNED else model + move
+
+    clients = {name: Client(name) for name in CLIENTS}
+    names = {"clients": clients, "network": np.zeros(50)}
+    exec(story._HEALING_PROGRAM, names)
+    assert capsys.readouterr().out.startswith("ALARM at round 31: clients ")
+    assert set(clients) == set(CLIENTS) - set(BAD)
+    assert len(names["kept"]) == ROUNDS + 1

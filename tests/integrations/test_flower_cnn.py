@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedgauss.data.digits import drawn
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "flower_cnn"
 if str(EXAMPLE) not in sys.path:
@@ -24,7 +26,6 @@ if str(EXAMPLE) not in sys.path:
 
 from flower_cnn import data  # noqa: E402
 from flower_cnn.attack import attack_of, bad_clients, labelled, uploaded  # noqa: E402
-from flower_cnn.digits import drawn  # noqa: E402
 
 CONFIG = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
 SMALL = {"images": 60, "local-steps": 4, "batch-size": 16}

@@ -59,12 +59,12 @@ def free_port():
 
 
 class Flower:
-    """A SuperLink of our own, and runs that are sent to it."""
+    """A SuperLink of our own, and runs of an example that are sent to it."""
 
-    def __init__(self, folder, *options):
+    def __init__(self, folder, *options, example=EXAMPLE):
         self.folder, self.port = folder, free_port()
         self.app = folder / "app"
-        shutil.copytree(EXAMPLE, self.app, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(example, self.app, ignore=shutil.ignore_patterns("__pycache__"))
         self.env = os.environ | {
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(SRC),
@@ -103,10 +103,13 @@ class Flower:
 
     def run(self, config, *options):
         """What the server application wrote down."""
-        output = self.folder / f"outcome-{time.monotonic_ns()}.json"
         given = example_config()
-        changes = {name: value for name, value in config.items() if given[name] != value} | {"output": str(output)}
-        words = " ".join(f"{k}={json.dumps(v)}" for k, v in changes.items())
+        return self.run_with({name: value for name, value in config.items() if given[name] != value}, *options)
+
+    def run_with(self, changes, *options):
+        """The same, given what differs from the example's configuration."""
+        output = self.folder / f"outcome-{time.monotonic_ns()}.json"
+        words = " ".join(f"{k}={json.dumps(v)}" for k, v in (changes | {"output": str(output)}).items())
         command = [str(BIN / "flwr"), "run", str(self.app), "here", "--stream", "--run-config", words, *options]
         log = (self.folder / "run.log").open("a")
         process = subprocess.Popen(command, env=self.env, stdout=log, stderr=subprocess.STDOUT)
@@ -124,10 +127,10 @@ class Flower:
 
 
 @contextlib.contextmanager
-def flower(folder, *options):
+def flower(folder, *options, example=EXAMPLE):
     found = None
     try:
-        found = Flower(folder, *options)
+        found = Flower(folder, *options, example=example)
         yield found
     finally:
         if found is not None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from flower_cnn.digits import drawn
+from fedgauss.data.digits import drawn
 
 Config = Mapping[str, Any]
 CLASSES = 10

@@ -14,11 +14,15 @@ from fedgauss._progress import progress
 from fedgauss.cli.app import app, plain_endings, print_place
 
 _DEMO_HELP = """\
-Simulate ten clients on a ring, compare them with exact theory, detect an attack, and write a page with figures.
+Watch a network heal after clients turn bad, then see theory beside simulation; a page with pictures.
 
-This is the paper's random-effects regression, started at the optimum and at zero. It prints a table of simulated, \
-exact and approximate values. Then half of the clients turn malicious, and a monitor says when, and which ones. All of \
-this is in index.html; every figure is also written as PNG and SVG.
+Ten clients train a small network to read digits. Three of them turn bad half-way; a monitor raises an alarm and \
+names them, and the run goes back and on without them. Then the paper's random-effects regression is simulated and set \
+beside exact theory. All of this is in index.html; every figure is also written as PNG and SVG.
+
+[bold]Examples[/bold]
+  fedgauss demo
+  fedgauss demo --paper    with the paper's results in short, in paper/ below the folder
 """
 
 
@@ -27,8 +31,9 @@ def demo(
     out: Annotated[Path, Option(help="Folder for the page and its figures.")] = Path("demo"),
     replicates: Annotated[int, Option(help="Simulated runs for each start, 200 to 1,000,000.")] = 2000,
     seed: Annotated[int, Option(help="Fixes every random number.")] = 0,
+    paper: Annotated[bool, Option("--paper", help="Also compute the paper's results in short.")] = False,
 ) -> None:
-    """Simulate, compare, watch, and write the page."""
+    """Train, heal, simulate, compare, and write the page."""
     with plain_endings():
         from fedgauss.report.output import writable_folder
 
@@ -36,18 +41,30 @@ def demo(
         began = time.monotonic()
         with progress() as tick:
             tick("starting JAX", 0, 1)
+            from fedgauss.demo.healing import heal
             from fedgauss.demo.run import run_demo
             from fedgauss.demo.setup import demo_setup
 
             setup = demo_setup(replicates, seed)
             tick("starting JAX", 1, 1)
+            healing = heal(seed, tick)
             result = run_demo(setup, tick)
-            from fedgauss.demo.story import write_demo
-            from fedgauss.demo.terminal import print_demo
+        from fedgauss.demo.story import write_demo
+        from fedgauss.demo.terminal import print_demo
 
-            page = write_demo(result, folder, tick)
-        print_demo(result, Console())
+        print_demo(healing, result, Console())
+        report = _paper_report(folder / "paper") if paper else None
+        with progress() as tick:
+            page = write_demo(healing, result, folder, tick, report)
         print_place(page, "figures", began)
+
+
+def _paper_report(folder: Path) -> Path:
+    """The paper's results in short, as `fedgauss reproduce --scale quick` leaves them."""
+    from fedgauss.cli.reproduce import reproduce
+
+    reproduce(scale="quick", out=folder)
+    return folder / "report.html"
 
 
 @app.command()

@@ -17,8 +17,9 @@ from fedgauss.cli.app import ROOM, app, executor_of, plain_endings, print_place,
 _REPRODUCE_HELP = """\
 Compute the paper's numbers again, under every reading of its settings, and say which come out.
 
-Prints for each result the paper's number, ours with its Monte-Carlo error, and a verdict with its reason. Writes \
-report.html, every figure as PNG and SVG, rows as CSV and verdicts as JSON. NAMES picks results; without any, all run.
+Prints a verdict for each result; with -v also the paper's numbers, ours with their Monte-Carlo errors, and reasons. \
+Writes report.html, every figure as PNG and SVG, rows as CSV and verdicts as JSON. NAMES picks results; without any, \
+all run.
 
 [bold]Scales[/bold]
   quick  fewer runs and points, one draw of the clients, attacks and what is beyond the paper only when named; \
@@ -48,6 +49,7 @@ def reproduce(
     workers: options.Workers = None,
     engine: options.Engine = "local",
     scheduler: options.Scheduler = None,
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Print numbers and reasons too.")] = False,
     list_them: Annotated[bool, Option("--list", help="Print what there is, and stop.")] = False,
 ) -> None:
     """The paper's results, from cells to a page."""
@@ -73,7 +75,7 @@ def reproduce(
             from fedgauss.paper.page import print_reproduction
 
             sections, page = write_reproduction(measured, folder, tick)
-        print_reproduction(sections, Console())
+        print_reproduction(sections, Console(), verbose)
         print_place(page, "figures and rows", began)
 
 

@@ -182,38 +182,4 @@ def disagreement(result: DemoResult) -> Drawing:
     )
 
 
-@styled
-def watched(result: DemoResult) -> Drawing:
-    """The monitor's statistic over the attacked run, as a multiple of its threshold, with the true onset."""
-    attack, alarm, verdicts = result.watched.attack, result.watched.alarm, result.watched.verdicts
-    if alarm is None:
-        title = f"No alarm in {attack.n_steps} steps, though clients turn at step {attack.begins}"
-    elif alarm.step < attack.begins:
-        title = f"A false alarm at step {alarm.step}: clients turn only at step {attack.begins}"
-    else:
-        title = f"Clients turn at step {attack.begins}, and the alarm comes after step {alarm.step}"
-    figure, axes = titled_axes(title, 3.2)
-    axes.axvline(attack.begins, color=LIGHT["ink"], lw=1.0, label="true onset")
-    if alarm is not None and alarm.onset is not None:
-        axes.axvline(alarm.onset, color=LIGHT["finite"], lw=1.8, ls=(0, (1, 1.5)), label="estimated onset")
-    axes.axhline(1.0, color=LIGHT["limit"], lw=1.2, ls=(0, (4, 2)), label="threshold")
-    ratio = {verdict.step: verdict.statistic / verdict.threshold for verdict in verdicts}
-    axes.plot(list(ratio), list(ratio.values()), color=LIGHT["exact"], marker=".", ms=4, label="statistic")
-    if alarm is not None:
-        axes.plot([alarm.step], [ratio[alarm.step]], "o", ms=7, color=LIGHT["limit"], zorder=3, label="alarm")
-    axes.set(xlabel="step $t$", ylabel="statistic / threshold", xlim=(0, verdicts[-1].step))
-    axes.set_ylim(bottom=0.0)
-    few_ticks(axes.yaxis)
-    figure.legend(loc="outside lower center", ncols=3, handlelength=1.8, columnspacing=1.4)
-    return Drawing(
-        "watched",
-        figure,
-        "The monitor’s statistic after each round, as a multiple of its threshold, over the first simulated run, which "
-        "was not selected. There are two statistics, for the mean gradient and for its noise; shown is the one nearer "
-        "to its threshold, or further above it. Each is a maximum over possible onsets, and the onset that attains it "
-        "at the alarm is the estimated one; it is always the beginning of a round.",
-        f"A line chart over the steps of a run, with a dashed line at the threshold. {title}.",
-    )
-
-
-DRAWINGS: tuple[Callable[[DemoResult], Drawing], ...] = (network, paths, averages, variance, disagreement, watched)
+DRAWINGS: tuple[Callable[[DemoResult], Drawing], ...] = (network, paths, averages, variance, disagreement)

@@ -1,4 +1,4 @@
-"""The demonstration, computed: simulation beside theory, then a monitored attack. Nothing is drawn here."""
+"""The second chapter, computed: simulation beside theory. Nothing is drawn here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,8 +10,7 @@ from fedgauss import networks
 from fedgauss._progress import Tick
 from fedgauss._types import FloatArray
 from fedgauss.demo.comparison import Comparison, Ellipse, ZCheck, check_z, compare, product_terms, variance_ratio
-from fedgauss.demo.setup import DemoSetup, demo_attack
-from fedgauss.demo.watch import WatchedAttack, watch_attack
+from fedgauss.demo.setup import DemoSetup
 from fedgauss.engine import observers
 from fedgauss.engine.simulate import simulate
 from fedgauss.problems.linearize import linearize
@@ -63,7 +62,6 @@ class DemoResult:
     limit_n    Sigma/K, the same at every n
     exact_n    n Cov(Ybar_n) from the optimum
     averaged   the same at the last n, had all clients averaged with each other after every step
-    watched    the second chapter: an attack, and what the monitor says of it
     """
 
     setup: DemoSetup
@@ -76,7 +74,6 @@ class DemoResult:
     averaged: FloatArray
     check: ZCheck
     advice: Advice
-    watched: WatchedAttack
 
     def scaled(self, part: StartResult, checkpoint: int = -1) -> FloatArray:
         """sqrt(n) (Ybar_n - theta*) with n the checkpoint, (R, d)."""
@@ -115,7 +112,7 @@ class DemoResult:
 
 
 def run_demo(setup: DemoSetup, tick: Tick = lambda what, done, total: None) -> DemoResult:
-    """Simulate from the optimum and from zero, with the same data, beside theory; then watch an attack.
+    """Simulate from the optimum and from zero, with the same data, beside theory.
 
     Parameters
     ----------
@@ -148,7 +145,6 @@ def run_demo(setup: DemoSetup, tick: Tick = lambda what, done, total: None) -> D
         averaged=n * averaged.cov_average,
         check=check_z([*at_optimum.comparisons, *at_zero.comparisons], setup.replicates),
         advice=advice,
-        watched=watch_attack(demo_attack(setup), setup, partial(tick, "watching an attack")),
     )
 
 

@@ -183,6 +183,22 @@ def server_only(
     second round on, V is estimated by sum_j w_j (E_j - mean)(E_j - mean)' / (J - 1). Innovations are nearly Gaussian,
     so the estimate is a Wishart matrix with J - 1 degrees of freedom, and a monitor's thresholds are calibrated for it
     (Hotelling).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedgauss as fg
+    >>> rng, means = np.random.default_rng(0), [np.zeros(2)]
+    >>> for _ in range(60):  # honest rounds of ten steps
+    ...     y = means[-1]
+    ...     for _ in range(10):
+    ...         y = y - 0.05 * (y + 0.3 * rng.normal(size=2))
+    ...     means.append(y)
+    >>> steps = fg.step_sizes.constant(0.05)
+    >>> lin = fg.server_only(np.eye(2), means, steps, sync_every=10)
+    >>> lin.noise_cov.round(2)  # near 0.09 I
+    array([[0.1 , 0.01],
+           [0.01, 0.09]])
     """
     a = _checks.covariance("hessian", hessian, definite=True)
     dim = len(a)

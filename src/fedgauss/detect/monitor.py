@@ -79,12 +79,21 @@ class Monitor:
 
     Examples
     --------
-    ::
+    The clients' mean after every tenth step; from round 41 on something pulls it away:
 
-        monitor = Monitor(lin, steps, sync_every=20, horizon=500)
-        verdict = monitor.update(y)         # y = Y_t, the clients' mean, after every synchronisation
-        if verdict.alarm:
-            print(verdict)
+    >>> import numpy as np
+    >>> import fedgauss as fg
+    >>> lin = fg.linearization(hessians=[np.eye(2)] * 10, covariances=[np.eye(2)] * 10)
+    >>> monitor = fg.Monitor(lin, fg.step_sizes.constant(0.05), sync_every=10, start=np.zeros(2))
+    >>> rng, y = np.random.default_rng(0), np.zeros(2)
+    >>> for number in range(1, 81):
+    ...     for _ in range(10):
+    ...         y = y - 0.05 * (y - 0.2 * (number > 40) + rng.normal(size=2) / np.sqrt(10))
+    ...     verdict = monitor.update(y)
+    ...     if verdict.alarm:
+    ...         break
+    >>> number, verdict.onset, verdict.onset_interval, verdict.rollback
+    (44, 391, (371, 411), 37)
     """
 
     def __init__(

@@ -18,7 +18,24 @@ _CACHE = 2**19  # bytes that a CPU keeps close to a core: the draws of a step an
 
 
 class DivergedError(ArithmeticError):
-    """A run left the finite numbers; `step`, `client` and `replicate` say where this happened first."""
+    """A run left the finite numbers.
+
+    Attributes
+    ----------
+    step, client, replicate : int
+        Where this happened first.
+    eta : float
+        The step size there.
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> try:
+    ...     raise fg.DivergedError(step=12, client=3, replicate=0, eta=50.0)  # as `simulate` does
+    ... except fg.DivergedError as error:
+    ...     print(f"client {error.client} at step {error.step}")
+    client 3 at step 12
+    """
 
     def __init__(self, step: int, client: int, replicate: int, eta: float) -> None:
         self.step, self.client, self.replicate, self.eta = step, client, replicate, eta

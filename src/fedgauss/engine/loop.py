@@ -98,6 +98,15 @@ def near_optimum(sd: float, shared: bool = False) -> NearOptimum:
     -------
     NearOptimum
         For `simulate(..., start=...)`.
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> problem = fg.problems.random_effects(n_clients=10, seed=1907)
+    >>> start = fg.near_optimum(0.25)
+    >>> runs = fg.simulate(problem, fg.networks.ring(10), [0.1] * 100, n_steps=100, replicates=50, start=start)
+    >>> runs.average.shape
+    (50, 2)
     """
     return NearOptimum(_checks.real("sd", sd, above=0.0), shared)
 

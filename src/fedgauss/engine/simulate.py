@@ -41,6 +41,14 @@ class Runs(Shown):
         As they were asked for.
     observed : dict of str to array
         The results of the observers, by name.
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> problem = fg.problems.random_effects(n_clients=10, seed=1907)
+    >>> runs = fg.simulate(problem, fg.networks.ring(10), [0.1] * 100, n_steps=100, replicates=50)
+    >>> runs.replicates, runs.last.shape
+    (50, (50, 2))
     """
 
     average: FloatArray
@@ -176,6 +184,14 @@ class Setting:
     ----------
     problem, network, steps, sync_every, sync_phase, start, observe, projection
         As in `simulate`.
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> problem = fg.problems.random_effects(n_clients=10, seed=1907)
+    >>> often, rarely = (fg.Setting(problem, fg.networks.ring(10), [0.1] * 100, sync_every=tau) for tau in (1, 20))
+    >>> rarely.sync_every
+    20
     """
 
     problem: Problem
@@ -226,6 +242,15 @@ def simulate_together(
     -------
     list of Runs
         One for each setting, in order.
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> problem, ring = fg.problems.random_effects(n_clients=10, seed=1907), fg.networks.ring(10)
+    >>> settings = [fg.Setting(problem, ring, [0.1] * 100, sync_every=tau) for tau in (1, 20)]
+    >>> often, rarely = fg.simulate_together(settings, n_steps=100, replicates=50)
+    >>> often.average.shape, rarely.average.shape
+    ((50, 2), (50, 2))
     """
     if not settings:
         raise ValueError("settings must list at least one Setting; got none.")

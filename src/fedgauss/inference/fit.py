@@ -172,9 +172,16 @@ def fit(
 
     Examples
     --------
-    >>> fit = fg.fit(frame, target="readmitted", client="hospital", family="binomial")
-    >>> print(fit)
-    >>> fit.conf_int(), fit.wald(), fit.simultaneous()
+    >>> import numpy as np
+    >>> import fedgauss as fg
+    >>> rng = np.random.default_rng(0)
+    >>> patients = {"hospital": rng.integers(0, 3, 600), "dose": rng.normal(size=600)}
+    >>> patients["readmitted"] = (rng.random(600) < 1 / (1 + np.exp(1 - patients["dose"]))).astype(int)
+    >>> fit = fg.fit(patients, target="readmitted", client="hospital", family="binomial")
+    >>> print(f"{fit.params['dose']:.3f} ({fit.std_errors[1]:.3f})")
+    0.949 (0.114)
+    >>> print(fit.wald("dose = 1"))
+    chi2(1) = 0.20, p = 0.658
     """
     level = _checks.level(level)
     _checks.one_of("solver", solver, get_args(Solver))

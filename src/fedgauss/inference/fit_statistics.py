@@ -156,10 +156,15 @@ def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
 
     Examples
     --------
-    >>> both = fg.fit(frame, "died", "hospital", "binomial", ["age", "dose"])  # doctest: +SKIP
-    >>> age = fg.fit(frame, "died", "hospital", "binomial", ["age"])  # doctest: +SKIP
-    >>> print(likelihood_ratio(both, age))  # doctest: +SKIP
-    chi2(1) = 9.41, p = 0.00216
+    >>> import numpy as np
+    >>> import fedgauss as fg
+    >>> rng = np.random.default_rng(0)
+    >>> frame = {"hospital": rng.integers(0, 3, 600), "age": rng.normal(size=600), "dose": rng.normal(size=600)}
+    >>> frame["died"] = (rng.random(600) < 1 / (1 + np.exp(1 - 0.3 * frame["dose"]))).astype(int)
+    >>> both = fg.fit(frame, "died", "hospital", "binomial", ["age", "dose"])
+    >>> age = fg.fit(frame, "died", "hospital", "binomial", ["age"])
+    >>> print(fg.likelihood_ratio(both, age))
+    chi2(1) = 12.44, p = 0.00042
     """
     big, small = bigger.statistics, smaller.statistics
     if big is None or small is None or big.log_likelihood is None or small.log_likelihood is None:

@@ -262,25 +262,31 @@ def level_figure(title: str, levels: Sequence[Level]) -> Any:
 # --- in a terminal ---
 
 
-def print_reproduction(sections: Sequence[Section], console: Console) -> None:
-    """Everything but the figures; at the end one table of verdicts."""
-    for section in sections:
-        result = section.result
-        console.print(Text(f"{result.title} ({result.where})", style="bold"))
-        console.print(Text(f"Claim: {plain(result.claim)}."))
-        for table in section.tables:
-            console.print()
-            print_table(table, console)
-        verdict = (sentence(section.verdict_words), f"bold {_COLOURS[section.verdict.role]}")
-        console.print(Text.assemble(verdict, f". {plain(section.summary)}"))
-        console.print()
-    console.print(Text("In short", style="bold"))
+def print_reproduction(sections: Sequence[Section], console: Console, verbose: bool = False) -> None:
+    """A line for each result with its verdict; with `verbose`, first the tables and reasons behind them."""
+    for section in sections if verbose else ():
+        _print_section(section, console)
     short = terminal_table()
     short.add_column("result", no_wrap=True)
+    short.add_column("in the paper")
     short.add_column("verdict")
     for section in sections:
-        short.add_row(section.result.name, Text(section.verdict_words, style=_COLOURS[section.verdict.role]))
+        verdict = Text(section.verdict_words, style=_COLOURS[section.verdict.role])
+        short.add_row(section.result.name, section.result.where, verdict)
     print_whole(short, console)
+    console.print()
+
+
+def _print_section(section: Section, console: Console) -> None:
+    """Everything but the figures."""
+    result = section.result
+    console.print(Text(f"{result.title} ({result.where})", style="bold"))
+    console.print(Text(f"Claim: {plain(result.claim)}."))
+    for table in section.tables:
+        console.print()
+        print_table(table, console)
+    verdict = (sentence(section.verdict_words), f"bold {_COLOURS[section.verdict.role]}")
+    console.print(Text.assemble(verdict, f". {plain(section.summary)}"))
     console.print()
 
 

@@ -53,8 +53,10 @@ def linearize(problem: Problem, *, samples: int = 8192, batches: int = 32, seed:
 
     Examples
     --------
+    >>> import fedgauss as fg
     >>> lin = fg.linearize(fg.problems.random_effects(n_clients=10, seed=1907))
-    >>> lin.optimum, lin.hessian, lin.noise_cov
+    >>> lin.optimum.round(3), lin.hessian.shape, lin.noise_cov.shape
+    (array([ 1.716, -2.364]), (2, 2), (2, 2))
     """
     exact = exact_linearization(checked_problem(problem))
     if exact is not None:
@@ -89,6 +91,14 @@ def warm_up(problem: Problem, n_warmup: int, at: ArrayLike, seed: int = 0) -> Li
     Returns
     -------
     Linearization
+
+    Examples
+    --------
+    >>> import fedgauss as fg
+    >>> problem = fg.problems.random_effects(n_clients=5, seed=1907)
+    >>> lin = fg.warm_up(problem, n_warmup=200, at=fg.linearize(problem).optimum)
+    >>> lin.n_warmup, lin.n_clients
+    (200, 5)
     """
     n_warmup = _checks.whole("n_warmup", n_warmup, at_least=2, fix="One gradient shows no spread.")
     point = _checks.real_array("at", at, shape=(checked_problem(problem).dim,))

@@ -77,6 +77,11 @@ class Page:
         """A list of sentences."""
         self._pieces.append("<ul>" + "".join(f"<li>{markup(text)}</li>" for text in texts) + "</ul>")
 
+    def links(self, entries: Sequence[tuple[str, str]]) -> None:
+        """A list of files beside the page, (address, name)."""
+        items = "".join(f'<li><a href="{escape(address)}">{markup(name)}</a></li>' for address, name in entries)
+        self._pieces.append(f"<ul>{items}</ul>")
+
     def code(self, text: str) -> None:
         """A program, verbatim."""
         self._pieces.append(f"<pre><code>{escape(text)}</code></pre>")

@@ -141,6 +141,14 @@ def max_relative_quantile_gap(reference: ArrayLike, other: ArrayLike, *, trim: f
     Returns
     -------
     float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedgauss as fg
+    >>> rng = np.random.default_rng(0)
+    >>> print(f"{fg.max_relative_quantile_gap(rng.chisquare(3, 500), rng.chisquare(3, 500), trim=0.05):.2f}")
+    0.34
     """
     a, b, levels = _gap_levels(reference, other, trim)
     q, r = (np.quantile(x, levels) for x in (a, b))

@@ -78,13 +78,24 @@ class ClientMonitor:
 
     Examples
     --------
-    ::
+    Ten clients with forty parameters; from round 21 on client 7 sends the opposite of what it learnt:
 
-        monitor = ClientMonitor(horizon=200)
-        verdict = monitor.update({name: upload - sent for name, upload in uploads.items()})
-        if verdict.alarm:
-            model = kept[verdict.rollback]
-            monitor.exclude()               # go on without verdict.suspects
+    >>> import numpy as np
+    >>> import fedgauss as fg
+    >>> rng = np.random.default_rng(0)
+    >>> own = rng.normal(size=(10, 40))
+    >>> monitor = fg.ClientMonitor(horizon=100)
+    >>> for number in range(1, 25):
+    ...     moves = own + 0.5 * rng.normal(size=(10, 40))  # what each client changed: its upload less what it was sent
+    ...     if number > 20:
+    ...         moves[7] = -moves[7]
+    ...     verdict = monitor.update(moves)
+    ...     if verdict.alarm:
+    ...         break
+    >>> number, verdict.suspects, verdict.onset, verdict.rollback
+    (21, (7,), 21, 20)
+    >>> monitor.exclude()  # go on without them, from the model of round 20
+    (7,)
     """
 
     def __init__(

@@ -55,24 +55,43 @@ def _thinned(strokes: list[Floats]) -> Floats:
 _SHAPES = np.stack([_thinned(strokes) for strokes in _STROKES])  # (10, dots, 2)
 
 
-def drawn(labels: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.uint8]:
-    """An image of each label, (n, 28, 28): turned, slanted, stretched, bent, moved and noisy; the same for a seed."""
+def drawn(labels: npt.NDArray[np.int64], seed: int, variety: float = 1.0) -> npt.NDArray[np.uint8]:
+    """Draw an image of each label: turned, slanted, stretched, bent, moved and noisy.
+
+    Parameters
+    ----------
+    labels : (n,) array of int
+        The digits, 0 to 9.
+    seed : int
+        The same seed and labels give the same images.
+    variety : float
+        How far digits are turned, slanted, bent and moved. A small network reads 0.5 well from 2,000 images, and needs
+        many more for 1.
+
+    Returns
+    -------
+    (n, 28, 28) array of uint8
+        0 is paper and 255 is ink.
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer) or not np.isin(labels, range(10)).all():
+        raise ValueError(f"labels must be one row of whole numbers from 0 to 9; got {labels!r}.")
     rng = np.random.default_rng(seed)
     parts = np.array_split(labels, max(1, len(labels) // _AT_A_TIME))
-    return np.concatenate([_inked(_bent(part, rng), rng) for part in parts])
+    return np.concatenate([_inked(_bent(part, rng, variety), rng) for part in parts])
 
 
-def _bent(labels: npt.NDArray[np.int64], rng: np.random.Generator) -> Floats:
+def _bent(labels: npt.NDArray[np.int64], rng: np.random.Generator, variety: float) -> Floats:
     """Where the dots of each image lie, in pixels; (n, dots, 2)."""
     n = len(labels)
     dots = _SHAPES[labels]
-    waves = rng.normal(scale=0.05, size=(2, n, 1, 2)).astype(np.float32)
+    waves = rng.normal(scale=0.05 * variety, size=(2, n, 1, 2)).astype(np.float32)
     dots = dots + waves[0] * np.sin(6 * dots[..., ::-1]) + waves[1] * np.cos(6 * dots[..., ::-1])
-    turn, slant = rng.normal(scale=0.2, size=(2, n))
+    turn, slant = rng.normal(scale=0.2 * variety, size=(2, n))
     wide, high = rng.uniform(0.75, 1.15, size=(2, n))
     turned = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]]).transpose(2, 0, 1)
     stretched = np.array([[wide, slant], [np.zeros(n), high]]).transpose(2, 0, 1)
-    shifts = rng.uniform(-3, 3, size=(n, 1, 2))
+    shifts = variety * rng.uniform(-3, 3, size=(n, 1, 2))
     by = (turned @ stretched).transpose(0, 2, 1).astype(np.float32)
     return 18 * dots @ by + (SIDE / 2 + shifts).astype(np.float32)
 
