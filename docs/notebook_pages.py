@@ -48,11 +48,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def executed(paths: Iterable[Path]) -> list[Any]:
     """Notebooks with their outputs, kept or executed now, as many at once as there are cores."""
-    kept = {path: _kept(path) for path in paths}
-    missing = {path: target for path, target in kept.items() if not target.exists()}
+    targets = {path: kept(path) for path in paths}
+    missing = {path: target for path, target in targets.items() if not target.exists()}
     if missing:
         execute(missing)
-    return [nbformat.read(target, as_version=4) for target in kept.values()]
+    return [nbformat.read(target, as_version=4) for target in targets.values()]
 
 
 def execute(targets: Mapping[Path, Path]) -> None:
@@ -129,7 +129,7 @@ def _quoted(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) and value.startswith("#") else str(value).replace("'#", "'")
 
 
-def _kept(path: Path) -> Path:
+def kept(path: Path) -> Path:
     """Where a notebook with its outputs is kept."""
     depends = [path, ROOT / "requirements.lock"]
     depends += sorted(

@@ -1,6 +1,7 @@
-"""The notebooks of the documentation: each runs through the function that makes its page, and its story holds.
+"""The notebooks of the documentation: each ran when its page was made, and its story holds.
 
-What is executed is kept under build/notebooks, so that this and `make docs` execute a notebook once between them.
+`make docs`, a part of `make check`, executes them and keeps what they showed under build/notebooks; where they were not
+executed as they are now, those tests are skipped.
 """
 
 import json
@@ -27,7 +28,10 @@ def shown():
     """The outputs of a notebook, by its name."""
 
     def outputs(name):
-        (notebook,) = notebook_pages.executed([notebook_pages.FOLDER / f"{name}.ipynb"])
+        path = notebook_pages.FOLDER / f"{name}.ipynb"
+        if not notebook_pages.kept(path).exists():
+            pytest.skip("not executed: make docs")
+        (notebook,) = notebook_pages.executed([path])
         return [output for cell in notebook.cells for output in cell.get("outputs", ())]
 
     return outputs
