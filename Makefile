@@ -1,16 +1,22 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test study check types lint docs readme bench rivals lock clean
+.PHONY: help setup demo test study check types lint docs readme bench rivals wheel trywheel lock clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP := $(VENV)/.installed
+# $(call locked,PYTHON,LOCK) installs a lock by uv, in seconds. Where uv cannot be had, or reaches no index with the
+# settings that are pip's own, pip does the same in a minute or two: locks have hashes, and are complete.
+locked = $(BIN)/python -m uv --quiet pip install --python $(1) --no-deps --require-hashes -r $(2) 2> /dev/null || \
+	{ echo "  with pip: a minute or two ..."; \
+	$(PIP) --python $(1) install --no-compile --no-deps --require-hashes -r $(2); }
 # Flower holds back typer, click and rich. It has an environment of its own, which takes everything else from $(VENV).
 FLOWER := $(VENV)/flower
 FLOWER_TESTS := $(wildcard tests/integrations/test_flower*.py) tests/test_cli.py tests/test_docs.py
 # Reused by `lock` to keep the tool that writes the lock out of the locked environment.
 LOCK_VENV := build/lock
+BUILD_VENV := build/wheel
 COMPILE := $(LOCK_VENV)/bin/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	--upgrade --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
 # The dependency group `rivals`, by name: `pip install --group` needs a newer pip than Python 3.11 brings.
@@ -21,19 +27,20 @@ help: ## show this list
 
 setup: $(STAMP) ## create .venv with the locked dependencies and this package
 
-$(STAMP): requirements.lock requirements-flower.lock pyproject.toml
+$(STAMP): requirements.lock requirements-flower.lock requirements-uv.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "fedgauss needs Python 3.11 or later; $(PYTHON) is" "$$($(PYTHON) --version 2>&1)." \
 		"Try: make $(or $(MAKECMDGOALS),setup) PYTHON=python3.12"; exit 1; }
 	@echo "Creating $(VENV) with $$($(PYTHON) --version) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@echo "Installing $$(grep -c == requirements.lock) locked dependencies (a minute or two) ..."
-	@$(PIP) install --no-compile --require-hashes -r requirements.lock
+	@echo "Installing $$(grep -c == requirements.lock) locked dependencies ..."
+	@$(PIP) install --no-compile --require-hashes -r requirements-uv.lock || true
+	@$(call locked,$(BIN)/python,requirements.lock)
 	@echo "Installing fedgauss ..."
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@echo "Installing Flower beside it ..."
 	@$(PYTHON) -m venv --without-pip $(FLOWER)
-	@$(PIP) --python $(FLOWER)/bin/python install --no-compile --no-deps --require-hashes -r requirements-flower.lock
+	@$(call locked,$(FLOWER)/bin/python,requirements-flower.lock)
 	@$(BIN)/python -c "import pathlib, sysconfig; print(sysconfig.get_path('purelib'), pathlib.Path('src').resolve(), \
 		sep='\n')" > $$($(FLOWER)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/fedgauss.pth
 	@touch $@
@@ -74,11 +81,22 @@ rivals: setup ## compare the detector with river, changepoint-online and rupture
 	$(PIP) install $(RIVALS)
 	$(BIN)/python benchmarks/rivals.py
 
-lock: ## choose versions afresh and write requirements.lock and requirements-flower.lock
+wheel: ## build the wheel and the sdist under dist/
+	@$(PYTHON) -m venv $(BUILD_VENV)
+	@$(BUILD_VENV)/bin/python -m pip install --disable-pip-version-check --quiet build twine
+	@rm -rf dist build/lib build/bdist.*  # setuptools would take a module that is gone from build/lib
+	$(BUILD_VENV)/bin/python -m build
+	$(BUILD_VENV)/bin/twine check --strict dist/*
+
+trywheel: wheel ## install both with each Python on the path and each extra, and try them there; many minutes
+	$(BUILD_VENV)/bin/python scripts/try_wheel.py
+
+lock: ## choose versions afresh and write the requirements*.lock files
 	$(PYTHON) -m venv $(LOCK_VENV)
 	$(LOCK_VENV)/bin/python -m pip install --disable-pip-version-check --quiet uv
 	$(COMPILE) pyproject.toml --group dev --output-file requirements.lock
 	$(COMPILE) --group flower --no-emit-package numpy --output-file requirements-flower.lock
+	echo uv | $(COMPILE) - --output-file requirements-uv.lock
 
 clean: ## remove everything that the other targets made
 	rm -rf $(VENV) build dist demo benchmarks/out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \

@@ -126,7 +126,7 @@ def test_bad_input_is_one_line(table, tmp_path, arguments, rule):
         ("data.xlsx", b"", "data must be a .csv or .parquet file"),
         ("empty.csv", b"", "could not be read as csv: No columns to parse"),
         ("broken.parquet", b"no parquet", "could not be read as parquet"),
-        ("binary.csv", b"a,b\n\xff\xfe\x00,1\n", "could not be read as csv"),
+        ("binary.csv", b"a,b\n\xff\xfe\x00,1\n", "must be text in UTF-8"),
     ],
 )
 def test_a_file_that_is_no_table_is_one_line(tmp_path, name, content, rule):

@@ -85,7 +85,8 @@ def test_the_flower_run_alarms_as_its_page_says(tmp_path, monkeypatch, capsys):
 
 def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
     nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2].partition("\n\n")[0]
-    assert sorted(re.findall(r": (\S+\.md)$", nav, re.MULTILINE)) == PAGES
+    notebooks = [f"notebooks/{file.stem}.md" for file in (DOCS / "notebooks").glob("*.ipynb")]
+    assert sorted(re.findall(r": (\S+\.md)$", nav, re.MULTILINE)) == sorted([*PAGES, *notebooks])
 
 
 def test_pages_bring_nothing_from_elsewhere():

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fedgauss.theory.advice import advise
     from fedgauss.theory.distances import ball_distance, max_relative_quantile_gap
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ClientMonitor",

@@ -6,7 +6,8 @@ It stands low, so that a result can draw itself; matplotlib loads with the first
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 WIDTH = 4.8  # inches: readable when shrunk to a phone, and not clumsy when stretched to a column of text
+_DPI = 120.0  # of a figure in a notebook that has no settings of its own
 _ROLES = {  # in light, in dark
     "paper": ("#fdfcfa", "#16191f"),
     "ink": ("#22262e", "#e6e3dc"),
@@ -74,11 +76,25 @@ def styled(draw: Callable[P, T]) -> Callable[P, T]:
 
 def titled_figure(title: str, height: float, width: float = WIDTH) -> Figure:
     """An empty figure of this size in inches; its title is the sentence that the data support."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = _shown_figure()(figsize=(width, height), layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11.5)
     return figure
+
+
+@cache
+def _shown_figure() -> type[Figure]:
+    """A figure that a notebook shows even where pyplot, which would teach it to, was never imported."""
+    from matplotlib.figure import Figure
+
+    class ShownFigure(Figure):
+        """A figure, and its picture for a notebook."""
+
+        def _repr_png_(self) -> bytes:
+            picture = BytesIO()
+            self.savefig(picture, format="png", dpi=_DPI)
+            return picture.getvalue()
+
+    return ShownFigure
 
 
 def titled_axes(title: str, height: float, width: float = WIDTH) -> tuple[Figure, Any]:

@@ -1,7 +1,7 @@
 """While work runs: progress bars, and Ctrl-C that waits for a good moment.
 
-Bars go to standard error, where that is a terminal; rich loads with the first that shows. Ctrl-C acts between two parts
-of the work, and not in the middle of one.
+Bars go to standard error, where that is a terminal; rich loads with the first that shows. In a notebook a bar is an
+output of its cell that is empty at the end. Ctrl-C acts between two parts of the work, and not in the middle of one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
+from fedgauss._notebook_bar import NotebookBar, in_notebook
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -26,14 +28,14 @@ _PATIENCE = 1.0  # seconds before a bar is worth showing
 class ProgressBar:
     """A bar that appears after a second, if more than a second is left.
 
-    `show` is None for wherever standard error is a terminal.
+    `show` is None for wherever standard error is a terminal, and for notebooks.
     """
 
     def __init__(self, label: str, total: float, show: bool | None = None) -> None:
         self._label, self._total, self._done = label, total, 0.0
-        self._show = sys.stderr.isatty() if show is None else show
+        self._show = sys.stderr.isatty() or in_notebook() if show is None else show
         self._began = time.monotonic()
-        self._bar: Progress | None = None
+        self._bar: _TerminalBar | NotebookBar | None = None
 
     def __enter__(self) -> ProgressBar:
         return self
@@ -52,11 +54,26 @@ class ProgressBar:
         """Show how much is done, with `status` behind the bar; `left` is in seconds, None while it is not known."""
         patient = time.monotonic() - self._began > _PATIENCE and (left is None or left > _PATIENCE)
         if self._bar is None and self._show and patient:
-            self._bar = _rich_bar("{task.fields[status]}")
-            self._bar.add_task(self._label, status=status)
-            self._bar.start()
+            self._bar = NotebookBar(self._label) if in_notebook() else _TerminalBar(self._label)
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=done, total=total, status=status)
+            self._bar.update(done, total, status)
+
+
+class _TerminalBar:
+    """A bar of rich's."""
+
+    def __init__(self, label: str) -> None:
+        self._bar = _rich_bar("{task.fields[status]}")
+        self._task = self._bar.add_task(label, status="")
+        self._bar.start()
+
+    def update(self, done: float, total: float, status: str) -> None:
+        """Move the bar."""
+        self._bar.update(self._task, completed=done, total=total, status=status)
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        self._bar.stop()
 
 
 def clock(seconds: float) -> str:

@@ -18,6 +18,7 @@ from fedgauss.demo.healing import BAD, ROUNDS, TURNED, Healing, Training, heal
 from fedgauss.demo.healing_figure import healed
 from fedgauss.demo.run import _compare, run_demo
 from fedgauss.demo.setup import DemoSetup, demo_setup
+from fedgauss.detect.clients.monitor import ClientMonitor
 from fedgauss.detect.clients.verdict import ClientVerdict
 from report_parsing import Checked
 
@@ -182,7 +183,8 @@ def alarm(number: int, *suspects: str) -> ClientVerdict:
 def told_of(alarms: list[ClientVerdict], honest: list[ClientVerdict]) -> Healing:
     """Runs of which only alarms and accuracies are told."""
     flat = (0.5,) * (ROUNDS + 1)
-    return Healing(Training(flat, tuple(alarms)), Training(flat), Training(flat), Training(flat, tuple(honest)))
+    watched = Training(flat, tuple(alarms)), Training(flat), Training(flat), Training(flat, tuple(honest))
+    return Healing(*watched, ClientMonitor())
 
 
 ALL_LEFT_OUT = "Alarm in round 31: all who turned bad are named and left out"
@@ -219,7 +221,7 @@ def test_a_false_alarm_among_honest_clients_is_told():
 def test_the_picture_shows_every_client_and_who_was_left_out(healing):
     above, below = healed(healing).figure.axes
     assert [label.get_text() for label in below.get_yticklabels()][2] == "Cork"
-    assert [text.get_text() for text in below.texts] == ["left out"] * 3
+    assert [text.get_text() for text in below.texts] == ["alarm, round 31"]
     assert [line.get_label() for line in above.lines][:3] == ["not protected", "without the three", "protected"]
 
 

@@ -7,6 +7,7 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 import fedgauss as fg
+from fedgauss import families
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.fit_statistics import likelihood_ratio
 
@@ -59,8 +60,65 @@ def test_statistics_and_predictions_are_those_of_statsmodels(family, tmp_path):
     again = Fit.load(tmp_path / "fit.json")
     assert again.summary() == ours.summary()
     assert again.statistics == held
-    with pytest.raises(ValueError, match="this fit has none"):
-        again.predict(NEW)
+    np.testing.assert_array_equal(again.predict(NEW), ours.predict(NEW))
+    np.testing.assert_array_equal(again.predict(NEW, interval="confidence").high, interval.high)
+
+
+@pytest.mark.parametrize(
+    ("target", "how"),
+    [
+        ("cost", {"formula": "cost ~ ns(age, df=3)*ward + scale(dose) + center(log(days)) + I((age - 50) ** 2)"}),
+        ("cost", {"formula": "cost ~ ns(age, knots=[40, 60], bounds=[20, 80]) + age:C(ward, Treatment('west')) - 1"}),
+        ("cost", {"formula": "cost ~ a:b + .", "family": families.Huber(2.0)}),
+        ("cost", {"features": ["old", "ward"], "site_effects": True, "errors": "model"}),
+        ("visits", {"family": "negative_binomial", "features": ["age"], "exposure": "days", "offset": "dose"}),
+        ("died", {"family": "binomial", "features": ["age", "ward"], "link": "probit"}),
+        ("ward", {"family": "multinomial", "features": ["age"]}),
+        ("days", {"family": families.Cox("breslow"), "event": "died", "features": ["age", "ward"]}),
+        ("cost", {"features": []}),
+    ],
+)  # fmt: skip
+def test_a_fit_from_a_file_predicts_what_it_did(tmp_path, target, how):
+    frame = FRAME.assign(old=FRAME.age > 50, b=FRAME.dose**2, a=RNG.standard_normal(N))
+    ours = fg.fit(frame, target, "site", **how)
+    ours.save(tmp_path / "fit.json")
+    again, new = Fit.load(tmp_path / "fit.json"), frame.iloc[[5, 1, 2, 100, 7]]
+    np.testing.assert_array_equal(again.predict(new), ours.predict(new))
+    shown = again.predict(new, interval="confidence", type="predictor")
+    np.testing.assert_array_equal(shown.low, ours.predict(new, interval="confidence", type="predictor").low)
+    assert again.family == ours.family
+    again.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "fit.json").read_bytes()
+
+
+def test_effects_of_sites_are_those_of_the_column_of_sites():
+    model = smf.ols("cost ~ age + C(site)", FRAME).fit()
+    ours = fg.fit(FRAME, "cost", "site", features=["age"], site_effects=True)
+    new = FRAME.head(9)
+    np.testing.assert_allclose(ours.predict(new), model.predict(new), rtol=1e-9)
+    with pytest.raises(ValueError, match="sites must be among those of the fit, which have effects; 'z' is not"):
+        ours.predict(new.assign(site="z"))
+    with pytest.raises(ValueError, match="the site of each row must name a column of the frame"):
+        ours.predict(new.drop(columns="site"))
+
+
+def test_with_levels_that_are_no_json_a_file_comes_without_predictions(tmp_path):
+    ours = fg.fit(FRAME.assign(age=pd.cut(FRAME.age, [0, 40, 60, 99])), "cost", "site", features=["age"])
+    ours.save(tmp_path / "fit.json")
+    with pytest.raises(ValueError, match="this fit does not know them"):
+        Fit.load(tmp_path / "fit.json").predict(NEW)
+
+
+def test_a_shape_is_no_coefficient_to_take_the_exponential_of(tmp_path):
+    """Nor has the model without covariates the same one: its deviance would be about another alpha."""
+    ours = fg.fit(FRAME, "visits", "site", "negative_binomial", ["age", "dose"])
+    assert ours.names[-1] == "log(alpha)"
+    assert list(ours.to_frame().index) == ["const", "age", "dose", "log(alpha)"]
+    assert list(ours.to_frame(exp=True).index) == ["age", "dose"]
+    assert [label.get_text() for label in ours.plot().axes[0].get_yticklabels()] == ["age", "dose"]
+    assert ours.statistics.null_deviance is None
+    ours.save(tmp_path / "fit.json")
+    assert Fit.load(tmp_path / "fit.json").to_latex(exp=True) == ours.to_latex(exp=True)
 
 
 def test_a_new_level_and_a_missing_column_are_named():

@@ -41,6 +41,14 @@ class Tags(HTMLParser):
         self.text.append(data)
 
 
+def test_columns_do_not_run_into_each_other_where_nothing_is_left_to_explain():
+    perfect = Estimate([2.0, -3.0], np.diag([1e-34, 1e-36]), 0.95, "scoring", ("const", "x"))
+    const, x = (line.split() for line in perfect.summary().splitlines() if line.startswith(("const ", "x ")))
+    assert const == ["const", "2.0000", "1.000e-17", "2.000e+17", "0.000", "2.0000", "2.0000"]
+    assert x[3] == "-3.000e+18"
+    assert r"$2.000\times 10^{17}$" in perfect.to_latex()
+
+
 def test_parameters_errors_and_tests_are_found_by_name():
     assert FIT.params["age"] == 0.05
     assert FIT.std_errors["age"] == pytest.approx(0.02)

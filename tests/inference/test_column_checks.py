@@ -51,6 +51,8 @@ def test_one_value_that_outweighs_all_others_is_wild(values, wild):
         ([*map(str, AGE[:200].astype(int)), *["n/a"] * 5], True),
         (["1", "2", "3", "2"], False),  # codes
         (["0.5", "1.0", "2.0"], True),
+        (["0,5", "1,0", "2,0"], True),
+        (["a,5", "b,0", "2,0"], False),
         (["low", "high", "1"], False),
         (["nan", "inf", "x"], False),
         ([True, False], False),

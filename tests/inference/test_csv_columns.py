@@ -64,10 +64,11 @@ def test_lines_that_are_short_or_empty_are_filled_and_skipped(file):
     [
         ("", "data.csv could not be read as csv: No columns to parse"),
         ("a,b\n1,2,3\n", "could not be read as csv: line 2 has 3 fields, and the first line has 2"),
-        (b"a,b\n\xff,1\n", "could not be read as csv: 'utf-8' codec can't decode"),
+        (b"a,b\n\xff,1\n", "must be text in UTF-8; it is in another encoding"),
         ("a\n" + "x" * 200_000, "could not be read as csv: line 2: field larger than field limit"),
         ("a,a\n1,2\n", "'a' is repeated"),
         ("a;b\n1;2\n", "seems to have semicolons"),
+        ("a\tb\n1\t2\n", "seems to have tabs"),
         (",b\n1,2\n", "column 1 of .* has none"),
     ],
 )

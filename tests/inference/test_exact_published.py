@@ -1,4 +1,8 @@
-"""Exact fits against published numbers, to the digits that were printed. The source stands with each."""
+"""Exact fits of textbook data, to the digits of other programs. The source of data and digits stands with each.
+
+Where digits are said to be by statsmodels, they are those that its pooled fit of the same rows gives, rounded as a book
+would: the books were not at hand.
+"""
 
 from pathlib import Path
 
@@ -40,7 +44,7 @@ def test_longley_employment(n_sites):
 
 
 def test_dobson_randomised_trial():
-    """Counts of Dobson (1990), p. 93, as printed on R's page help(glm): Poisson, nine rows."""
+    """Counts of Dobson (1990), which R's help(glm) has for its example: Poisson, nine rows. Digits by statsmodels."""
     counts = [18, 17, 15, 20, 10, 20, 25, 13, 12]
     outcome, treatment = np.arange(9) % 3, np.arange(9) // 3
     x = np.column_stack([outcome == 1, outcome == 2, treatment == 1, treatment == 2])
@@ -54,12 +58,15 @@ def test_dobson_randomised_trial():
 @pytest.mark.parametrize(
     ("lot", "params", "errors", "dispersion"),
     [
-        ([118, 58, 42, 35, 27, 25, 21, 19, 18], [-0.01655438, 0.01534311], [0.00092754, 0.00041496], 0.002446),
+        ([118, 58, 42, 35, 27, 25, 21, 19, 18], [-0.01655438, 0.01534311], [0.00092755, 0.00041496], 0.002446),
         ([69, 35, 26, 21, 18, 16, 13, 12, 12], [-0.0239085, 0.0235992], [0.0013265, 0.0005768], 0.001813),
     ],
 )
 def test_blood_clotting(lot, params, errors, dispersion):
-    """Clotting times of McCullagh and Nelder (1989), p. 300, as on R's page help(glm): gamma, inverse link."""
+    """Clotting times of McCullagh and Nelder (1989), another example of R's help(glm): gamma, inverse link.
+
+    Digits by statsmodels.
+    """
     u = np.array([5, 10, 15, 20, 30, 40, 60, 80, 100])
     fit = fit_split(families.Gamma("inverse"), np.log(u), lot, np.arange(9) % 2)
     printed(fit.params, params, 6)
@@ -68,7 +75,7 @@ def test_blood_clotting(lot, params, errors, dispersion):
 
 
 def test_spector_and_mazzeo_grades():
-    """Greene, Econometric Analysis (5th edition), table 21.1: logit and probit of GRADE."""
+    """Spector and Mazzeo (1980), an example of Greene's Econometric Analysis; logit and probit by statsmodels."""
     table = sm.datasets.spector.load_pandas().data
     x, site = table[["GPA", "TUCE", "PSI"]], np.arange(32) % 5
     for link, published in (("logit", [-13.021, 2.826, 0.095, 2.379]), ("probit", [-7.452, 1.626, 0.052, 1.426])):
@@ -126,7 +133,7 @@ def test_party_identification():
 
 @pytest.mark.parametrize(("ties", "published"), [("efron", [1.5721, 0.4124]), ("breslow", [1.5092, 0.4096])])
 def test_remission_of_leukaemia(ties, published):
-    """Freireich and others (1963): weeks of remission under 6-MP and placebo; Cox regression as R's coxph prints it.
+    """Freireich and others (1963): weeks of remission under 6-MP and placebo. Digits by statsmodels' PHReg.
 
     One site, since a site is a stratum.
     """

@@ -1,6 +1,7 @@
 """`fit` by scoring: statsmodels' numbers on the pooled frame, whatever the split, and words where there are none."""
 
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -51,6 +52,40 @@ def test_the_fit_is_that_of_statsmodels_on_the_pooled_frame(target, family, erro
     assert found.statistics.log_likelihood == pytest.approx(pooled.llf, rel=1e-8)
     assert found.statistics.deviance == pytest.approx(pooled.deviance, rel=1e-8)
     assert found.statistics.null_deviance == pytest.approx(pooled.null_deviance, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("target", "how"),
+    [
+        ("cost", {}), ("income", {"family": "gamma"}), ("visits", {"family": "poisson"}),
+        ("income", {"event": "smokes"}),
+    ],
+)  # fmt: skip
+def test_rows_of_weight_0_are_not_there(target, how):
+    """As in R: not in the degrees of freedom, and a value that is missing there is none."""
+    weight = FRAME.weight.where(RNG.random(N) < 0.7, 0.0)
+    frame = FRAME.assign(weight=weight, year=FRAME.year.where(weight > 0.0))
+    model = {"features": ["year"], "row_weights": "weight", "errors": "HC1"} | how
+    found = fg.fit(frame, target, "hospital", **model)
+    without = fg.fit(frame[weight > 0.0], target, "hospital", **model)
+    np.testing.assert_array_equal(found.params, without.params)
+    np.testing.assert_array_equal(found.cov, without.cov)
+    assert found.statistics == without.statistics
+    assert found.facts["Rows dropped"] == str(int((weight == 0.0).sum()))
+
+
+@pytest.mark.parametrize(("target", "family", "law"), [
+    ("income", "gamma", sm.families.Gamma(sm.families.links.Log())), ("visits", "poisson", sm.families.Poisson()),
+])  # fmt: skip
+def test_sites_own_fits_are_found_whatever_the_unit_of_the_target(target, family, law):
+    """Means of 1e4 and more lie far from a predictor of zero."""
+    frame = FRAME.assign(**{target: FRAME[target] * 10_000})
+    found = fg.fit(frame, target, "hospital", family, ["beds"]).sites
+    assert found.sites == ("a", "b", "c", "d")
+    for site, params, errors in zip(found.sites, found.params, found.std_errors, strict=True):
+        pooled = smf.glm(f"{target} ~ beds", frame[frame.hospital == site], family=law).fit(cov_type="HC0", **TIGHT)
+        np.testing.assert_allclose(params, pooled.params, rtol=1e-8)
+        np.testing.assert_allclose(errors, pooled.bse, rtol=1e-6)
 
 
 def test_hc1_is_that_of_least_squares():
@@ -136,7 +171,6 @@ def test_one_step_after_a_pass_is_nearly_the_exact_fit_and_five_are():
         ({}, {"target": "died"}, "family must be given for a target with two values; 'died' has 0 and 1"),
         ({}, {"passes": 3}, "passes belongs to solver='sgd'"),
         ({}, {"errors": "HC3"}, "errors must be one of"),
-        ({}, {"errors": "cluster"}, "needs several clusters; there is 0"),
         ({}, {"ridge": -1.0}, "ridge must not be negative"),
         ({}, {"target": "died", "family": "binomial", "link": "log"}, "link of family 'logistic' must be one of"),
         ({"copy": FRAME.year * 2.0}, {"features": ["year", "copy"]}, "'(year|copy)' is made up of '(year|copy)' and"),
@@ -160,3 +194,42 @@ def test_an_exact_fit_needs_no_jax():
     import subprocess
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_few_clusters_are_noted():
+    few = fg.fit(FRAME, "cost", "hospital", features=["year", "income", "smokes"], errors="site")
+    (note,) = few.notes
+    assert "those of 4 clusters" in note
+    assert "They have rank 3, and there are 4 parameters" in note
+    many = fg.fit(FRAME, "cost", "hospital", features=["year"], errors="cluster", cluster="doctor")
+    assert FRAME.doctor.nunique() >= 30
+    assert many.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "how", "message"),
+    [
+        ("cost", {"errors": "cluster"}, "errors='cluster' needs a column that says who belongs together"),
+        ("cost", {"cluster": "doctor"}, "cluster is for errors='cluster'; got errors='HC0'"),
+        ("cost", {"solver": "sgd", "ridge": 1.0}, r"ridge=1.0 belongs to solver='scoring'"),
+        ("cost", {"solver": "sgd", "errors": "HC1"}, r"errors='HC1' belongs to solver='scoring'"),
+        ("income", {"event": "smokes", "site_effects": True}, "sites are strata already"),
+        ("income", {"event": "smokes", "features": ["year", "size"]}, "columns must vary within sites .* 'size' is"),
+        ("loss", {"link": "log"}, "the log link must be able to give the mean response; that of all rows is -"),
+        ("cost", {"features": ["year", "beds", "nearly"]}, "is all but .* made up of .* Leave one out"),
+    ],
+)  # fmt: skip
+def test_what_would_be_ignored_or_end_without_a_word_is_refused(target, how, message):
+    nearly = FRAME.year + FRAME.beds + 3e-5 * np.sin(np.arange(N))
+    frame = FRAME.assign(
+        size=FRAME.hospital.map({"a": 1.0, "b": 2.0, "c": 5.0, "d": 7.0}), loss=-FRAME.cost, nearly=nearly
+    )
+    with pytest.raises(ValueError, match=message):
+        fg.fit(frame, target, "hospital", **{"features": ["year"]} | how)
+
+
+def test_decimals_are_numbers():
+    """As databases and polars give them."""
+    frame = FRAME[["cost", "hospital"]].assign(year=[Decimal(int(year)) for year in FRAME.year])
+    found = fg.fit(frame, "cost", "hospital")
+    np.testing.assert_array_equal(found.params, fg.fit(FRAME, "cost", "hospital", features=["year"]).params)

@@ -2,11 +2,13 @@
 
 import json
 import random
+from contextlib import suppress
 from dataclasses import fields
 
 import numpy as np
 import pytest
 
+import fedgauss as fg
 from fedgauss.inference import fit_file
 from fedgauss.inference.fit_file import fit_numbers, read_fit
 from fedgauss.inference.fit_result import Fit
@@ -112,12 +114,24 @@ def put(content, path, value):
     content[last] = value
 
 
-def test_values_of_another_kind_are_refused_or_make_a_fit_that_works():
+RNG = np.random.default_rng(3)
+ROWS = {
+    "age": RNG.uniform(20, 80, 90), "dose": RNG.normal(size=90), "ward": RNG.choice(["a", "b"], 90),
+    "days": RNG.uniform(1, 9, 90), "site": np.arange(90) % 2, "visits": RNG.poisson(3.0, 90),
+}  # fmt: skip
+PREDICTS = fg.fit(
+    ROWS, "visits", "site", "poisson", formula="ns(age, df=2)*C(ward, Treatment('b')) + scale(dose) + I(log(age)**2)",
+    exposure="days",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("fit", "parts"), [(FIT, ()), (PREDICTS, ("design", "family"))], ids=["full", "predicts"])
+def test_values_of_another_kind_are_refused_or_make_a_fit_that_works(fit, parts):
     """A stranger's checksum fits: every value is then replaced in turn by values of all kinds."""
-    base = fit_numbers(FIT)
+    base = fit_numbers(fit)
     odd = [None, True, -1, 0, 1.5, 1e308, 10**400, "x", "", [], [[]], {}, {"a": 1}, [None], [1.0, "2"], "\ud800"]
     worked = refused = 0
-    for i, path in enumerate(place for place in places(base) if place):
+    for i, path in enumerate(place for place in places(base) if place and place[0] in (parts or base)):
         for value in odd[i % 3 :: 3]:
             content = json.loads(json.dumps(base))
             put(content, path, value)
@@ -128,6 +142,8 @@ def test_values_of_another_kind_are_refused_or_make_a_fit_that_works():
                 continue
             worked += 1
             found.summary(), found._repr_html_(), found.to_latex()
+            with suppress(ValueError):  # and no other error
+                found.predict(ROWS)
     assert refused > 100
     assert worked > 0
 
@@ -158,6 +174,11 @@ def test_values_of_another_kind_are_refused_or_make_a_fit_that_works():
         ({"deviations": [[1, 2, 3]]}, "at least two draws"),
         ({"statistics": {"n_rows": 5}}, "'n_params' is missing"),
         ({"sites": {}}, "'sites' is missing"),
+        ({"shapes": [3]}, "each of shapes must be at most 2"),
+        ({"design": {}}, "'terms' is missing"),
+        ({"design": []}, "design must be an object"),
+        ({"family": {"name": "linear", "settings": {"link": "log"}}}, "settings must be those of family 'linear'"),
+        ({"family": {"name": "cox", "settings": {"ties": "exact"}}}, "ties must be one of"),
     ],
 )
 def test_each_field_has_a_rule(tmp_path, change, rule):

@@ -7,6 +7,7 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
+import fedgauss as fg
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.fit_statistics import FitStatistics, likelihood_ratio
 
@@ -81,6 +82,32 @@ def test_the_likelihood_ratio_is_that_of_statsmodels(family):
     assert test.statistic == pytest.approx(statistic, rel=1e-10)
     assert test.dof == 2
     assert test.p_value == pytest.approx(stats.chi2.sf(statistic, 2), rel=1e-10)
+
+
+@pytest.mark.parametrize(("family", "law"), [("gamma", sm.families.Gamma), ("gaussian", sm.families.Gaussian)])
+def test_with_a_dispersion_by_moments_it_is_the_difference_of_deviances_over_that_of_the_bigger_model(family, law):
+    """R's anova(test="LRT"). Log-likelihoods, each at its own dispersion, may fall as a model grows."""
+    rng = np.random.default_rng(8)
+    frame = {"x": X[:, 1], "y": rng.gamma(2.0, np.exp(ETA) / 2.0), "k": np.arange(300) % 3}
+    link, falls = sm.families.links.Log(), 0
+    small = fg.fit(frame, "y", "k", family, ["x"], link="log")
+    for _ in range(8):
+        noise = rng.standard_normal(300)
+        big = fg.fit(frame | {"noise": noise}, "y", "k", family, ["x", "noise"], link="log")
+        one, other = (sm.GLM(frame["y"], x, law(link)).fit(tol=1e-12) for x in (X[:, :2], np.c_[X[:, :2], noise]))
+        found = likelihood_ratio(big, small)
+        assert found.statistic == pytest.approx((one.deviance - other.deviance) / other.scale, rel=1e-6)
+        assert found.dof == 1
+        falls += other.llf < one.llf
+    assert falls or family == "gaussian"  # or this would show nothing
+
+
+def test_penalised_fits_are_not_compared():
+    frame = {"x": X[:, 1], "z": X[:, 2], "y": RESPONSES["Poisson"], "k": np.arange(300) % 3}
+    big = fg.fit(frame, "y", "k", "poisson", ["x", "z"], ridge=1.0)
+    assert "The penalty draws coefficients towards zero" in big.summary()
+    with pytest.raises(ValueError, match="needs fits without a penalty"):
+        likelihood_ratio(big, fg.fit(frame, "y", "k", "poisson", ["x"]))
 
 
 def test_a_partial_likelihood_has_no_deviance_to_compare():

@@ -146,7 +146,7 @@ def test_predictions_print_themselves():
 
 def test_what_is_refused():
     found, _ = fitted("Poisson")
-    with pytest.raises(ValueError, match="this fit has none"):
+    with pytest.raises(ValueError, match="this fit does not know them"):
         Fit([1.0], np.eye(1), 0.95, "scoring", ("a",)).predict(FRAME)
     with pytest.raises(ValueError, match="a column for each of 3 parameters; it has 5"):
         Fit(**vars(found) | {"design": Columns(extra=2)}).predict(FRAME)

@@ -129,7 +129,8 @@ def test_a_fit_whose_site_and_then_whose_coordinator_are_killed_is_resumed_to_th
     asked = fit.orders("a")
     assert asked.count("describe") == 3
     whole = found["statistics"]["rounds"]
-    assert asked.count("sums") + asked.count("final") + asked.count("goodness") <= whole + 2  # two were broken off
+    # Two were broken off, and two starts ask for the first round again, to see whether rows are the same.
+    assert asked.count("sums") + asked.count("final") + asked.count("goodness") <= whole + 4
     for name in NAMES:
         assert stat.S_IMODE((fit.folder / f"{name}.jsonl").stat().st_mode) == 0o600
 

@@ -42,7 +42,6 @@ ROOM = 30_000_000  # bytes that the rows, figures and page of a sweep may need
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,  # a site's may hold rows
 )

@@ -12,9 +12,11 @@ from typing import Annotated, TypeVar
 from rich.console import Console
 from typer import Option
 
+from fedgauss._families import shipped_families
 from fedgauss._progress import bar
 from fedgauss.cli import options
 from fedgauss.cli.app import ROOM, app, executor_of, plain_endings, print_place, sweep_endings
+from fedgauss.cli.completion import several_among
 
 _COVERAGE_HELP = """\
 Check interval coverage by simulation: how often intervals cover, and how wide they are, over many runs of a federation.
@@ -39,12 +41,20 @@ T = TypeVar("T")
 
 @app.command(help=_COVERAGE_HELP)
 def coverage(
-    family: Annotated[str, Option(help=f"{options.FAMILIES}.")] = "linear,logistic,poisson",
+    family: Annotated[
+        str, Option(help=f"{options.FAMILIES}.", autocompletion=several_among(shipped_families()))
+    ] = "linear,logistic,poisson",
     offsets: Annotated[str, Option(help="Standard deviation of the clients' coefficients.")] = "0.5",
     condition: Annotated[str, Option(help="Condition number of the covariates' covariance.")] = "1",
     clients: Annotated[str, Option(help="Number of clients K.")] = "10",
     sync_every: Annotated[str, Option(help="Steps between two mixings, tau.")] = "10",
-    network: Annotated[str, Option(help="Network over which clients average.")] = "ring",
+    network: Annotated[
+        str,
+        Option(
+            help="Network over which clients average.",
+            autocompletion=several_among(["ring", "path", "star", "complete"]),
+        ),
+    ] = "ring",
     beta: Annotated[str, Option(help="Decay of the step sizes.")] = "0.75",
     steps: Annotated[str, Option(help="Steps n of each client.")] = "500,1000,2000",
     dim: Annotated[str, Option(help="Number of covariates d.")] = "5",

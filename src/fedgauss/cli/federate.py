@@ -13,6 +13,7 @@ from fedgauss._files import append_private
 from fedgauss._progress import bar
 from fedgauss.cli import options
 from fedgauss.cli.app import app, plain_endings
+from fedgauss.cli.completion import among
 from fedgauss.cli.fit import listed_names, show_fit
 
 _ROUNDS = "rounds.jsonl"  # of a fit that is not done
@@ -102,7 +103,10 @@ def federate(
     ridge: options.Ridge = 0.0,
     level: options.Level = 0.95,
     masked: Annotated[bool, Option("--masked", help="Show the coordinator totals over sites only.")] = False,
-    lost: Annotated[str, Option(help="When a site is lost: stop, or leave it out and go on.")] = "stop",
+    lost: Annotated[
+        str,
+        Option(help="When a site is lost: stop, or leave it out and go on.", autocompletion=among(["stop", "leave"])),
+    ] = "stop",
     sync_every: options.SyncEvery = None,
     seed: options.Seed = None,
     network: options.NetworkName = None,

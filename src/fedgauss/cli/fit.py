@@ -12,6 +12,7 @@ from typer import Option
 from fedgauss._progress import waiting
 from fedgauss.cli import options
 from fedgauss.cli.app import app, plain_endings
+from fedgauss.cli.completion import among
 
 if TYPE_CHECKING:
     from fedgauss.inference.fit_result import Fit
@@ -65,7 +66,12 @@ def fit(
     ] = None,
     sync_every: options.SyncEvery = None,
     method: Annotated[
-        str | None, Option(help="plugin, bootstrap, random_scaling or batch_means.", rich_help_panel=options.SGD)
+        str | None,
+        Option(
+            help="plugin, bootstrap, random_scaling or batch_means.",
+            rich_help_panel=options.SGD,
+            autocompletion=among(["plugin", "bootstrap", "random_scaling", "batch_means"]),
+        ),
     ] = None,
     seed: options.Seed = None,
     network: options.NetworkName = None,

@@ -13,6 +13,8 @@ from typer import Argument, Option
 from fedgauss._progress import bar
 from fedgauss.cli import options
 from fedgauss.cli.app import ROOM, app, executor_of, plain_endings, print_place, sweep_endings
+from fedgauss.cli.completion import among
+from fedgauss.paper.results import ORDER
 
 _REPRODUCE_HELP = """\
 Compute the paper's numbers again, under every reading of its settings, and say which come out.
@@ -43,8 +45,14 @@ _REPRODUCTION = Path("reproduction")
 
 @app.command(help=_REPRODUCE_HELP)
 def reproduce(
-    names: Annotated[list[str] | None, Argument(help="Results by name; all of them if none is given.")] = None,
-    scale: Annotated[str, Option(help="How much to compute: quick, paper or large.")] = "paper",
+    names: Annotated[
+        list[str] | None,
+        Argument(help="Results by name; all of them if none is given.", autocompletion=among(ORDER)),
+    ] = None,
+    scale: Annotated[
+        str,
+        Option(help="How much to compute: quick, paper or large.", autocompletion=among(["quick", "paper", "large"])),
+    ] = "paper",
     out: Annotated[Path, Option(help="Folder for the report, and for what is finished so far.")] = _REPRODUCTION,
     workers: options.Workers = None,
     engine: options.Engine = "local",

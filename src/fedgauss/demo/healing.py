@@ -48,12 +48,14 @@ class Healing:
     unprotected   they turn bad, and nobody watches
     without       they never take part
     honest        nobody turns bad, and a monitor watches
+    monitor       that of the protected run, at its end
     """
 
     protected: Training
     unprotected: Training
     without: Training
     honest: Training
+    monitor: ClientMonitor
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -73,23 +75,25 @@ def heal(seed: int, tick: Tick = lambda what, done, total: None) -> Healing:
     """
     tick("training", 0, 4)
     task = DigitsTask(seed)
-    protected = train(task, bad=BAD, watched=True)
+    monitor = ClientMonitor(horizon=ROUNDS, seed=0)
+    protected = train(task, BAD, monitor)
     tick("training", 1, 4)
-    unprotected = train(task, bad=BAD, watched=False)
+    unprotected = train(task, BAD)
     tick("training", 2, 4)
-    without = train(task, bad=(), watched=False, absent=BAD)
+    without = train(task, absent=BAD)
     tick("training", 3, 4)
-    honest = train(task, bad=(), watched=True)
+    honest = train(task, monitor=ClientMonitor(horizon=ROUNDS, seed=0))
     tick("training", 4, 4)
-    return Healing(protected, unprotected, without, honest)
+    return Healing(protected, unprotected, without, honest, monitor)
 
 
-def train(task: DigitsTask, bad: Collection[str], watched: bool, absent: Collection[str] = ()) -> Training:
+def train(
+    task: DigitsTask, bad: Collection[str] = (), monitor: ClientMonitor | None = None, absent: Collection[str] = ()
+) -> Training:
     """Federated averaging; from round 31 on `bad` clients send the opposite of what they learnt.
 
-    With `watched`, an alarm takes the run back to the round that the monitor advises, and on without its suspects.
+    With a monitor, an alarm takes the run back to the round that it advises, and on without its suspects.
     """
-    monitor = ClientMonitor(horizon=ROUNDS, seed=0)
     networks, verdicts = [task.start], []
     left_out: set[str | int] = set(absent)
     for number in range(1, ROUNDS + 1):
@@ -97,7 +101,7 @@ def train(task: DigitsTask, bad: Collection[str], watched: bool, absent: Collect
         if number >= TURNED:
             moves |= {name: -moves[name] for name in bad}
         present: dict[str | int, Any] = {name: move for name, move in moves.items() if name not in left_out}
-        if watched:
+        if monitor is not None:
             verdicts.append(monitor.update(present))
             if verdicts[-1].alarm:
                 networks.append(networks[verdicts[-1].rollback or 0])

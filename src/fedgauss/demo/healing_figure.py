@@ -6,11 +6,9 @@ from typing import Any
 
 from fedgauss._figures import LIGHT, styled, titled_figure
 from fedgauss.demo import told
-from fedgauss.demo.digits_task import CLIENTS
 from fedgauss.demo.healing import BAD, ROUNDS, TURNED, Healing
+from fedgauss.detect.clients.figures import draw_heat
 from fedgauss.report.output import Drawing, few_ticks
-
-_FULL = 5.0  # -log10 of the p-value that is drawn in full colour
 
 
 @styled
@@ -19,8 +17,8 @@ def healed(healing: Healing) -> Drawing:
     figure = titled_figure(told.headline(healing), 4.4)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2.4))
     _draw_accuracy(above, healing)
-    _draw_clients(below, healing)
-    below.set(xlabel="round", xlim=(0, ROUNDS + 1))
+    draw_heat(below, healing.monitor)
+    below.set(xlabel="round", xlim=(0, ROUNDS + 0.5))
     figure.align_ylabels()
     return Drawing(
         "healed",
@@ -55,23 +53,3 @@ def _draw_accuracy(axes: Any, healing: Healing) -> None:
     axes.set(ylabel="accuracy", ylim=(0, 1.02))
     few_ticks(axes.yaxis, 5)
     axes.legend(loc="lower left", bbox_to_anchor=(0.53, -0.04), handlelength=2.2, labelspacing=0.3)  # below both curves
-
-
-def _draw_clients(axes: Any, healing: Healing) -> None:
-    """A square for each client and round, in one colour that fades: so it follows a page into the dark."""
-    rows = {name: len(CLIENTS) - 1 - k for k, name in enumerate(CLIENTS)}
-    rounds = [(v.round, rows[str(name)], s) for v in healing.protected.verdicts for name, s in v.surprises.items()]
-    number, row, surprise = zip(*rounds, strict=True)
-    shade = [min(1.0, max(0.03, value / _FULL)) for value in surprise]
-    axes.scatter(number, row, marker="s", s=12, color=LIGHT["limit"], alpha=shade, lw=0)
-    for alarm in healing.protected.alarms:
-        for name in alarm.suspects:
-            axes.plot(
-                [alarm.round + 0.9, ROUNDS], [rows[str(name)]] * 2, color=LIGHT["faint"], lw=4.5, solid_capstyle="butt"
-            )
-            axes.text(alarm.round + 2, rows[str(name)], "left out", va="center", fontsize=8.5, color=LIGHT["ink"])
-    axes.axvline(TURNED, color=LIGHT["ink"], lw=0.8, ls=(0, (1, 2)))
-    axes.set_yticks(list(rows.values()), list(rows), fontsize=8.5)
-    axes.tick_params(axis="y", length=0)
-    axes.set(ylim=(-0.6, len(rows) - 0.4), ylabel="client")
-    axes.spines["left"].set_visible(False)

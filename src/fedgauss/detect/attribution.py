@@ -15,6 +15,7 @@ looks like evidence. Attacks that preserve each client's mean, such as added noi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from scipy.special import betainc, chdtri, fdtrc, fdtri, ndtr, stdtr
 
 from fedgauss import _checks
 from fedgauss._linearization import Linearization, client_dof
-from fedgauss._shown import Shown
+from fedgauss._shown import Shown, html_table
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.client_rounds import Segment, first_seen, noise_inverses, segment
 from fedgauss.detect.innovations import dof_needed
@@ -67,7 +68,7 @@ class Suspect(NamedTuple):
     malicious: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Attribution(Shown):
     """Clients, the most suspect first, and the rounds that the verdict rests on.
 
@@ -95,16 +96,26 @@ class Attribution(Shown):
         return tuple(sorted(row.client for row in self.table if row.malicious))
 
     def __str__(self) -> str:
-        names = ", ".join(str(k) for k in self.malicious) or "none"
-        lines = [
-            f"malicious: {names} (false-discovery rate {self.rate:g}; {self.rounds_after} rounds after the alarm "
-            f"against {self.baseline_rounds} before the onset)",
-            f"{'client':>8}{'statistic':>12}{'p':>12}{'q':>12}",
-        ]
+        lines = [self._summary(), f"{'client':>8}{'statistic':>12}{'p':>12}{'q':>12}"]
         for row in self.table:
             mark = "  *" if row.malicious else ""
             lines.append(f"{row.client:8d}{row.statistic:12.2f}{row.p_value:12.2g}{row.q_value:12.2g}{mark}")
         return "\n".join([*lines, self.note] if self.note else lines)
+
+    def _summary(self) -> str:
+        names = ", ".join(str(k) for k in self.malicious) or "none"
+        return (
+            f"malicious: {names} (false-discovery rate {self.rate:g}; {self.rounds_after} rounds after the alarm "
+            f"against {self.baseline_rounds} before the onset)"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (str(row.client), f"{row.statistic:.2f}", f"{row.p_value:.2g}", f"{row.q_value:.2g}", "*" * row.malicious)
+            for row in self.table
+        ]
+        note = f"<p>{escape(self.note)}</p>" if self.note else ""
+        return html_table(("client", "statistic", "p", "q", ""), rows, self._summary()) + note
 
     def to_frame(self) -> Any:
         """The table as a pandas frame."""

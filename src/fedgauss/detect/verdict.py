@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fedgauss._shown import Shown
+from fedgauss._shown import ShownInSentences
 from fedgauss.detect.channel import INVALID
 
 
@@ -15,8 +15,8 @@ class ChannelReading(NamedTuple):
     threshold: float
 
 
-@dataclass(frozen=True)
-class Verdict(Shown):
+@dataclass(frozen=True, repr=False)
+class Verdict(ShownInSentences):
     """One round, judged. Printed, it says so in words.
 
     Attributes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Any, Literal
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._progress import ProgressBar
 from fedgauss._random import Key, stage_key
-from fedgauss._shown import Shown
+from fedgauss._shown import Shown, html_table
 from fedgauss._types import AnyArray, ArrayLike, BoolArray, FloatArray
 from fedgauss.engine.chunks import Chunks
 from fedgauss.engine.loop import Algorithm, ResolvedStart, Start, resolve_start, stack
@@ -23,6 +24,8 @@ from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.problems.linearize import exact_optimum, optimum
 from fedgauss.step_sizes import Steps, as_step_sizes, sync_mask, warn_if_unstable
+
+_SHOWN = 10  # coordinates of a run that is printed
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,22 +74,60 @@ class Runs(Shown):
         return len(self.average)
 
     def __str__(self) -> str:
-        _, dim = self.average.shape
         lines = [
-            f"{self.replicates} runs of local SGD: {self.n_clients} clients, {self.n_steps} steps, "
-            f"{dim} dimensions, seed {self.seed}",
+            self._summary(),
             f"{'':12}{'mean':>12}{'sd':>12}{'mean':>14}{'sd':>12}",
             f"{'coordinate':12}{'average':>12}{'average':>12}{'last':>14}{'last':>12}",
+            *(f"{i:<12}{a:12.5f}{b:12.5f}{c:14.5f}{e:12.5f}" for i, (a, b, c, e) in enumerate(self._rows())),
+            *self._remarks(),
         ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        heads = ("coordinate", "mean of average", "sd of average", "mean of last", "sd of last")
+        rows = [(str(i), *(f"{x:.5f}" for x in row)) for i, row in enumerate(self._rows())]
+        remarks = "".join(f"<p>{escape(line)}</p>" for line in self._remarks())
+        return html_table(heads, rows, self._summary()) + remarks
+
+    def plot(self, center: ArrayLike | None = None, cov: ArrayLike | None = None) -> Any:
+        """A figure of how Gaussian the averages are: quantiles of each coordinate against normal ones.
+
+        On the diagonal the law is the normal one; the grey band holds 95 of 100 points of a sample from it.
+
+        Parameters
+        ----------
+        center, cov : array of shape (d,) and (d, d), optional
+            The mean and the covariance of the normal law to compare `average` with, such as `mean_average` and
+            `cov_average` of `theory.exact_moments`. By default those of the runs themselves, which leaves the shape.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from fedgauss.engine.figures import quantile_figure
+
+        return quantile_figure(self.average, center, cov)
+
+    def _summary(self) -> str:
+        return (
+            f"{self.replicates} runs of local SGD: {self.n_clients} clients, {self.n_steps} steps, "
+            f"{self.average.shape[1]} dimensions, seed {self.seed}"
+        )
+
+    def _rows(self) -> list[tuple[float, float, float, float]]:
+        """Mean and sd of the average and of the last iterate, for the first ten coordinates."""
+        dim = self.average.shape[1]
         sd = (lambda x: x.std(axis=0, ddof=1)) if self.replicates > 1 else (lambda x: np.full(dim, np.nan))
         table = zip(self.average.mean(0), sd(self.average), self.last.mean(0), sd(self.last), strict=True)
-        lines += [f"{i:<12}{a:12.5f}{b:12.5f}{c:14.5f}{e:12.5f}" for i, (a, b, c, e) in enumerate(table) if i < 10]
-        if dim > 10:
-            lines.append(f"... and {dim - 10} more coordinates")
+        return list(table)[:_SHOWN]
+
+    def _remarks(self) -> list[str]:
+        dim = self.average.shape[1]
+        lines = [f"... and {dim - _SHOWN} more coordinates"] if dim > _SHOWN else []
         if self.observed:
             shapes = ", ".join(f"{name} {value.shape}" for name, value in self.observed.items())
             lines.append(f"also kept: {shapes}")
-        return "\n".join(lines)
+        return lines
 
 
 def simulate(
@@ -142,7 +183,7 @@ def simulate(
     memory_budget : float
         Bytes for the state of the replicates that run at once. Results never depend on it.
     progress : bool, optional
-        Whether to show a progress bar. By default it is shown in a terminal, when the run takes long.
+        Whether to show a progress bar. By default it is shown in a terminal or a notebook, when the run takes long.
 
     Returns
     -------

@@ -84,7 +84,15 @@ class GeneralisedLinear(Family):
 
     def start(self, totals: FloatArray, n_rows: int) -> FloatArray:
         """The predictor of the mean response."""
-        return np.asarray(self._link.predictor(np.asarray(totals, dtype=float) / n_rows))
+        mean = np.asarray(totals, dtype=float) / n_rows
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = np.asarray(self._link.predictor(mean))
+        if not np.all(np.isfinite(found)):
+            raise ValueError(
+                f"the {self.link} link must be able to give the mean response; that of all rows is {mean.flat[0]:g}. "
+                "Use another link."
+            )
+        return found
 
     @property
     def _link(self) -> Link:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fedgauss.inference.estimate import Estimate
 
 COLUMN = 11  # characters of a number in text
+_LARGEST_Z = 1e5  # that fits its column
 _SMALLEST_P = 0.0005  # shown as < 0.001 where a table has three decimals
 _ESCAPED = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -41,8 +42,8 @@ class CoefficientTable(NamedTuple):
         """The table of an estimate.
 
         With `exp`, b becomes exp(b) and so do the ends of its interval, and the standard error is exp(b) se(b), by the
-        delta method; z and p are still about b = 0. Intercepts are left out then, unless there is nothing else: the
-        exponential of one is an odds or a rate, and no ratio.
+        delta method; z and p are still about b = 0. Intercepts and shapes are left out then, unless there is nothing
+        else: the exponential of one is an odds, a rate or an alpha, and no ratio.
         """
         shown = estimate.slopes() if exp else np.arange(len(estimate.names))
         value, error = np.asarray(estimate.params)[shown], np.asarray(estimate.std_errors)[shown]
@@ -66,7 +67,9 @@ class CoefficientTable(NamedTuple):
         lines = [" " * name_width + "".join(f"{head:>{COLUMN}}" for head in self._heads())]
         for name, value, error, z, p, low, high in self._rows():
             ends = number(low) + number(high)
-            lines.append(f"{name.ljust(name_width)}{number(value)}{number(error)}{z:{COLUMN}.3f}{p:{COLUMN}.3f}{ends}")
+            lines.append(
+                f"{name.ljust(name_width)}{number(value)}{number(error)}{_z(z):>{COLUMN}}{p:{COLUMN}.3f}{ends}"
+            )
         return lines
 
     def html(self) -> str:
@@ -107,7 +110,7 @@ class CoefficientTable(NamedTuple):
     def _cells(self) -> list[tuple[str, list[str]]]:
         """What HTML and LaTeX show, row by row."""
         return [
-            (name, [number(value), number(error), f"{z:.3f}", _p(p), number(low), number(high)])
+            (name, [number(value), number(error), _z(z), _p(p), number(low), number(high)])
             for name, value, error, z, p, low, high in self._rows()
         ]
 
@@ -138,6 +141,11 @@ def _latex_number(cell: str) -> str:
         return f"${cell.replace('inf', chr(92) + 'infty')}$"
     digits, _, power = cell.partition("e")
     return f"${digits}\\times 10^{{{int(power)}}}$" if power else f"${cell}$"
+
+
+def _z(z: float) -> str:
+    """Three decimals, unless an error is all but zero, as where nothing is left to explain."""
+    return f"{z:.3f}" if abs(z) < _LARGEST_Z else f"{z:.3e}"
 
 
 def _p(p: float) -> str:

@@ -60,7 +60,8 @@ def reads_as_numbers(column: FrameColumn) -> bool:
     levels = column.levels or ()
     if not levels or not all(isinstance(level, str) for level in levels):
         return False
-    found = [float(level) for level in levels if is_number(level)]
+    points = [level.replace(",", ".") for level in levels]  # as in 2,5
+    found = [float(level) for level in points if is_number(level)]
     fractions = any(number != np.floor(number) for number in found if np.isfinite(number))
     return len(found) >= _READ_AS_NUMBERS * len(levels) and (len(levels) > _FEW_LEVELS or fractions)
 

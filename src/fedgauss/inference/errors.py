@@ -23,11 +23,19 @@ from fedgauss.inference.scoring import inverse
 
 Errors = Literal["HC0", "HC1", "model", "cluster", "site"]
 ERRORS: tuple[str, ...] = get_args(Errors)
+_FEW = 30  # clusters
 
 
-def check_errors(errors: str, family: Family) -> None:
-    """Refuse model-based errors where the loss is not the likelihood of a model."""
+def check_errors(errors: str, family: Family, clustered: bool) -> None:
+    """Refuse clusters without a use or a name, and model-based errors where the loss is not that of a model."""
     _checks.one_of("errors", errors, ERRORS)
+    if errors == "cluster" and not clustered:
+        raise ValueError(
+            "errors='cluster' needs a column that says who belongs together: cluster='doctor'. For sites as clusters "
+            "use errors='site'."
+        )
+    if clustered and errors != "cluster":
+        raise ValueError(f"cluster is for errors='cluster'; got errors={errors!r}. Leave it out, or use 'cluster'.")
     if errors == "model" and family.model_errors == "none":
         raise ValueError(
             f"family {family.name!r} has no model for errors='model' to be right about: its loss is no likelihood. "
@@ -57,6 +65,22 @@ def squares_of(scores: FloatArray, clusters: IntArray | None) -> Squares:
     return Squares(scores.T @ scores, by_cluster, np.outer(whole, whole), float(n_clusters))
 
 
+def clusters_of(errors: Errors, squares: Squares, n_sites: int) -> int:
+    """How many clusters there are; none for errors by rows."""
+    return {"site": n_sites, "cluster": int(squares.n_clusters)}.get(errors, 0)
+
+
+def few_clusters(groups: int, dim: int) -> tuple[str, ...]:
+    """A note where a covariance is from so few clusters that its errors are too small."""
+    if not 0 < groups < _FEW:
+        return ()
+    rank = f" They have rank {groups - 1}, and there are {dim} parameters." if groups <= dim else ""
+    return (
+        f"Errors are those of {groups} clusters: with fewer than {_FEW} or so they come out too small.{rank} Compare "
+        "them with errors='HC0', and with the intervals of the sites' own fits.",
+    )
+
+
 def covariance(
     errors: Errors,
     information: FloatArray,
@@ -73,7 +97,7 @@ def covariance(
     bread = inverse(observed)
     if errors in ("HC0", "HC1"):
         return (n_rows / (n_rows - dim) if errors == "HC1" else 1.0) * bread @ squares.rows @ bread
-    meat, groups = (squares.sites, n_sites) if errors == "site" else (squares.clusters, int(squares.n_clusters))
+    meat, groups = (squares.sites if errors == "site" else squares.clusters), clusters_of(errors, squares, n_sites)
     if groups <= 1:
         raise ValueError(f"errors={errors!r} needs several clusters; there is {groups}. Use errors='HC0'?")
     return groups / (groups - 1) * (n_rows - 1) / (n_rows - dim) * bread @ meat @ bread

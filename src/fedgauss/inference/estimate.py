@@ -69,6 +69,8 @@ class Estimate(Shown):
         Draws of the error, where the method makes them.
     intercepts : tuple of int
         Which parameters are intercepts.
+    shapes : tuple of int
+        Which parameters are no coefficients, such as log(alpha) of a negative binomial family.
     """
 
     params: FloatArray
@@ -84,6 +86,7 @@ class Estimate(Shown):
     dof: float = np.inf
     deviations: FloatArray | None = None
     intercepts: tuple[int, ...] = ()
+    shapes: tuple[int, ...] = ()
 
     freedom = renamed_attribute("freedom", "dof")
 
@@ -234,8 +237,8 @@ class Estimate(Shown):
         ----------
         exp : bool
             Whether to show exponentials: odds, rate or hazard ratios. Ends of intervals are then exponentials too, the
-            standard error is by the delta method, `z` and `p` stay those of the coefficient, and intercepts, whose
-            exponential is no ratio, are left out.
+            standard error is by the delta method, `z` and `p` stay those of the coefficient, and intercepts and
+            shapes, whose exponential is no ratio, are left out.
 
         Returns
         -------
@@ -255,7 +258,7 @@ class Estimate(Shown):
         return CoefficientTable.of(self, exp).latex()
 
     def plot(self, exp: bool = False) -> Any:
-        """A figure of the coefficients with their intervals; intercepts are left out unless there is nothing else.
+        """A figure of the coefficients with their intervals; all others are left out unless there is nothing else.
 
         Parameters
         ----------
@@ -287,9 +290,9 @@ class Estimate(Shown):
         return ""
 
     def slopes(self) -> IntArray:
-        """Which parameters are no intercepts; all of them, if there is nothing else."""
+        """Which parameters are neither intercepts nor shapes; all of them, if there is nothing else."""
         every = np.arange(len(self.names))
-        rest = np.setdiff1d(every, np.asarray(self.intercepts, dtype=int))
+        rest = np.setdiff1d(every, np.asarray(self.intercepts + self.shapes, dtype=int))
         return rest if len(rest) else every
 
     def with_notes(self, *notes: str) -> Self:

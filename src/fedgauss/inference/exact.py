@@ -31,11 +31,15 @@ class Apart(NamedTuple):
 
     def test(self) -> ChiSquared | None:
         """Cochran's Q of all parameters at once; None where fewer than two sites can be compared."""
-        if self.sites < 2:
+        try:
+            together = inverse(self.weight) if self.sites >= 2 else None
+        except NoFiniteEstimate:  # columns that are all but collinear
+            together = None
+        if together is None:
             return None
-        statistic = self.square - float(self.pull @ inverse(self.weight) @ self.pull)
+        statistic = self.square - float(self.pull @ together @ self.pull)
         dof = int(self.sites - 1) * len(self.pull)
-        return ChiSquared(max(0.0, statistic), dof, float(chdtrc(dof, statistic)))
+        return ChiSquared(max(0.0, statistic), dof, float(chdtrc(dof, max(0.0, statistic))))
 
 
 class Final(NamedTuple):
@@ -59,8 +63,8 @@ class Sites(Protocol):
     def goodness(self, theta: FloatArray, dispersion: float) -> Goodness:
         """With this dispersion."""
 
-    def own(self) -> list[Own]:
-        """Each site's own estimate; empty where sites keep them to themselves."""
+    def own(self, start: FloatArray) -> list[Own]:
+        """Each site's own estimate, by scoring from the start; empty where sites keep them to themselves."""
 
 
 class Own(NamedTuple):
@@ -159,9 +163,9 @@ class PooledSites:
         """With this dispersion."""
         return total([self._family.goodness(rows, theta, dispersion) for rows in self._rows])
 
-    def own(self) -> list[Own]:
+    def own(self, start: FloatArray) -> list[Own]:
         """Each site's own estimate."""
-        return [own_fit(self._family, rows) for rows in self._rows]
+        return [own_fit(self._family, rows, start) for rows in self._rows]
 
 
 def finite_sums(family: Family, rows: Rows, theta: FloatArray) -> Sums:
@@ -185,9 +189,8 @@ def client_rows(data: ModelData, x: FloatArray, which: slice) -> Rows:
     return data.family.rows(Rows(x[which], data.response[which], offset, weights, clusters), beside)
 
 
-def own_fit(family: Family, rows: Rows) -> Own:
-    """The estimate of one site's rows alone, with its robust covariance."""
-    start = np.zeros(family.n_outputs * rows.x.shape[1] + len(family.extra_names))
+def own_fit(family: Family, rows: Rows, start: FloatArray) -> Own:
+    """The estimate of one site's rows alone, with its robust covariance; from that of all rows it is not far."""
     if rows.n < _ROWS_A_PARAMETER * len(start):
         return Own(None, None)
     try:

@@ -122,7 +122,8 @@ def fit(
     offset, exposure : str, optional
         Columns that are added to the predictor, the exposure as its logarithm.
     row_weights : str, optional
-        A column that says what each row counts for.
+        A column that says what each row counts for: `var_weights` of statsmodels' GLM, and `weights` of R's. Rows of
+        weight 0 are left out.
     cluster : str, optional
         A column whose values are clusters of rows that belong together, for errors="cluster". Clusters do not reach
         over clients.
@@ -188,6 +189,7 @@ def fit(
         solver, passes=passes, sync_every=sync_every, network=network, method=method, seed=seed, weights=weights,
         standardise=standardise, clients=clients, correct_drift=correct_drift, bootstraps=bootstraps, finish=finish,
     )  # fmt: skip
+    check_exact(solver, errors, ridge, options.finish)
     spec = ModelSpec(
         target, family, features, formula, intercept, offset, exposure, row_weights, cluster, trials, event,
         site_effects, missing, link,
@@ -201,7 +203,14 @@ def fit(
         from fedgauss.inference.fit_sgd import fit_by_sgd
 
         found = fit_by_sgd(data, options, errors, level, progress)
-    return replace(found, design=frame_design(data, spec), family=data.family)
+    return replace(found, design=frame_design(data, spec, client), family=data.family)
+
+
+def check_exact(solver: Solver, errors: Errors, ridge: float, finish: int = 0) -> None:
+    """Refuse what only an exact fit has where there is none: a pass of SGD has errors of its own."""
+    if solver == "sgd" and (ridge != 0.0 or (errors != "HC0" and not finish)):
+        got = f"ridge={ridge!r}" if ridge != 0.0 else f"errors={errors!r}"
+        raise ValueError(f"{got} belongs to solver='scoring'; the solver is 'sgd'. Leave it out?")
 
 
 def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: dict[str, str]) -> Fit:
@@ -221,4 +230,5 @@ def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: di
     intercepts = () if data.constant is None else tuple(range(0, each * n_outputs, each))
     inherited = {part.name: getattr(estimate, part.name) for part in fields(Estimate)}
     scales = np.concatenate([np.tile(one, n_outputs), np.ones(len(data.family.extra_names))])
-    return Fit(**inherited | {"facts": facts, "intercepts": intercepts}, scales=scales)
+    shapes = tuple(range(each * n_outputs, len(scales)))
+    return Fit(**inherited | {"facts": facts, "intercepts": intercepts, "shapes": shapes}, scales=scales)

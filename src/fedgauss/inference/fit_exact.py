@@ -11,7 +11,7 @@ from fedgauss import _checks
 from fedgauss._types import FloatArray
 from fedgauss.families import Family
 from fedgauss.families.rows import blocks_of
-from fedgauss.inference.errors import Errors, check_errors, covariance
+from fedgauss.inference.errors import Errors, check_errors, clusters_of, covariance, few_clusters
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.exact import Exact, Own, PooledSites, Sites, client_rows, exact_fit
 from fedgauss.inference.fit import as_fit
@@ -29,10 +29,15 @@ from fedgauss.inference.preparation import (
 )
 from fedgauss.inference.scoring import NoFiniteEstimate
 from fedgauss.inference.site_estimates import SiteEstimates, site_estimates
+from fedgauss.inference.tables import listed
 
 _ADVICE = (
     " Mostly a column tells outcomes apart without error, or a level has outcomes of one kind alone. Use fewer "
     "columns, merge rare levels, or set ridge=1."
+)
+_SHRUNK = (
+    "The penalty draws coefficients towards zero: intervals are about the optimum of the penalised likelihood, and AIC "
+    "and BIC count every parameter as a whole one."
 )
 
 
@@ -43,7 +48,8 @@ class Finish(NamedTuple):
     steps: int
 
 
-_LEFT = 1e-6  # of a standard deviation, what must be left of a column beside the others
+_LEFT = 1e-5  # of a standard deviation, what must be left of a column beside the others
+_NOTHING = 1e-12  # information about a standardised column that does not vary where it is compared
 
 
 def fit_exactly(data: ModelData, errors: Errors, level: float, ridge: float, finish: Finish | None = None) -> Fit:
@@ -66,7 +72,7 @@ def fit_of_sites(
     finish: Finish | None = None,
 ) -> Fit:  # fmt: skip
     """The fit of rows that sites have, in units of these locations; `data` need not have rows."""
-    check_errors(errors, data.family)
+    check_errors(errors, data.family, data.cluster is not None)
     if _checks.real("ridge", ridge) < 0.0:
         raise ValueError(f"ridge must not be negative; got {ridge}. Use 0 for no penalty.")
     family, extra = data.family, len(data.family.extra_names)
@@ -84,23 +90,25 @@ def fit_of_sites(
             check=lambda information: _check_independent(data, information), begin=begin,
             steps=None if finish is None else finish.steps,
         )  # fmt: skip
+        covered = covariance(
+            errors, exact.information, exact.observed, exact.squares, exact.dispersion, n_rows, len(data.clients)
+        )
     except NoFiniteEstimate as error:
         knows = str(error).rpartition(". ")[2].startswith("Use ")  # a family that says what to do
         raise NoFiniteEstimate(
             f"{data.target!r} has no finite estimate: {error}." + ("" if knows else _ADVICE)
         ) from error
-    covered = covariance(
-        errors, exact.information, exact.observed, exact.squares, exact.dispersion, n_rows, len(data.clients)
-    )
     estimate = Estimate(
         readout.of(exact.theta), readout.cov(covered), level, "scoring", data.all_names,
         facts={"Solver": "scoring", "Errors": errors}, heterogeneity=exact.apart.test(),
     )  # fmt: skip
     fit = as_fit(estimate, data, columns.scale, {"Ridge": f"{ridge:g}"} if ridge else {})
+    notes = few_clusters(clusters_of(errors, exact.squares, len(data.clients)), dim)
+    fit = fit.with_notes(*notes, *([_SHRUNK] if ridge else []))
     good = (
         _statistics(exact, family, n_rows) if family.model_errors != "none" else None
     )  # else the loss is no likelihood
-    return replace(fit, statistics=good, sites=_sites(sites.own(), data, readout, level))
+    return replace(fit, statistics=good, sites=_sites(sites.own(exact.theta), data, readout, level))
 
 
 def _sites(found: list[Own], data: ModelData, readout: Readout, level: float) -> SiteEstimates | None:
@@ -129,7 +137,8 @@ def _statistics(exact: Exact, family: Family, n_rows: int) -> FitStatistics:
     good, dim = exact.goodness, len(exact.theta)
     return FitStatistics(
         n_rows, dim, n_rows - dim, log_likelihood=good.log_likelihood, null_log_likelihood=exact.null.log_likelihood,
-        deviance=good.deviance, null_deviance=exact.null.deviance, dispersion=exact.dispersion,
+        deviance=good.deviance, null_deviance=None if family.extra_names else exact.null.deviance,
+        dispersion=exact.dispersion,
         pearson_chi2=good.pearson or None, rounds=exact.rounds,
         gaussian=family.name == "linear" and family.additive,
     )  # fmt: skip
@@ -141,6 +150,12 @@ def _check_independent(data: ModelData, information: FloatArray) -> None:
     block = information[:each, :each]
     if intercept:  # what is left of covariates beside a constant
         block = block[1:, 1:] - np.outer(block[0, 1:], block[0, 1:]) / block[0, 0]
+    flat = np.flatnonzero(np.diag(block) <= _NOTHING).tolist()
+    if flat and not data.family.by_row:
+        raise ValueError(
+            f"columns must vary within sites for family {data.family.name!r}, which compares rows of one site; "
+            f"{listed([data.names[j] for j in flat])} is constant in each, or where events are. Leave it out."
+        )
     scale = np.sqrt(np.maximum(np.diag(block), np.finfo(float).tiny))
     values, vectors = np.linalg.eigh(block / np.outer(scale, scale))
     triangle = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T

@@ -16,10 +16,22 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._files import write_whole
 from fedgauss._types import FloatArray
+from fedgauss.inference.design_file import design_numbers, family_numbers, read_design, read_family
 from fedgauss.inference.estimate import checked_names
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.fit_statistics import FitStatistics
+from fedgauss.inference.frame_design import FrameDesign
 from fedgauss.inference.reference_laws import ChiSquared
+from fedgauss.inference.saved_fields import (
+    check_keys,
+    number_of,
+    numbers_of,
+    numbers_or_none,
+    object_of,
+    places_of,
+    text_of,
+    texts_of,
+)
 from fedgauss.inference.site_estimates import SiteEstimates, site_estimates
 
 FORMAT, VERSION = "fedgauss fit", 1
@@ -31,9 +43,9 @@ _STATISTICS = (
     "dispersion", "pearson_chi2", "rounds", "gaussian",
 )  # fmt: skip
 _FIELDS = (
-    "format", "version", "names", "params", "cov", "level", "method", "dof", "facts", "notes", "intercepts", "scales",
-    "bias_in_std_errors", "predicted_coverage", "clients_alike", "deviations", "statistics", "sites", *_DERIVED,
-    "checksum",
+    "format", "version", "names", "params", "cov", "level", "method", "dof", "facts", "notes", "intercepts", "shapes",
+    "scales", "bias_in_std_errors", "predicted_coverage", "clients_alike", "deviations", "statistics", "sites",
+    "design", "family", *_DERIVED, "checksum",
 )  # fmt: skip
 
 
@@ -53,6 +65,7 @@ def fit_numbers(fit: Fit) -> dict[str, Any]:
         "cov": _plain(fit.cov),
         "scales": _plain(fit.scales),
         "intercepts": list(map(int, fit.intercepts)),
+        "shapes": list(map(int, fit.shapes)),
         "method": fit.method,
         "dof": float(fit.dof) if np.isfinite(fit.dof) else None,
         "facts": {str(name): str(value) for name, value in fit.facts.items()},
@@ -63,6 +76,8 @@ def fit_numbers(fit: Fit) -> dict[str, Any]:
         "deviations": None if fit.deviations is None else _plain(fit.deviations),
         "statistics": None if fit.statistics is None else {key: getattr(fit.statistics, key) for key in _STATISTICS},
         "sites": None if fit.sites is None else _sites_numbers(fit.sites),
+        "design": design_numbers(fit.design) if isinstance(fit.design, FrameDesign) else None,
+        "family": family_numbers(fit.family),
     }
     return {**numbers, "checksum": _checksum(numbers)}
 
@@ -98,32 +113,35 @@ def read_fit(content: bytes) -> Fit:
     version = held.get("version")
     if version != VERSION or isinstance(version, bool):
         raise ValueError(f"its version must be {VERSION}; got {version!r}. Use the release that wrote it?")
-    _check_keys("a saved fit", held, _FIELDS)
+    check_keys("a saved fit", held, _FIELDS)
     if held["checksum"] != _checksum({key: value for key, value in held.items() if key != "checksum"}):
         raise ValueError("its checksum does not fit its content: the file was changed or damaged. Save it again.")
-    names = checked_names(_texts("names", held["names"], most=_MOST_PARAMETERS), len(held["names"]))
+    names = checked_names(texts_of("names", held["names"], most=_MOST_PARAMETERS), len(held["names"]))
     if not names:
         raise ValueError("names must be at least one; there are none.")
     d = len(names)
     cov = _covariance(held["cov"], d)
     dof = held["dof"]
     return Fit(
-        params=_numbers("params", held["params"], (d,)),
+        params=numbers_of("params", held["params"], (d,)),
         cov=cov,
-        level=_checks.level(_number("level", held["level"])),
-        method=_text("method", held["method"]),
+        level=_checks.level(number_of("level", held["level"])),
+        method=text_of("method", held["method"]),
         names=names,
-        facts={name: _text(f"the fact {name!r}", value) for name, value in _object("facts", held["facts"]).items()},
-        notes=tuple(_texts("notes", held["notes"])),
-        bias=_numbers_or_none("bias_in_std_errors", held["bias_in_std_errors"], (d,)),
-        predicted_coverage=_numbers_or_none("predicted_coverage", held["predicted_coverage"], (d,)),
+        facts={name: text_of(f"the fact {name!r}", value) for name, value in object_of("facts", held["facts"]).items()},
+        notes=tuple(texts_of("notes", held["notes"])),
+        bias=numbers_or_none("bias_in_std_errors", held["bias_in_std_errors"], (d,)),
+        predicted_coverage=numbers_or_none("predicted_coverage", held["predicted_coverage"], (d,)),
         heterogeneity=_test(held["clients_alike"]),
-        dof=np.inf if dof is None else _checks.real("dof", _number("dof", dof), above=0.0),
+        dof=np.inf if dof is None else _checks.real("dof", number_of("dof", dof), above=0.0),
         deviations=_draws(held["deviations"], d),
-        intercepts=_places(held["intercepts"], d),
+        intercepts=places_of("intercepts", held["intercepts"], d),
+        shapes=places_of("shapes", held["shapes"], d),
         scales=_scales(held["scales"], d),
         statistics=_statistics(held["statistics"]),
         sites=_sites(held["sites"], names),
+        design=None if held["design"] is None else read_design(held["design"]),
+        family=None if held["family"] is None else read_family(held["family"]),
     )
 
 
@@ -152,89 +170,22 @@ def _checksum(content: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _check_keys(what: str, held: dict[str, Any], wanted: tuple[str, ...]) -> None:
-    missing = [key for key in wanted if key not in held]
-    surplus = [key for key in held if key not in wanted]
-    if missing or surplus:
-        wrong = f"{missing[0]!r} is missing" if missing else f"{surplus[0][:40]!r} does not belong there"
-        raise ValueError(f"{what} must have its fields and no others; {wrong}.")
-
-
-def _object(name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} must be an object; got a {type(value).__name__}.")
-    return value
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{name} must be text; got a {type(value).__name__}.")
-    return value
-
-
-def _texts(name: str, value: Any, most: int = 100_000) -> list[str]:
-    if not isinstance(value, list) or len(value) > most:
-        raise ValueError(f"{name} must be a list of at most {most:,} texts.")
-    return [_text(f"each of {name}", part) for part in value]
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
-        raise ValueError(f"{name} must be a number.")
-    return float(value)
-
-
-def _numbers(name: str, value: Any, shape: tuple[int | None, ...], unknown: bool = False) -> FloatArray:
-    """An array of this shape; with `unknown`, null stands for NaN."""
-    array = np.array(_checked_list(name, value, len(shape), unknown), dtype=float)
-    fits = array.ndim == len(shape) and all(w is None or w == s for w, s in zip(shape, array.shape, strict=True))
-    if not fits:
-        wanted = " x ".join("any" if size is None else str(size) for size in shape)
-        raise ValueError(f"{name} must be {wanted} numbers; got shape {array.shape}.")
-    return array
-
-
-def _checked_list(name: str, value: Any, depth: int, unknown: bool) -> Any:
-    """Nested lists of numbers, all of one length at each depth."""
-    if depth == 0:
-        return np.nan if unknown and value is None else _number(f"each of {name}", value)
-    if not isinstance(value, list):
-        raise ValueError(f"{name} must be lists of numbers; got a {type(value).__name__}.")
-    parts = [_checked_list(name, part, depth - 1, unknown) for part in value]
-    if depth > 1 and len({len(part) for part in parts}) > 1:
-        raise ValueError(f"{name} must have rows of one length.")
-    return parts
-
-
-def _numbers_or_none(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray | None:
-    return None if value is None else _numbers(name, value, shape)
-
-
 def _covariance(value: Any, d: int) -> FloatArray:
-    cov = _checks.covariance("cov", _numbers("cov", value, (d, d)))
+    cov = _checks.covariance("cov", numbers_of("cov", value, (d, d)))
     if not np.all(np.diag(cov) > 0.0):
         raise ValueError("cov must have positive variances.")
     return cov
 
 
 def _draws(value: Any, d: int) -> FloatArray | None:
-    draws = _numbers_or_none("deviations", value, (None, d))
+    draws = numbers_or_none("deviations", value, (None, d))
     if draws is not None and len(draws) < 2:
         raise ValueError("deviations must be at least two draws.")
     return draws
 
 
-def _places(value: Any, d: int) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise ValueError("intercepts must be a list of whole numbers.")
-    places = tuple(_checks.whole("each of intercepts", part, at_least=0, at_most=d - 1) for part in value)
-    if len(set(places)) < len(places):
-        raise ValueError("intercepts must differ.")
-    return places
-
-
 def _scales(value: Any, d: int) -> FloatArray:
-    scales = _numbers("scales", value, (None,))
+    scales = numbers_of("scales", value, (None,))
     if len(scales) not in (0, d) or not np.all(scales > 0.0):
         raise ValueError(f"scales must be {d} positive numbers, or none.")
     return scales
@@ -243,8 +194,8 @@ def _scales(value: Any, d: int) -> FloatArray:
 def _test(value: Any) -> ChiSquared | None:
     if value is None:
         return None
-    _check_keys("clients_alike", _object("clients_alike", value), ChiSquared._fields)
-    statistic, dof, p = (_number(f"clients_alike: {key}", value[key]) for key in ChiSquared._fields)
+    check_keys("clients_alike", object_of("clients_alike", value), ChiSquared._fields)
+    statistic, dof, p = (number_of(f"clients_alike: {key}", value[key]) for key in ChiSquared._fields)
     if statistic < 0.0 or dof < 1 or dof != int(dof) or not 0.0 <= p <= 1.0:
         raise ValueError("clients_alike must have a statistic and a p_value from 0 to 1, and whole degrees of freedom.")
     return ChiSquared(statistic, int(dof), p)
@@ -253,7 +204,7 @@ def _test(value: Any) -> ChiSquared | None:
 def _statistics(value: Any) -> FitStatistics | None:
     if value is None:
         return None
-    _check_keys("statistics", _object("statistics", value), _STATISTICS)
+    check_keys("statistics", object_of("statistics", value), _STATISTICS)
     return FitStatistics(**value)
 
 
@@ -271,14 +222,14 @@ def _sites_numbers(sites: SiteEstimates) -> dict[str, Any]:
 def _sites(value: Any, names: tuple[str, ...]) -> SiteEstimates | None:
     if value is None:
         return None
-    _check_keys("sites", _object("sites", value), ("sites", "params", "cov", "level", "left_out"))
-    labels, d = _texts("sites", value["sites"]), len(names)
-    params = _numbers("params of sites", value["params"], (len(labels), d), unknown=True)
-    cov = _numbers("cov of sites", value["cov"], (len(labels), d, d), unknown=True)
-    left_out = {site: _text("left_out", why) for site, why in _object("left_out", value["left_out"]).items()}
+    check_keys("sites", object_of("sites", value), ("sites", "params", "cov", "level", "left_out"))
+    labels, d = texts_of("sites", value["sites"]), len(names)
+    params = numbers_of("params of sites", value["params"], (len(labels), d), unknown=True)
+    cov = numbers_of("cov of sites", value["cov"], (len(labels), d, d), unknown=True)
+    left_out = {site: text_of("left_out", why) for site, why in object_of("left_out", value["left_out"]).items()}
     if set(labels) & set(left_out):
         raise ValueError("sites must be either there or left out.")
-    return site_estimates(labels, names, params, cov, left_out, _number("level of sites", value["level"]))
+    return site_estimates(labels, names, params, cov, left_out, number_of("level of sites", value["level"]))
 
 
 def _plain(values: Any) -> Any:

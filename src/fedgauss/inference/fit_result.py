@@ -73,14 +73,14 @@ class Fit(Estimate):
         """
         if self.design is None or self.family is None:
             raise ValueError(
-                "predict needs the design and the family of the model; this fit has none, as one that was read from a "
-                "file has not. Use fit.params with rows of your own."
+                "predict needs the design and the family of the model; this fit does not know them. Is its family "
+                "registered here? Else use fit.params with rows of your own."
             )
         dispersion = None if self.statistics is None else self.statistics.dispersion
         return predict(self, self.design, self.family, frame, interval, level, type, dispersion)
 
     def plot(self, exp: bool = False, standardised: bool = False) -> Any:
-        """A figure of the coefficients with their intervals; intercepts are left out unless there is nothing else.
+        """A figure of the coefficients with their intervals; all others are left out unless there is nothing else.
 
         Parameters
         ----------
@@ -145,7 +145,8 @@ class Fit(Estimate):
         Returns
         -------
         Fit
-            Without `design` and `family`.
+            That predicts, too; but not where a family of your own is not registered, or levels were no text, numbers
+            or truths.
 
         Raises
         ------

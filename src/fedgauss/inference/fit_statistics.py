@@ -37,7 +37,8 @@ class FitStatistics(Shown):
         The log-likelihood, and that of the model with an intercept only.
     deviance, null_deviance : float or None
         Twice the gap to the log-likelihood of the saturated model, times the dispersion: for a gaussian family the
-        residual sum of squares.
+        residual sum of squares. There is no null deviance where a shape is estimated, which the model without
+        covariates has another of.
     dispersion : float or None
         The estimated dispersion, or 1 where a family has none.
     pearson_chi2 : float or None
@@ -121,6 +122,11 @@ class FitStatistics(Shown):
         return "\n".join(["Fit statistics", *(f"{name.ljust(width)}  {value:>14}" for name, value in facts.items())])
 
 
+def _by_moments(fit: FitStatistics) -> bool:
+    """Whether a dispersion was estimated that no likelihood was maximised over."""
+    return not fit.gaussian and fit.dispersion not in (None, 1.0)
+
+
 _NUMBERS = ("log_likelihood", "null_log_likelihood", "deviance", "null_deviance", "dispersion", "pearson_chi2")
 assert set(_NUMBERS) <= {field.name for field in fields(FitStatistics)}
 
@@ -129,7 +135,9 @@ def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
     """Likelihood-ratio test of a smaller model within a bigger one.
 
     Twice the difference of their log-likelihoods is chi-squared, with the difference of their numbers of parameters as
-    degrees of freedom.
+    degrees of freedom. Where a dispersion is estimated by moments (gamma, or gaussian with a log link) there is no such
+    pair of likelihoods: the difference of deviances over the dispersion of the bigger model takes its place, as in
+    anova(test="LRT") of R.
 
     Parameters
     ----------
@@ -164,6 +172,8 @@ def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
             "a likelihood-ratio test needs the log-likelihood of both fits; one has none. Fit both with "
             "solver='scoring', by a family that has a likelihood."
         )
+    if "Ridge" in bigger.facts or "Ridge" in smaller.facts:
+        raise ValueError("a likelihood-ratio test needs fits without a penalty; one has ridge. Use ridge=0.")
     for fact in ("Target", "Family"):
         words = bigger.facts.get(fact), smaller.facts.get(fact)
         if words[0] != words[1]:
@@ -192,11 +202,14 @@ def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
             f"the bigger model must have more parameters than the smaller; got {big.n_params} and {small.n_params}. "
             "Give the bigger one first."
         )
-    gap = big.log_likelihood - small.log_likelihood
-    if gap < -_ROUNDING * max(1.0, abs(small.log_likelihood)):
+    if _by_moments(big) and big.deviance is not None and small.deviance is not None:
+        better, worse, unit = -big.deviance / 2.0, -small.deviance / 2.0, big.dispersion or 1.0
+    else:
+        better, worse, unit = big.log_likelihood, small.log_likelihood, 1.0
+    if better - worse < -_ROUNDING * max(1.0, abs(worse)):
         raise ValueError(
-            f"the bigger model must be the more likely; its log-likelihood is {big.log_likelihood:.8g}, that of the "
-            f"smaller {small.log_likelihood:.8g}. Are both fitted without a penalty?"
+            f"the bigger model must be the more likely; its log-likelihood is {better / unit:.8g}, that of the smaller "
+            f"{worse / unit:.8g}. Do both explain the same rows by the same columns?"
         )
-    statistic = max(0.0, 2.0 * gap)
+    statistic = max(0.0, 2.0 * (better - worse) / unit)
     return ChiSquared(statistic, dof, float(special.chdtrc(dof, statistic)))

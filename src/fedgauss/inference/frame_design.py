@@ -14,7 +14,7 @@ from fedgauss.inference.formula.values import Agreed
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.model_spec import ModelSpec
 from fedgauss.inference.response import numbers
-from fedgauss.inference.tables import Frame, FrameColumn
+from fedgauss.inference.tables import Frame, FrameColumn, coded, listed
 
 
 class FrameDesign(NamedTuple):
@@ -22,18 +22,17 @@ class FrameDesign(NamedTuple):
 
     design: Design
     agreed: Agreed
-    intercept: bool
+    constant: bool  # whether there is an intercept among the parameters
     offset_column: str | None = None
     exposure_column: str | None = None
+    site_column: str | None = None  # where sites have effects
 
     def matrix(self, frame: Any) -> FloatArray:
         """The covariates of each row, (n, p), the column of ones first."""
-        if SITE in self.design.formula.columns:
-            raise ValueError("predict does not know the effect of a site for new rows. Fit without site_effects?")
         rows = self._rows(frame)
         n_rows = len(next(iter(rows.values())).values)
         columns = self.design.columns(rows, self.agreed)
-        return np.column_stack([np.ones(n_rows), columns]) if self.intercept else columns
+        return np.column_stack([np.ones(n_rows), columns]) if self.constant else columns
 
     def offset(self, frame: Any) -> FloatArray | float:
         """The offset() terms of the formula, the column of offsets and the logarithm of the exposure, together."""
@@ -51,17 +50,25 @@ class FrameDesign(NamedTuple):
     def _rows(self, frame: Any) -> Mapping[str, FrameColumn]:
         """The columns of the model; for a model without any, one that tells how many rows there are."""
         rows = self.design.read(frame)
-        if rows:
-            return rows
-        table = Frame(frame)
-        return table.read(table.names[:1])
+        if self.site_column is not None:
+            rows[SITE] = self._sites(Frame(frame), self.site_column)
+        return rows or {"": FrameColumn("", np.zeros(Frame(frame).n_rows))}
+
+    def _sites(self, table: Frame, name: str) -> FrameColumn:
+        """Whose rows they are, among the sites of the fit."""
+        labels = list(map(str, table.read([table.check_name(name, "the site of each row")])[name].as_levels().labels))
+        known = list(self.design.levels[SITE] or ())
+        if unknown := sorted(set(labels) - set(known)):
+            raise ValueError(f"sites must be among those of the fit, which have effects; {listed(unknown)} is not.")
+        return coded(SITE, labels, known)
 
 
-def frame_design(data: ModelData, spec: ModelSpec) -> FrameDesign | None:
-    """Of the model that these rows were fitted by, where it keeps a design."""
+def frame_design(data: ModelData, spec: ModelSpec, client: str = "site") -> FrameDesign | None:
+    """Of the model that these rows were fitted by, where it keeps a design; `client` is the column of sites."""
     if data.design is None:
         return None
-    return FrameDesign(data.design, data.agreed, data.constant is not None, spec.offset, spec.exposure)
+    site = client if spec.site_effects else None
+    return FrameDesign(data.design, data.agreed, data.constant is not None, spec.offset, spec.exposure, site)
 
 
 def _numbers(table: Frame, column: str, role: str) -> FloatArray:

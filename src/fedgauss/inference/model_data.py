@@ -20,6 +20,8 @@ from fedgauss.inference.model_spec import ModelSpec, right_hand_side
 from fedgauss.inference.response import Response, beside_of, numbers, response_of
 from fedgauss.inference.tables import Frame, FrameColumn, listed
 
+_WEIGHTS = "row weights must be at least 0, and some above; those in {!r} are not."
+
 
 @dataclass(frozen=True)
 class ModelData:
@@ -39,7 +41,7 @@ class ModelData:
     cluster: IntArray | None = None  # (N,), indices into `cluster_labels`
     cluster_labels: tuple[str, ...] = ()
     beside: FloatArray | None = None  # (N,): trials, or events
-    dropped: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # (K,) rows with missing values
+    dropped: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # (K,) rows that were left out
     design: Design | None = None  # makes the covariates of other rows,
     agreed: Agreed = field(default_factory=dict)  # with these means and standard deviations
 
@@ -108,7 +110,10 @@ def read_model_data(frame: Any, client: str, spec: ModelSpec) -> ModelData:
     counts = np.bincount(owner, minlength=len(labels))
     everybody = who if kept.all() else table.read([client])[client].as_levels()
     if gone := [str(level) for level in everybody.levels or () if level not in (who.levels or ())]:
-        raise ValueError(f"clients must have complete rows; {listed(gone)} has none. Use fewer columns?")
+        raise ValueError(
+            f"clients must have rows that are complete and of a weight above 0; {listed(gone)} has none. Leave it out, "
+            "or use fewer columns."
+        )
     dropped = np.bincount(everybody.values.astype(np.int64)[~kept], minlength=len(labels))
     columns = {name: FrameColumn(name, column.values[order], column.levels) for name, column in columns.items()}
     response = response_of(columns[target], spec.family, *beside_columns(spec, columns), link=spec.link)
@@ -123,12 +128,18 @@ def read_columns(
 ) -> tuple[dict[str, FrameColumn], BoolArray]:
     """The columns that a model uses, checked, and which rows of the frame they are of.
 
-    Rows with a missing value in any of them are refused, or left out where spec.missing == "drop".
+    Rows of weight 0 are left out, as if they were not there. Rows with a missing value in any of the columns are
+    refused, or left out too where spec.missing == "drop".
     """
     used = spec.columns(formula)
-    kept = table.complete(used) if spec.missing == "drop" else None
+    kept = None if spec.row_weights is None else ~table.zeros(spec.row_weights)
     if kept is not None and not kept.any():
-        raise ValueError(f"every row has a missing value in {listed(used)}. Use fewer columns?")
+        raise ValueError(_WEIGHTS.format(spec.row_weights))
+    if spec.missing == "drop":
+        complete = table.complete(used)
+        kept = complete if kept is None else kept & complete
+        if not kept.any():
+            raise ValueError(f"every row has a missing value in {listed(used)}. Use fewer columns?")
     columns = table.read(used if client is None else list(dict.fromkeys([*used, client])), kept)
     check_columns(formula, columns)
     return columns, np.ones(len(columns[spec.target].values), dtype=bool) if kept is None else kept
@@ -165,13 +176,18 @@ def model_data(
     agreed : mapping of str to Summary, optional
         Means and standard deviations of what `design.needs()`; by default those of the rows at hand.
     dropped : (K,) array, optional
-        Rows of each client that were left out because of missing values.
+        Rows of each client that were left out: of weight 0, or with missing values.
 
     Returns
     -------
     ModelData
     """
     n_rows, counts = len(columns[spec.target].values), np.asarray(counts)
+    if spec.site_effects and not response[2].by_row:
+        raise ValueError(
+            f"site_effects must be left out for family {response[2].name!r}, which compares rows of one site: sites "
+            "are strata already."
+        )
     design, rows = design_of(spec, formula, columns, total, clients if sites is None else sites, here, counts)
     if agreed is None:
         agreed = design.agreed(_by_client(rows, counts)) if n_rows else {}
@@ -282,6 +298,6 @@ def _row_weights(spec: ModelSpec, rows: Mapping[str, FrameColumn]) -> FloatArray
     if spec.row_weights is None:
         return None
     weights = numbers(rows[spec.row_weights], "row_weights")
-    if np.any(weights < 0.0) or (len(weights) and not np.any(weights > 0.0)):
-        raise ValueError(f"row weights must be at least 0, and some above; those in {spec.row_weights!r} are not.")
+    if np.any(weights < 0.0):  # those of weight 0 are not here
+        raise ValueError(_WEIGHTS.format(spec.row_weights))
     return weights

@@ -30,10 +30,11 @@ def summary_text(estimate: Estimate) -> str:
 
 def summary_html(estimate: Estimate) -> str:
     """The same as tables and paragraphs; every word is escaped."""
-    facts = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(str(value))}</td></tr>'
+    cells = [
+        f'<th scope="row">{escape(name)}</th><td>{escape(str(value))}</td>'
         for name, value in estimate.shown_facts().items()
-    )
+    ]
+    facts = "".join(f"<tr>{''.join(cells[i : i + 2])}</tr>" for i in range(0, len(cells), 2))
     pieces = [
         f"<table><caption>Federated estimate</caption><tbody>{facts}</tbody></table>",
         CoefficientTable.of(estimate).html(),

@@ -11,6 +11,7 @@ import numbers
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ def read_table(path: str | Path) -> Any:
         raise ValueError(f"data must be a file that exists; there is no {file}.")
     try:
         return _read_csv(file) if kind == ".csv" else _read_parquet(file)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} must be text in UTF-8; it is in another encoding. Save it as UTF-8.") from error
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors, and so are pyarrow's
         raise ValueError(f"{file} could not be read as {kind[1:]}: {' '.join(str(error).split())}.") from error
 
@@ -64,8 +67,9 @@ def _check_header(file: Path) -> None:
             f"columns must have names; column {header.index('') + 1} of {file} has none. If it holds row numbers, "
             "leave it out of the file"
         )
-    if len(header) == 1 and ";" in header[0]:
-        raise ValueError(f"columns must be separated by commas; {file} seems to have semicolons. Save it with commas")
+    for sign, words in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and sign in header[0]:
+            raise ValueError(f"columns must be separated by commas; {file} seems to have {words}. Save it with commas")
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,11 @@ class Frame:
         """Of all columns."""
         return list(self._keys)
 
+    @property
+    def n_rows(self) -> int:
+        """As many as the first column has."""
+        return len(next(iter(self._all_raw(self.names[:1]).values()))[0])
+
     def column(self, name: str) -> Any:
         """A column as the frame has it."""
         return self._frame[self._keys[name]]
@@ -136,6 +145,13 @@ class Frame:
         """The rows in which none of these columns has a missing value."""
         raw = self._all_raw(names)
         return ~np.logical_or.reduce([_missing(values) for values, _ in raw.values()])
+
+    def zeros(self, name: str) -> BoolArray:
+        """The rows in which this column is 0."""
+        values, _ = self._raw(name)
+        if values.dtype.kind == "O":
+            values = np.array([float(value) if isinstance(value, numbers.Real) else np.nan for value in values])
+        return np.asarray(values == 0, dtype=bool)
 
     def read(self, names: Sequence[str], kept: BoolArray | None = None) -> dict[str, FrameColumn]:
         """Columns by name, of the rows that are kept, by default all.
@@ -188,7 +204,7 @@ def listed(names: Iterable[str], quote: bool = True) -> str:
         kept -= 1
     if kept < len(words):
         return ", ".join(words[:kept]) + f" and {len(words) - kept} more"
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}"
+    return ", ".join(words[:-1]) + f" and {words[-1]}" if len(words) > 1 else (words or ["nothing"])[0]
 
 
 def _counted(rows: dict[str, BoolArray]) -> str:
@@ -224,7 +240,7 @@ def _column(name: str, values: AnyArray, declared: list[Any] | None) -> FrameCol
         return coded(name, some, [level for level in declared if level in present])
     if kind == "b" or (kind == "O" and all(isinstance(value, bool | np.bool_) for value in some)):
         return coded(name, [bool(value) for value in some])
-    if kind == "O" and all(isinstance(value, numbers.Real) for value in some):
+    if kind == "O" and all(isinstance(value, numbers.Real | Decimal) for value in some):
         return FrameColumn(name, np.asarray(some, dtype=float))
     if kind in "UT" or (kind == "O" and all(isinstance(value, str) for value in some)):
         return coded(name, [str(value) for value in some])

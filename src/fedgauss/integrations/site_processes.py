@@ -17,7 +17,7 @@ from fedgauss import _checks
 from fedgauss.inference.federated.conversation import LostSite
 from fedgauss.inference.federated.lines import LONGEST, Message, decoded, order_line, printable
 
-_A_MOMENT = 0.5  # seconds, for a process that is about to end
+_A_MOMENT = 5.0  # seconds, for a process that is about to end: on a busy machine that may take a while
 _LAST_WORDS = 5  # lines
 _LONGEST_WORDS = 300  # characters of a line
 _LONGEST_SAID = 8192  # bytes of a line on standard error that are taken in at once

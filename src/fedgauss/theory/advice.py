@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from fedgauss import _checks
-from fedgauss._shown import Shown
+from fedgauss._shown import ShownInSentences
 from fedgauss.theory import rates
 from fedgauss.theory.rates import Bound
 
@@ -12,8 +12,8 @@ from fedgauss.theory.rates import Bound
 _NEAR_ONE = 0.99
 
 
-@dataclass(frozen=True)
-class Advice(Shown):
+@dataclass(frozen=True, repr=False)
+class Advice(ShownInSentences):
     """What the theory says about n steps with K = n^c clients and step sizes that decay as t^-beta.
 
     exponent                        c = log K / log n

@@ -8,15 +8,15 @@ import numpy as np
 from scipy import special
 
 from fedgauss import _checks
-from fedgauss._shown import Shown
+from fedgauss._shown import ShownInSentences
 from fedgauss._types import ArrayLike, FloatArray
 
 # E sup |B| for a Brownian bridge: the mean of sqrt(R) sup |F_R - F|.
 _KOLMOGOROV_MEAN = float(np.sqrt(np.pi / 2) * np.log(2))
 
 
-@dataclass(frozen=True)
-class Distance(Shown):
+@dataclass(frozen=True, repr=False)
+class Distance(ShownInSentences):
     """A Kolmogorov distance from R runs.
 
     estimate        sup over the sets of |empirical - Gaussian probability|

@@ -30,6 +30,7 @@ ROWS = pd.DataFrame(
         "visits": RNG.poisson(3.0, N),
         "ones": 1.0,
         "all_but": np.where(np.arange(N) == SECRET, 2.0, 1.0),
+        "but_four": np.where(np.arange(N) % 40 == SECRET, 0.0, RNG.uniform(1.0, 2.0, N)),
         "gap": np.where(np.arange(N) == SECRET, np.nan, RNG.normal(size=N)),
         "blood": np.array(["A", "B", "O"])[RNG.integers(0, 3, N)],
         "house": np.where(np.isin(np.arange(N), [SECRET, 50]), 0, np.arange(N) + 1),
@@ -98,7 +99,7 @@ def test_an_honest_model_is_answered_and_knows_no_row():
     script.begin("cost", features=["age", "income", "dose", "smokes"])
     script.ask("sums", theta=np.zeros(5))
     script.ask("final", theta=np.array([200.0, 0.0, 0.0, 0.0, 0.0]))
-    script.ask("own")
+    script.ask("own", theta=np.zeros(5))
     assert script.knows() == []
 
 
@@ -108,6 +109,16 @@ def test_without_the_rules_two_columns_that_differ_in_one_row_are_that_row():
     sums = x.T @ x
     stolen = np.abs(sums[4] - sums[3])[1:3]
     np.testing.assert_allclose(stolen, ROWS.loc[SECRET, ["age", "income"]].to_numpy(dtype=float), rtol=1e-9)
+
+
+@pytest.mark.parametrize("values", [[0, 43217.25], ["no", "a rare disease"]], ids=["numbers", "text"])
+@pytest.mark.parametrize("rows", [N, 2], ids=["many rows", "two rows"])
+def test_questions_about_the_family_quote_no_single_row(values, rows):
+    """A target of two values without a family is asked about: with its values only where many rows have each."""
+    target = [values[i == SECRET % rows] for i in range(rows)]
+    said = Site(ROWS[:rows].assign(status=target)).answer("describe", asked_of(target="status", features=["age"]))
+    assert list(said) == ["error"]
+    assert not any(str(value) in said["error"] for value in values if value != 0)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +133,7 @@ def test_without_the_rules_two_columns_that_differ_in_one_row_are_that_row():
         ("cost", {"features": ["age", "near"]}, "one of 'near' and 'cost'"),
         ("cost", {"features": ["age", "income"], "offset": "near"}, "one of 'cost' and 'the offset'"),
         ("cost", {"features": ["age"], "row_weights": "all_but"}, "in 'the row weights' fewer do"),
+        ("cost", {"features": ["age"], "row_weights": "but_four"}, "no row must have weight 0 at this site, or"),
         ("cost", {"features": ["age"], "exposure": "all_but"}, "in 'the offset' fewer do"),
         ("blood", {"features": ["age", "is_a"], "family": "multinomial"}, "\"blood == 'A'\" do not"),
         ("cost", {"features": ["age", "region"]}, "in 'region' fewer do"),
@@ -158,6 +170,22 @@ def test_cells_of_one_row():
     words = refused(Script(frame), "cost", features=["age", "sex", "icu"])
     assert "cells of two columns must have at least 3 rows or none" in words
     assert "'sex' and 'icu'" in words
+
+
+def test_a_value_cannot_be_searched_for_by_what_is_refused():
+    """A spline is refused until five rows lie below its middle knot, which the coordinator moves: to the fifth age."""
+    script = Script()
+    told = script.ask("describe", **asked_of(target="cost", family="gaussian", formula="cost ~ ns(age, df=2)"))
+    script.ask("levels", levels=told["levels"], total=10 * N)
+    script.ask("spread", means=np.array([50.0]))
+    words = []
+    for knot in np.arange(20.0, 30.0, 0.01):
+        spread = (knot + 1000.0) / 1.6449  # the lower bound is far below, the upper far above
+        with pytest.raises(PermissionError) as error:
+            script.ask("design", means=np.array([knot]), sds=np.array([spread]))
+        words.append(str(error.value))
+    assert ["between two knots" in word for word in words[:5]] == [True, True, True, False, False]
+    assert all("tried at most 3 times" in word for word in words[3:])
 
 
 @pytest.mark.parametrize("family", ["poisson", "binomial"])
@@ -254,7 +282,7 @@ def test_masked_sites_tell_totals_and_nothing_else():
     with pytest.raises(ValueError, match="masks of 3 sites must cancel; they do not"):  # a at another parameter
         run.total("sums", own={"a": {"theta": np.array([0.1, 0.0, 0.0])}}, theta=theta)
     with pytest.raises(PermissionError, match="its own estimate would tell of them"):
-        run.scripts["a"].ask("own")
+        run.scripts["a"].ask("own", theta=np.zeros(3))
     with pytest.raises(PermissionError, match="sums of this run leave the site masked"):
         run.scripts["a"].ask("sums", theta=theta)
     run.round -= 2

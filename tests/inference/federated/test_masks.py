@@ -15,6 +15,7 @@ from fedgauss.inference.federated.fixed_point import LARGEST, added, from_words,
 from fedgauss.inference.federated.keys import Keys
 from fedgauss.inference.federated.lines import decoded, encoded
 from fedgauss.inference.federated.masks import Mask, check_masked, total
+from fedgauss.inference.federated.site import Site
 
 NAMES = ("a", "b", "c")
 WORDS = "fedgauss.inference.federated.masks.key_stream"
@@ -414,6 +415,8 @@ def test_who_lacks_the_package_is_told_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers", None)
     with pytest.raises(ImportError, match=r"pip install 'fedgauss\[masked\]'"):
         Keys.fresh("a")
+    reply = Site({"y": np.arange(20.0)}).answer("keys", {"name": "a"})  # and so is whoever coordinates
+    assert "pip install 'fedgauss[masked]'" in reply["error"]
 
 
 def test_nothing_here_needs_jax():

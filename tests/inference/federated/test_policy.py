@@ -102,7 +102,6 @@ def test_columns_that_are_open():
     assert Policy(columns=("age",)).open_columns(table) == ["age"]
     with pytest.raises(ValueError, match=r"the policy names the column 'nam', .* Did you mean 'name'?"):
         Policy(never=("nam",)).open_columns(table)  # a typing error must not open a column
-    Policy(never=("name",)).check_columns(["age", "dose"])
 
 
 RARE = FrameColumn("ward", np.repeat([0.0, 1.0], [20, 6]), ("x", "y"))
@@ -119,7 +118,7 @@ STRICT = Policy(
         ("levels", (RARE,), "levels must have at least 7 rows each at this site.*; some of 'ward' have fewer"),
         ("parameters", (59, 6), "10 rows for each parameter; 6 parameters and 59 rows are fewer. Use at most 5 param"),
         ("sites", (2,), "at least 3 sites; this fit has 2"),
-        ("columns", (["age", "name"],), "keeps 'name' to itself. Leave it out"),
+        ("weightless", (6,), "no row must have weight 0 at this site, or at least 7"),
         ("family", ("poisson",), "allows the families 'gaussian'; got 'poisson'"),
         ("masked", (False,), 'masks = "required": it sends no sums of its own. Fit with --masked'),
         ("round", (21,), "at most 20 rounds of a run; this would be round 21"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -19,10 +19,13 @@ from fedgauss.detect.clients.features import Moves
 from fedgauss.detect.clients.groups import chance
 from fedgauss.detect.clients.moves import ClientMoves, flat_moves
 from fedgauss.detect.clients.naming import named
+from fedgauss.detect.clients.seen import SeenRounds
+from fedgauss.detect.clients.shown import monitor_html
 from fedgauss.detect.clients.sketch import Single, Sketch
 from fedgauss.detect.clients.surprise import LEAST_PAST
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
 from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
+from fedgauss.detect.saved import Arrays
 from fedgauss.detect.spending import spent
 
 FORMAT = "fedgauss client monitor 1"
@@ -64,6 +67,8 @@ class ClientMonitor:
         Who was left out since the last `reset`, after which round, and which round the run went back to.
     compared : Compared or None
         What the clients of the last round were compared by, which another monitor's `update` takes in place of moves.
+    seen : SeenRounds
+        Surprises of the last 1,000 rounds and all alarms since the last `reset`, for `plot`.
 
     Notes
     -----
@@ -75,7 +80,7 @@ class ClientMonitor:
     independent over rounds, and clients nearly so given what they share; that real runs are tame enough is measured
     (docs/clients.md). A client that was bad from its first round on has a bad past, and is not seen.
 
-    Memory is 33 kB a client, and inner products of the last 64 rounds; time a round does not grow.
+    Memory is 35 kB a client, and inner products of the last 64 rounds; time a round does not grow.
 
     Examples
     --------
@@ -114,6 +119,7 @@ class ClientMonitor:
         self.alarm: ClientVerdict | None = None
         self.exclusions: tuple[Exclusion, ...] = ()
         self.compared: Compared | None = None
+        self.seen = SeenRounds()
         self._numbers: dict[Name, int] = {name: k for k, name in enumerate(out)}
         self._dim = 0
         self._watch = ClientWatch(1, len(out))
@@ -137,6 +143,35 @@ class ClientMonitor:
     def __repr__(self) -> str:
         state = "no alarm" if self.alarm is None else "ALARM"
         return f"<ClientMonitor of {len(self._numbers)} clients, round {self.round}: {state}>"
+
+    def _repr_html_(self) -> str:
+        return monitor_html(self)
+
+    def plot(self, accuracy: Mapping[int, float] | Sequence[float] | None = None) -> Any:
+        """A figure of all clients by rounds, deeper in colour the more surprising, with alarms and names.
+
+        Clients of an alarm are outlined from its onset on, those left out struck through, and a bar lies over rounds
+        that were undone. Absent clients are blank, and those not judged yet are pale. Of more than 60 clients those
+        named or left out are drawn, and the most surprising.
+
+        Parameters
+        ----------
+        accuracy : mapping or sequence, optional
+            What to draw below, by round; or in order, the last one being that of the last round.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Examples
+        --------
+        >>> monitor.plot(accuracy={1: 0.3, 2: 0.5}).savefig("run.png")  # doctest: +SKIP
+        """
+        from fedgauss.detect.clients.figures import heat_figure
+
+        if not len(self.seen.rounds):
+            raise ValueError("plot needs a round; there is none yet. Call update first.")
+        return heat_figure(self, accuracy)
 
     def update(
         self, moves: ClientMoves | Compared, participants: Iterable[int] | None = None, round: int | None = None
@@ -178,7 +213,9 @@ class ClientMonitor:
         names, products, own, evenness = self.compared = compared
         self.round = number
         if len(names) < FEWEST:
-            return self._verdict({}, f"At least {FEWEST} clients must take part in a round; {len(names)} did.")
+            few = self._verdict({}, f"At least {FEWEST} clients must take part in a round; {len(names)} did.")
+            self.seen.add(few, {name: self._numbers[name] for name in names if name in self._numbers})
+            return few
         self._join(names)
         who = np.array([self._numbers[name] for name in names])
         self._watch.round = number - 1  # rounds with fewer clients, or that were missed, count
@@ -186,6 +223,7 @@ class ClientMonitor:
         if sketches is not None:
             self._turn(who, sketches)
         verdict = self._verdict(dict(zip(names, p[0].tolist(), strict=True)), self._remark(p[0], bool(jumped[0])))
+        self.seen.add(verdict, {name: self._numbers[name] for name in names})
         if jumped[0] and not verdict.alarm:
             self._watch.forget(jumped)
         return verdict
@@ -264,6 +302,7 @@ class ClientMonitor:
             base, alarm=True, onset=found.onset, onset_interval=(found.earliest, max(found.latest, found.earliest)),
             rollback=found.earliest - 1, suspects=names,
         )  # fmt: skip
+        self.seen.add_alarm(self.alarm)
         return self.alarm
 
     def suspects(self, rate: float | None = None) -> tuple[Name, ...]:
@@ -324,8 +363,15 @@ class ClientMonitor:
             "clients": list(self._numbers),
             "alarm": alarm,
             "exclusions": self.exclusions,
+            "alarms": self.seen.words(),
         }
-        storage.write(path, words, {"directions": self._directions, **self._watch.state()}, FORMAT)
+        arrays: Arrays = {
+            "directions": self._directions,
+            "seen.rounds": self.seen.rounds,
+            "seen.tenths": self.seen.tenths(len(self._numbers)),
+            **self._watch.state(),
+        }
+        storage.write(path, words, arrays, FORMAT)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClientMonitor:
@@ -356,7 +402,11 @@ class ClientMonitor:
                 fields["onset_interval"] = tuple(fields["onset_interval"])
                 fields["surprises"] = dict(fields.get("surprises", ()))  # not in files before they were kept
                 monitor.alarm = ClientVerdict(**fields)
-            told = [out.clients for out in monitor.exclusions] + ([monitor.alarm.suspects] if monitor.alarm else [])
+            if "seen.rounds" in arrays:  # not in files before they were kept
+                seen = words["alarms"], arrays["seen.rounds"], arrays["seen.tenths"]
+                monitor.seen = SeenRounds.from_state(*seen, n_clients=count)
+            told = [out.clients for out in monitor.exclusions] + [alarm.clients for alarm in monitor.seen.alarms]
+            told += [monitor.alarm.suspects] if monitor.alarm else []
             if not {name for names in told for name in names} <= monitor._numbers.keys():
                 raise ValueError("clients that are named or left out must be among those seen")
         except (KeyError, TypeError, ValueError, IndexError) as error:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fedgauss.detect.verdict import Verdict
 
 Name = str | int
 
+_LISTED = 10  # names in a sentence
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class ClientVerdict(Verdict):
     """One round, judged client by client. Printed, it says so in words.
 
@@ -72,3 +74,16 @@ def named(clients: tuple[Name, ...]) -> str:
     if len(each) == 1:
         return f"client {each[0]} no longer moves"
     return f"clients {', '.join(each[:-1])} and {each[-1]} no longer move"
+
+
+def listed(names: Iterable[Name]) -> str:
+    """Names in a sentence, as a, b and c; of many, the first ten."""
+    each = [str(name) for name in names]
+    if len(each) > _LISTED:
+        return f"{', '.join(each[:_LISTED])} and {len(each) - _LISTED} more"
+    return " and ".join([", ".join(each[:-1]), each[-1]]) if len(each) > 1 else "".join(each)
+
+
+def counted(names: tuple[Name, ...]) -> str:
+    """The same after its noun, as client a, or clients a and b."""
+    return f"client{'s' if len(names) > 1 else ''} {listed(names)}"

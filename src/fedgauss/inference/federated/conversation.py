@@ -39,6 +39,7 @@ class Conversation:
         self.sites = list(sites)
         self.sizes: dict[str, dict[str, int]] = {site: {} for site in sites}
         self._round, self._attempt = 0, 0
+        self._same_rows = False  # as those of the rounds in the journal: the first is asked for again, to see
         if masked:
             self._exchange_keys()
 
@@ -67,18 +68,22 @@ class Conversation:
 
     def total(self, order: str, content: Message) -> Message:
         """What sites reply to an order, added up; what is not a sum must be the same everywhere."""
-        kept = None if self._journal is None else self._journal.kept(order, content)
-        if kept is not None:
+        journal = self._journal
+        kept = None if journal is None else journal.kept(order, content)
+        if kept is not None and self._same_rows:
             return kept
         found = self._masked_total(order, content) if self.masked else self._plain_total(order, content)
-        if self._journal is not None:  # an empty one is one
-            self._journal.keep(order, content, found)
+        if journal is not None:  # an empty one is one
+            if kept is not None and encoded(kept) != encoded(found):  # of rows that were changed since
+                journal.forget()
+            self._same_rows = True
+            journal.keep(order, content, found)
         return found
 
     def about(self, model: str) -> None:
         """From here on totals are of this model: they are kept in the journal, or taken from it."""
         if self._journal is not None:
-            self._journal.model = model
+            self._journal.model, self._same_rows = model, False
 
     def leave(self, site: str) -> None:
         """Go on without a site."""

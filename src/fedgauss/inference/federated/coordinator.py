@@ -18,7 +18,7 @@ from fedgauss.inference.federated.conversation import Ask, Conversation, Tick
 from fedgauss.inference.federated.journal import Journal
 from fedgauss.inference.federated.lines import printable
 from fedgauss.inference.federated.scoring_coordinator import fit_remotely
-from fedgauss.inference.fit import SgdOptions, Solver
+from fedgauss.inference.fit import SgdOptions, Solver, check_exact
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.formula.design import summaries
 from fedgauss.inference.frame_design import frame_design
@@ -113,6 +113,7 @@ def fit_sites(
         solver, sync_every=sync_every, network=network, seed=seed, weights=weights, standardise=standardise,
         correct_drift=correct_drift,
     )  # fmt: skip
+    check_exact(solver, errors, ridge)
     if masked and solver == "sgd":
         raise ValueError("a masked fit is an exact one: a pass of SGD has no totals. Use solver='scoring'.")
     if isinstance(family, families.Family):

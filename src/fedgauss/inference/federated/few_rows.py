@@ -166,6 +166,8 @@ def check_round(
     Refused
         With no value of a row.
     """
+    if not np.any(weights) and not np.any(residuals):
+        return  # sums of zeros, as of times without an event, tell of no row
     w = np.abs(weights) / max(float(np.abs(weights).max(initial=0.0)), math.ulp(0.0))
     counting = float(w.sum()) ** 2 / max(float(w @ w), math.ulp(0.0))
     few = max(fewest, x.shape[1])

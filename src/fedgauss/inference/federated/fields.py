@@ -155,7 +155,7 @@ ASKED: dict[str, Fields] = {
     "sums": {"theta": _array("d")},
     "final": {"theta": _array("d")},
     "goodness": {"theta": _array("d"), "dispersion": _number(above=0.0)},
-    "own": {},
+    "own": {"theta": _array("d")},
 }  # fmt: skip
 
 _HESSIAN: Fields = {"hessian_sum": _definite("d")}

@@ -1,7 +1,8 @@
 """The rounds of an exact fit on disk, so that a fit that was stopped goes on where it was.
 
 Scoring is determined by the totals it was told. With those of earlier rounds a new run asks for the same parameters, to
-the bit, and asks sites only for what is missing.
+the bit, and asks sites only for what is missing. The first round is asked for all the same: where sites reply something
+else than they did, their rows are others now, and nothing that was kept is used (`Conversation.total`).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class Journal:
 
     Notes
     -----
-    A total belongs to a `model` too, which says what was fitted to which rows: after a change of either, nothing that
-    was kept fits any more.
+    A total belongs to a `model` too, which says what was fitted to whose rows: after a change of either, nothing that
+    was kept fits any more. Only sums are kept: what is asked at the estimate alone is asked anew.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -38,9 +39,9 @@ class Journal:
 
     def keep(self, order: str, content: Message, total: Message) -> None:
         """Write a total down before it is used."""
-        if not self.model:
-            return
         key = self._key(order, content)
+        if not self.model or order != "sums" or key in self._kept:
+            return
         with append_private(self.path) as file:
             file.write(encoded({"key": key, "order": order, "total": total}) + "\n")
             file.flush()
@@ -49,6 +50,11 @@ class Journal:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def forget(self) -> None:
+        """All that was kept, since it is of other rows."""
+        self._kept = {}
+        self.remove()
 
     def remove(self) -> None:
         """Once a fit is done."""

@@ -26,10 +26,6 @@ def check_model(data: ModelData, policy: Policy, masked: bool) -> None:
     beside = {name: own for name, own in columns.items() if name not in covariates}
     in_a_cell = 1 if masked else policy.least_rows_in_a_cell  # masked, it is cells of all sites that are told
     _check(covariates, beside, weights, policy, in_a_cell)
-    if weights is not None and np.any(weights == 0.0):  # rows of weight 0 are in sums without weights alone
-        rest = weights > 0.0
-        kept = [{name: own[rest] for name, own in some.items()} for some in (covariates, beside)]
-        _check(kept[0], kept[1], weights[rest], policy, in_a_cell)
     if data.cluster is not None:
         few_rows.check_clusters(data.cluster, policy.least_rows_in_a_level)
 

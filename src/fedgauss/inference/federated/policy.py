@@ -145,14 +145,6 @@ class Policy(Shown):
                 )
         return [name for name in there if self._is_open(name)]
 
-    def check_columns(self, names: Iterable[str]) -> None:
-        """Columns that are asked for must be open."""
-        closed = [name for name in names if not self._is_open(name)]
-        if closed:
-            raise Refused(
-                f"this site's policy keeps {listed(closed)} to itself. Leave it out, or ask the site's owner."
-            )
-
     def check_family(self, name: str, *aliases: str) -> None:
         """A family must be among those that may be fitted, by one of its names."""
         if self.families is not None and not {name, *aliases} & set(self.families):
@@ -162,6 +154,14 @@ class Policy(Shown):
         """There must be enough of them."""
         if rows < self.least_rows:
             raise Refused(f"this site takes part with at least {self.least_rows} rows; it has {rows}.")
+
+    def check_weightless(self, rows: int) -> None:
+        """Rows of weight 0, which are left out, must be none or enough: else a run without weights would tell them."""
+        if 0 < rows < self.least_rows_in_a_level:
+            raise Refused(
+                f"no row must have weight 0 at this site, or at least {self.least_rows_in_a_level}, or sums with and "
+                "without weights would reveal single rows; fewer have. Leave the weights out."
+            )
 
     def check_levels(self, column: FrameColumn) -> None:
         """Levels must have enough rows each (`disclosure.check_many`)."""

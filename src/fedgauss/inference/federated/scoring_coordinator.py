@@ -46,9 +46,11 @@ class RemoteSites:
         """With this dispersion."""
         return self._total("goodness", {"theta": theta, "dispersion": dispersion}, Goodness)
 
-    def own(self) -> list[Own]:
+    def own(self, start: FloatArray) -> list[Own]:
         """Each site's own estimate; none in a masked fit."""
-        return [] if self._talk.masked else [from_message(Own, reply) for reply in self._talk.all("own", {})]
+        if self._talk.masked:
+            return []
+        return [from_message(Own, reply) for reply in self._talk.all("own", {"theta": start})]
 
     def _total(self, order: str, content: Message, kind: type[Added]) -> Added:
         self._rounds += 1

@@ -62,9 +62,9 @@ class ScoringRun:
         self._asked[order] += 1
         if self._asked[order] > _MOST[order]:
             raise Refused(f"{order!r} is answered at most {_MOST[order]} times in a fit. Restart the site.")
-        if order == "own":
-            return as_message(self._own())
         theta = content["theta"]
+        if order == "own":
+            return as_message(self._own(theta))
         if order == "sums":
             return as_message(self._sums(theta))
         self._check_rows_behind(theta)
@@ -82,11 +82,11 @@ class ScoringRun:
         sums = finite_sums(self._family, self._rows, theta)
         return sums if all(np.all(np.abs(part) < self._largest) for part in sums) else nothing
 
-    def _own(self) -> Own:
+    def _own(self, start: FloatArray) -> Own:
         """The estimate of this site's rows alone; none where few of them would decide it."""
         if self._masked:
             raise Refused("sums of this run leave the site masked, and its own estimate would tell of them.")
-        found = own_fit(self._family, self._rows)
+        found = own_fit(self._family, self._rows, start)
         try:
             if found.theta is not None:
                 self._check_rows_behind(found.theta)

@@ -36,6 +36,7 @@ _NEXT = {
     "shape": ("begin",),
 }
 _AGAIN = ("keys", "meet", "describe", "levels", "spread", "design", "begin", "units")  # to restore a site
+_MOST_TRIES = 3  # of a design: whether knots are refused tells where rows are
 _LONGEST = 1000  # characters of an error
 
 
@@ -104,7 +105,7 @@ class Site:
         self._heard: dict[str, Message] = {}
         self._sizes: dict[str, int] = {}
         self._masks = SiteMasks(self._policy)
-        self._rounds = 0
+        self._rounds, self._tries = 0, 0
         self._run: Run | None = None
 
     def answer(self, order: str, content: Message) -> Message:
@@ -161,7 +162,7 @@ class Site:
     def state(self) -> Message:
         """What another `Site` with the same rows needs to resume from here; it reveals more than the replies do."""
         return {
-            "heard": self._heard, "rounds": self._rounds, "masks": self._masks.state(),
+            "heard": self._heard, "rounds": self._rounds, "tries": self._tries, "masks": self._masks.state(),
             "run": None if self._run is None else self._run.state(),
         }  # fmt: skip
 
@@ -179,6 +180,7 @@ class Site:
         if site._run is not None:
             site._run.resume(state["run"])
         site._heard, site._rounds, site._restoring = heard, int(state["rounds"]), False
+        site._tries = int(state["tries"])
         return site
 
     _restoring = False  # whether orders are heard again that were answered before
@@ -217,17 +219,22 @@ class Site:
             self._sites, self._here = tuple(asked["sites"]), asked["sites"].index(asked["name"])
             terms = right_hand_side(self._table, spec)
             columns, self._kept = read_columns(self._table, spec, terms)
-            usual = usual_family(spec.family, spec.trials, spec.event)  # type: ignore[arg-type]
-            family = families.family(family_of(columns[target], usual))  # type: ignore[arg-type]
-            policy.check_family(family.name, *family.aliases)
-            self._spec = spec._replace(family=family.name)
         rows = len(columns[target].values)
         policy.check_rows(rows)
-        as_levels = terms.as_levels | ({target} if family.by_class else set())
-        columns = {name: c.as_levels() if name in as_levels else c for name, c in columns.items()}
+        if spec.row_weights is not None:
+            policy.check_weightless(int(np.sum(self._table.zeros(spec.row_weights))))
+        columns = {name: c.as_levels() if name in terms.as_levels else c for name, c in columns.items()}
         told = [target, *(name for name in columns if name in terms.columns)]
         for name in {*told, *filter(None, [spec.event])}:
             policy.check_levels(columns[name])
+        with in_words():  # which may name the two values of a target: only now that many rows have each
+            usual = usual_family(spec.family, spec.trials, spec.event)  # type: ignore[arg-type]
+            family = families.family(family_of(columns[target], usual))  # type: ignore[arg-type]
+            policy.check_family(family.name, *family.aliases)
+        if family.by_class:
+            columns[target] = columns[target].as_levels()
+            policy.check_levels(columns[target])
+        self._spec = spec._replace(family=family.name)
         self._columns, self._rows, self._told = columns, rows, list(dict.fromkeys(told))
         return {
             "rows": rows, "dropped": int(np.sum(~self._kept)),
@@ -271,6 +278,9 @@ class Site:
         design, rows = self._design_rows
         pairs = zip(design.needs(), agreed["means"].tolist(), agreed["sds"].tolist(), strict=True)
         means = {name: Summary(mean, sd) for name, mean, sd in pairs}
+        if self._tries >= _MOST_TRIES and not self._restoring:
+            raise Refused(f"a design is tried at most {_MOST_TRIES} times. Restart the site.")
+        self._tries += 1
         with in_words():
             data = model_data(
                 spec, terms, columns, response, ("here",), (self._rows,), total, sites=self._sites, here=self._here,

@@ -32,8 +32,11 @@ class SiteMasks:
 
     def keys(self, name: str) -> Message:
         """A public key for this run."""
-        with in_words():
-            self._keys = Keys.fresh(name)
+        try:
+            with in_words():
+                self._keys = Keys.fresh(name)
+        except ImportError as error:  # it says what to install, and nothing of the rows
+            raise Refused(str(error)) from error
         return {"public": self._keys.public}
 
     def meet(self, others: Message) -> Message:

@@ -47,7 +47,7 @@ class Design:
 
     def __init__(self, formula: Formula, levels: Mapping[str, Sequence[Any] | None], total: int) -> None:
         self.formula = formula
-        self._levels = levels
+        self.levels = levels
         for factor in formula.factors:
             if self._has_levels(factor):
                 self._check_levels(factor, total)
@@ -121,25 +121,6 @@ class Design:
         parts = [values_of(part, rows) for part in self.formula.offsets]
         return np.sum(parts, axis=0) if parts else None
 
-    def products(self) -> list[int]:
-        """Numbers of the columns that are products of several factors."""
-        several = [len(one.parts) > 1 for one in self._products for _ in self._product_names(one)]
-        return np.flatnonzero(several).tolist()
-
-    def fewest_in_a_cell(self, rows: Rows) -> dict[str, int]:
-        """For each product of factors with levels, the fewest rows in a cell that has any.
-
-        Columns span the indicator of every cell, also of those that the coding leaves out.
-        """
-        found = {}
-        for term in self.formula.terms:
-            names = [column_of(factor) for factor in term if self._has_levels(factor)]
-            if len(names) > 1:
-                codes = np.stack([rows[name].as_levels().values for name in names])
-                counts = np.unique(codes, axis=1, return_counts=True)[1]
-                found[":".join(factor.name for factor in term)] = int(counts.min())
-        return found
-
     def fewest_between_knots(self, rows: Rows, agreed: Agreed) -> dict[str, int]:
         """For each spline, the fewest rows between two of its knots: with few, its columns tell of single rows."""
         found = {}
@@ -169,7 +150,7 @@ class Design:
         return asked
 
     def _recoded(self, column: FrameColumn) -> FrameColumn:
-        levels = self._levels[column.name]
+        levels = self.levels[column.name]
         if levels is None:
             return column
         column = column.as_levels()
@@ -183,12 +164,12 @@ class Design:
     def _has_levels(self, factor: Factor) -> bool:
         """Text and the like has levels where it stands by itself; a function of it is refused when it is read."""
         plain = isinstance(factor, Expression) and not factor.steps
-        return isinstance(factor, Levels) or (plain and self._levels[column_of(factor)] is not None)
+        return isinstance(factor, Levels) or (plain and self.levels[column_of(factor)] is not None)
 
     def _check_levels(self, factor: Factor, total: int) -> None:
         """Refuse identifiers, constants, and a base that is none of the levels."""
         name = column_of(factor)
-        levels = self._levels[name] or ()
+        levels = self.levels[name] or ()
         if len(levels) > max(2, total // 5):
             raise ValueError(
                 f"column {name!r} has {len(levels):,} levels in {total:,} rows. Is it an identifier, or a "
@@ -206,7 +187,7 @@ class Design:
         """The number of the level that a reduced coding leaves out; of a level that is none, None."""
         if not isinstance(factor, Levels) or factor.reference is None:
             return 0
-        wanted, levels = factor.reference, self._levels[factor.column] or ()
+        wanted, levels = factor.reference, self.levels[factor.column] or ()
         same_kind = (i for i, level in enumerate(levels) if level == wanted)
         # 1 == True, but a level of one kind is none of the other
         return next((i for i in same_kind if isinstance(levels[i], bool) == isinstance(wanted, bool)), None)
@@ -233,19 +214,19 @@ class Design:
     def _width(self, factor: Factor, coding: Coding | None) -> int:
         if coding is None:
             return factor.df if isinstance(factor, Spline) else 1
-        return len(self._levels[column_of(factor)] or ()) - int(coding == Coding.REDUCED)
+        return len(self.levels[column_of(factor)] or ()) - int(coding == Coding.REDUCED)
 
     def _kept(self, factor: Factor, coding: Coding) -> list[int]:
         """Numbers of the levels that have a column."""
         base = self._base(factor) if coding == Coding.REDUCED else None
-        return [i for i in range(len(self._levels[column_of(factor)] or ())) if i != base]
+        return [i for i in range(len(self.levels[column_of(factor)] or ())) if i != base]
 
     def _product_names(self, one: Product) -> list[str]:
         return [":".join(chosen) for chosen in _first_fastest([self._factor_names(*part) for part in one.parts])]
 
     def _factor_names(self, factor: Factor, coding: Coding | None) -> list[str]:
         if coding is not None:
-            levels, mark = self._levels[column_of(factor)] or (), "T." if coding == Coding.REDUCED else ""
+            levels, mark = self.levels[column_of(factor)] or (), "T." if coding == Coding.REDUCED else ""
             return [f"{factor.name}[{mark}{levels[i]}]" for i in self._kept(factor, coding)]
         if isinstance(factor, Spline):
             return [f"{factor.name}[{i}]" for i in range(factor.df)]

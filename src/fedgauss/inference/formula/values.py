@@ -12,6 +12,7 @@ from fedgauss.inference.tables import FrameColumn, listed
 
 _SIGNS = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "**": np.power}
 _FUNCTIONS = {"log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sqrt": np.sqrt}
+STEPS = (*_SIGNS, *_FUNCTIONS)  # that may be done to the values of a column
 _NEEDS = {"sqrt": "from 0", "log1p": "above -1"}  # all others: above 0
 
 

@@ -1,14 +1,11 @@
 """A run whose clients are watched as the page gets it: plain JSON, with every sentence already written."""
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 from fedgauss.detect.clients import ClientVerdict, Exclusion
-from fedgauss.detect.clients.verdict import Name
+from fedgauss.detect.clients.verdict import listed
 from fedgauss.integrations.live.client_run import CellRow, ClientRun
-
-_LISTED = 10  # names in a sentence
 
 
 def client_state(run: ClientRun, since: int, numbers_since: int) -> dict[str, Any]:
@@ -57,7 +54,7 @@ def _alarm(run: ClientRun, alarm: ClientVerdict) -> dict[str, Any]:
         "round": alarm.round,
         "onset": alarm.onset,
         "clients": [run.numbered[str(name)] for name in alarm.suspects],
-        "words": f"Round {alarm.round}: {_listed(alarm.suspects)} named. It began {began}; roll back to round "
+        "words": f"Round {alarm.round}: {listed(alarm.suspects)} named. It began {began}; roll back to round "
         f"{alarm.rollback}.",
     }
 
@@ -68,12 +65,5 @@ def _exclusion(run: ClientRun, out: Exclusion) -> dict[str, Any]:
         "round": out.round,
         "back_to": out.back_to,
         "clients": [run.numbered[str(name)] for name in out.clients],
-        "words": f"After round {out.round}: {_listed(out.clients)} left out; {went}.",
+        "words": f"After round {out.round}: {listed(out.clients)} left out; {went}.",
     }
-
-
-def _listed(names: Iterable[Name]) -> str:
-    each = [str(name) for name in names]
-    if len(each) > _LISTED:
-        return f"{', '.join(each[:_LISTED])} and {len(each) - _LISTED} more"
-    return " and ".join([", ".join(each[:-1]), each[-1]]) if len(each) > 1 else "".join(each)
