@@ -72,6 +72,7 @@ def test_a_summary_is_printed_and_files_are_left(table, tmp_path):
     assert held["facts"]["Errors"] == "HC1"
 
 
+@pytest.mark.study
 def test_the_pass_of_sgd_is_asked_for(table, tmp_path):
     asked = ("--target", "died", "--client", "hospital", "--family", "logistic", "--features", "age,dose")
     done = fit(table, *asked, "--solver", "sgd", "--passes", 3, "--out", tmp_path)

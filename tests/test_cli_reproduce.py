@@ -192,6 +192,7 @@ def test_trouble_while_drawing_keeps_the_sweep(tmp_path, log, monkeypatch, error
     assert len(log.read_text().splitlines()) == 3  # nothing ran twice
 
 
+@pytest.mark.study
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_ctrl_c_ends_a_real_sweep_and_the_same_command_goes_on(tmp_path):
     """Two of three cells finish at once and the third waits; Ctrl-C comes then."""

@@ -109,6 +109,7 @@ def test_a_progress_bar_leaves_nothing_in_a_notebook(tmp_path):
     assert shown.data == {"text/plain": "", "text/html": ""}
 
 
+@pytest.mark.study
 def test_a_notebook_that_fails_stops_the_build_and_is_not_kept(tmp_path):
     cell = nbformat.v4.new_code_cell("1 / 0")
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "wrong.ipynb")

@@ -79,6 +79,7 @@ def test_a_single_attacker_is_found_without_company():
     assert attribute(rounds, 12, 15, LIN).malicious == (3,)
 
 
+@pytest.mark.study
 def test_honest_clients_are_accused_no_more_often_than_stated():
     # Without any attack every discovery is false, so at most .10 of runs may have one. 600 runs: 87 or more have
     # chance below 1e-4 at .10. Catches a direction that includes the client itself, which accuses in a third of runs.
@@ -87,6 +88,7 @@ def test_honest_clients_are_accused_no_more_often_than_stated():
     assert stats.binomtest(accused, 600, 0.10, alternative="greater").pvalue > 1e-4
 
 
+@pytest.mark.study
 def test_p_values_of_honest_clients_are_uniform_beside_attackers():
     # Kolmogorov-Smirnov over 600 runs, one honest client a run, at 1e-4.
     generator, p_values = np.random.default_rng(4), []

@@ -1,6 +1,7 @@
 """The client channel: against its definition, at its level, and on attacks that leave the mean alone."""
 
 import numpy as np
+import pytest
 from scipy import stats
 
 import fedgauss as fg
@@ -66,6 +67,7 @@ def watched(problem, runs, seed):
     return watch_runs(lin, STEPS, found.path, TAU, horizon=N_STEPS, pulls=pulls)
 
 
+@pytest.mark.study
 def test_attacks_that_leave_the_mean_alone_are_seen():
     """100 runs each. Without the channel honest runs alarm in .05 and these attacks in .00 to .08.
 

@@ -54,7 +54,9 @@ def test_client_ga_gives_the_same_law():
     assert stats.ks_2samp(clients.cusum()[:, -1], SHORT.cusum()[:, -1]).pvalue > 1e-5
 
 
-@pytest.mark.parametrize(("every", "burn_in"), [(1, 0), (1, 20), (20, 0), (20, 30)])
+@pytest.mark.parametrize(
+    ("every", "burn_in"), [(1, 20), (20, 30), *(pytest.param(n, 0, marks=pytest.mark.study) for n in (1, 20))]
+)
 def test_round_by_round_is_the_batch(every, burn_in):
     bootstrap = Bootstrap(LIN, STEPS, 200, every=every, burn_in=burn_in, replicates=300)
     boundary = studentised_boundary(bootstrap, first=40)

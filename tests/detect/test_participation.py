@@ -38,6 +38,7 @@ def first_alarms(lin, n_runs, n_present, shift=0.0, seed=5):
     return first
 
 
+@pytest.mark.study
 def test_alpha_holds_when_half_of_the_clients_are_missing_and_each_has_its_own_optimum():
     """20 of 150 at a true rate of .05 has chance 4e-5; of 400, 10 were seen, and 168 without the clients' gradients."""
     assert (first_alarms(LIN, 150, 5) > 0).sum() <= 20

@@ -55,6 +55,7 @@ def test_an_attack_of_no_strength_changes_no_bit(name, clients, when):
     np.testing.assert_array_equal(path(idle), honest(idle.problem))
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("name", LATE)
 @settings(max_examples=15, deadline=None)
 @given(clients=some, when=schedules, strength=st.floats(0.0, 5.0))

@@ -25,6 +25,10 @@ def tampered(network, source=0, target=1, start=START, factor=-0.5, shift=(1.0, 
     return fg.networks.man_in_the_middle(network, source, target, start, factor, shift)
 
 
+# The other two ways of mixing go with the studies: each compiles programs of its own.
+CASES = [case if case in ("dense", "edges") else pytest.param(case, marks=pytest.mark.study) for case in NETWORKS]
+
+
 def simulated(network, n_steps=N_STEPS, sync_every=TAU, **more):
     problem = fg.problems.random_effects(network.n_clients, seed=4)
     look = [fg.observers.uploads(TAU)]
@@ -55,7 +59,7 @@ def twin(network, forgers):
     return np.stack(sent, axis=1)
 
 
-@pytest.mark.parametrize("case", NETWORKS)
+@pytest.mark.parametrize("case", CASES)
 def test_a_run_follows_the_recursion_with_one_forged_message(case):
     network, kind = NETWORKS[case]
     forged = tampered(network)
@@ -74,7 +78,7 @@ def test_two_edges_are_forged_by_two_men():
     np.testing.assert_allclose(simulated(both).sent, expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("case", NETWORKS)
+@pytest.mark.parametrize("case", CASES)
 def test_a_run_is_honest_to_the_bit_until_the_first_forged_message(case):
     network, _ = NETWORKS[case]
     honest, forged = simulated(network), simulated(tampered(network))
@@ -83,7 +87,7 @@ def test_a_run_is_honest_to_the_bit_until_the_first_forged_message(case):
     assert (forged.path[:, 14] != honest.path[:, 14]).all()
 
 
-@pytest.mark.parametrize("case", NETWORKS)
+@pytest.mark.parametrize("case", CASES)
 def test_only_the_target_is_told_something_else(case):
     network, _ = NETWORKS[case]
     honest, forged = simulated(network), simulated(tampered(network))
@@ -91,7 +95,7 @@ def test_only_the_target_is_told_something_else(case):
     np.testing.assert_array_equal(np.flatnonzero(differs), [1])
 
 
-@pytest.mark.parametrize("case", NETWORKS)
+@pytest.mark.parametrize("case", CASES)
 def test_a_message_passed_on_as_it_was_changes_no_bit(case):
     network, _ = NETWORKS[case]
     idle = tampered(network, start=1, factor=1.0, shift=0.0)
@@ -105,7 +109,7 @@ def test_steps_without_synchronisation_are_not_attacked():
     np.testing.assert_array_equal(runs[0].path, runs[1].path)
 
 
-@pytest.mark.parametrize("case", ["dense", "neighbours"])
+@pytest.mark.parametrize("case", ["dense", pytest.param("neighbours", marks=pytest.mark.study)])
 def test_several_forgers_run_together_are_what_each_is_alone(case):
     """Numbers and vectors of shift stack, and a forger who does nothing stands for an honest setting."""
     network, _ = NETWORKS[case]

@@ -29,7 +29,11 @@ def problems():
     }
 
 
-@pytest.mark.parametrize("case", problems())
+# The last case has all that the others have; those go with the studies.
+CASES = [case if case == "Student noise" else pytest.param(case, marks=pytest.mark.study) for case in problems()]
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_mean_and_covariance_agree_with_the_exact_recursion(case):
     # Whitened by the exact covariance, z-scores of means and covariances over 40 seeds have mean 0 and variance 1.
     # False failure: four two-sided tests at 1e-5 and 2e-5 each, 8e-5 with the skewness of studentised products.

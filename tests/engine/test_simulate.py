@@ -147,7 +147,15 @@ def test_memory_of_folds_does_not_grow_with_the_length_of_a_run():
         assert short == long
 
 
-@pytest.mark.parametrize(("n_clients", "dim", "n", "tau"), [(1, 1, 1, 1), (1, 3, 5, 2), (3, 1, 4, 9), (2, 2, 3, 1)])
+@pytest.mark.parametrize(
+    ("n_clients", "dim", "n", "tau"),
+    [
+        (1, 1, 1, 1),
+        (2, 2, 3, 1),
+        pytest.param(1, 3, 5, 2, marks=pytest.mark.study),
+        pytest.param(3, 1, 4, 9, marks=pytest.mark.study),
+    ],
+)
 def test_the_smallest_cases_work(n_clients, dim, n, tau):
     problem = fg.problems.random_effects(n_clients, dim, seed=1)
     network = None if n_clients == 1 else fg.networks.ring(n_clients)

@@ -58,6 +58,7 @@ def test_chunks_never_change_a_result():
         np.testing.assert_array_equal(one.average, other.average)
 
 
+@pytest.mark.study
 def test_large_networks_share_their_edges():
     """Beyond 64 clients mixing goes by a table of neighbours."""
     many = [

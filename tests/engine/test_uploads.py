@@ -22,7 +22,9 @@ def mixed(sent, network=RING):
     return np.einsum("rjkd,kl->rjld", sent.astype(float), network.matrix)
 
 
-@pytest.mark.parametrize("every", [1, 4, 10])
+@pytest.mark.parametrize(
+    "every", [4, pytest.param(1, marks=pytest.mark.study), pytest.param(10, marks=pytest.mark.study)]
+)
 def test_what_is_sent_is_mixed_into_where_the_next_block_begins(every):
     start = np.random.default_rng(0).standard_normal((5, 2))
     r = runs(every, start=start)

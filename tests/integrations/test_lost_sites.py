@@ -68,8 +68,12 @@ def test_a_site_that_is_killed_in_a_round_is_left_behind(program, masked):
 
 
 @pytest.mark.parametrize(
-    ("order", "times"), [("levels", 1), ("design", 1), ("units", 1), ("sums", 2), ("final", 1)], ids=str
-)  # fmt: skip
+    ("order", "times"),
+    [
+        ("sums", 2),
+        *(pytest.param(order, 1, marks=pytest.mark.study) for order in ("levels", "design", "units", "final")),
+    ],
+)
 def test_a_site_that_is_killed_ends_the_fit_with_its_last_words(program, order, times):
     words = f"site 'b' ended without a reply to '{order}'; it was ended by SIGKILL. It said last: "
     with pytest.raises(LostSite, match=re.escape(words + '"the disk is full".')) as gone:
@@ -77,6 +81,7 @@ def test_a_site_that_is_killed_ends_the_fit_with_its_last_words(program, order, 
     assert gone.value.site == "b"
 
 
+@pytest.mark.study
 @pytest.mark.parametrize(("order", "times"), [("units", 1), ("final", 1), ("own", 1)])
 def test_a_site_may_be_lost_at_any_order_of_the_fit(program, order, times):
     found = fit_of(program, False, "leave", a=("--die-at", order, "--times", times))
@@ -93,6 +98,7 @@ def test_where_two_are_left_none_may_be_lost(program):
         fit_of(program, True, "leave", **dying)
 
 
+@pytest.mark.study
 def test_with_effects_of_sites_a_lost_one_ends_the_fit(program):
     with (
         SiteProcesses(commands(program, c=("--die-at", "sums", "--times", 2))) as sites,

@@ -111,6 +111,7 @@ def numbers(written):
     return {name: value for name, value in written.items() if name in ("params", "cov", "statistics", "notes", "names")}
 
 
+@pytest.mark.study
 def test_a_fit_whose_site_and_then_whose_coordinator_are_killed_is_resumed_to_the_bit(new_fit):
     wanted = numbers(new_fit(True).run()[1])
     fit = new_fit(True, 1)

@@ -52,6 +52,7 @@ def found():
     return {name: replace(CELL, rules=name).run() for name in FAMILIES}
 
 
+@pytest.mark.study
 def test_a_cell_is_the_same_each_time(found):
     assert CELL.run() == found["paper"]
 

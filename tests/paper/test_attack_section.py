@@ -30,7 +30,7 @@ def shown(rows, result=SHIFT):
 
 def in_terminal(found, width=80):
     console = Console(width=width, record=True, file=io.StringIO())
-    print_reproduction([found], console)
+    print_reproduction([found], console, verbose=True)
     return console.export_text()
 
 

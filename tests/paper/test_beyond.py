@@ -63,6 +63,7 @@ def lengths(rows):
     return {row.term: row.rms for row in rows if row.measure == "length"}
 
 
+@pytest.mark.study
 def test_a_budget_is_the_same_each_time(budgets):
     cell, rows = budgets["zero"]
     assert cell.run() == rows

@@ -108,6 +108,7 @@ def test_legacy_offsets_are_those_of_the_published_programs():
     np.testing.assert_allclose(v, [[10.4904, 0.3793], [0.3793, 10.3277]], atol=1e-4)
 
 
+@pytest.mark.study
 def test_figure_4_left_as_coded():
     # The published curve was measured against a sample; against the exact law the same program gives these values.
     # The seed is fixed, so this repeats one draw; it catches a start, a scale or a phase read otherwise.
@@ -184,6 +185,7 @@ def test_figure_3_from_the_optimum(n_clients):
     assert gaps["f-CLT"][0] > np.abs(gaps["Aggr-GA"]).max()
 
 
+@pytest.mark.study
 def test_a_quantile_cell_gives_both_gaps_and_pairs_for_each_approximation():
     curve = Curve(FROM_OPTIMUM, 5, sync_every=4, eta0=0.7, beta=0.85)
     cell = QuantileCell("figure3_qq", (curve,), "K", n_steps=40, replicates=200, lanes=2)

@@ -61,6 +61,7 @@ def test_a_warm_start_begins_at_zero_and_is_one_for_each_run(clients, starts):
         FLIP.starts(clients, 150, 6, seed=1)
 
 
+@pytest.mark.study
 def test_honest_runs_are_those_of_honest_clients_and_attacked_ones_until_the_attack(clients, starts):
     honest, attacked = (FLIP.paths(clients, starts, flipping, seed=1, every=5) for flipping in (0, 3))
     plain = fg.simulate(
@@ -112,10 +113,12 @@ def test_the_first_runs_are_judged_as_by_monitors_and_the_others_with_their_thre
     assert (attacked.step > 50).sum() >= 4
 
 
+@pytest.mark.study
 def test_a_cell_is_the_same_each_time(rows):
     assert CELL.run() == rows
 
 
+@pytest.mark.study
 def test_rows_are_of_both_cases_and_of_one_attacked_run_over_time(rows):
     assert {row.rule for row in rows} == {"innovation, warm-up 100"}
     cases = {row.curve: (row.x, row.onset) for row in rows}

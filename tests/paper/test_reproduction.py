@@ -57,7 +57,7 @@ def written(tmp_path_factory):
 
 def shown(sections) -> str:
     console = Console(width=80, record=True, file=io.StringIO())
-    print_reproduction(sections, console)
+    print_reproduction(sections, console, verbose=True)
     return console.export_text()
 
 
@@ -168,7 +168,7 @@ def test_a_narrow_terminal_loses_no_number(written):
     """At 40 columns rich would cut cells off at the right edge."""
     _, sections, _ = written
     console = Console(width=40, record=True, file=io.StringIO())
-    print_reproduction(sections, console)
+    print_reproduction(sections, console, verbose=True)
     text = console.export_text()
     numbers = [
         re.findall(r"\d[\d.]*", plain(cell)) for s in sections for t in s.tables for row in t.rows for cell in row

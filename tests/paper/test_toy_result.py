@@ -27,7 +27,7 @@ def test_it_is_listed():
 @pytest.mark.parametrize("workers", [0, 1])
 def test_it_is_run_judged_and_drawn(tmp_path, workers):
     """In a worker process too, which imports the file by itself."""
-    done = reproduce(FILE, "--scale", "quick", "--out", tmp_path, "--workers", workers)
+    done = reproduce(FILE, "--scale", "quick", "--out", tmp_path, "--workers", workers, "-v")
     assert done.exit_code == 0, done.output
     assert "Reproduced. From the optimum 3 of 3 points agree" in " ".join(done.output.split())
     assert {"coin.csv", "coin.png", "coin.svg", "report.html", "results.json"} <= {p.name for p in tmp_path.iterdir()}

@@ -29,7 +29,7 @@ def test_every_row_is_read_once_in_an_order_of_each_replicate():
     assert len({tuple(rows[:, 0, r]) for r in range(8)}) == 8
 
 
-@pytest.mark.parametrize("rows", [3, 5, 8, 16])
+@pytest.mark.parametrize("rows", [3, 8, *(pytest.param(n, marks=pytest.mark.study) for n in (5, 16))])
 def test_every_order_of_two_rows_is_equally_likely(rows):
     # Chi-squared on the ordered pair of first rows, at 2e-5 each. Four Feistel rounds fail it at once.
     import jax
@@ -74,7 +74,9 @@ def test_clients_are_sorted_by_label_and_weights_can_follow_their_rows():
     np.testing.assert_allclose(lin.client_noise_cov[0], np.cov((rows * residual[:, None]).T, ddof=0))
 
 
-@pytest.mark.parametrize("family", ["logistic", "poisson", "huber", "one_versus_rest"])
+@pytest.mark.parametrize(
+    "family", ["logistic", *(pytest.param(f, marks=pytest.mark.study) for f in ("poisson", "huber", "one_versus_rest"))]
+)
 def test_every_family_finds_its_optimum_on_rows(family):
     y = {"logistic": (Y > 0), "poisson": np.floor(np.abs(Y)), "huber": Y, "one_versus_rest": np.digitize(Y, [-1, 1])}
     problem = fg.problems.from_arrays(X, y[family].astype(float), CLIENTS, family, order="replacement")
