@@ -141,7 +141,7 @@ def test_too_few_clients_are_said_to_be():
     monitor = fg.ClientMonitor()
     verdict = monitor.update(np.ones((3, 5)))
     assert not verdict.watched
-    assert "4 clients must be there to be compared; 3 were." in str(verdict)
+    assert "At least 4 clients must take part in a round; 3 did." in str(verdict)
 
 
 @pytest.mark.parametrize(

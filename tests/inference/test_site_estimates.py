@@ -129,3 +129,9 @@ def test_a_single_site_says_so():
     alone = site_estimates(["a"], ["x"], [[1.0]], np.ones((1, 1, 1)))
     assert str(alone) == "Own fit of one site, a"
     assert alone._repr_html_() == "<p>Own fit of one site, a</p>"
+
+
+def test_small_negative_numbers_leave_a_space_between_columns():
+    found = site_estimates(["a", "b"], ["x"], [[-1.1e-3], [-0.9e-3]], np.full((2, 1, 1), 1e-6))
+    (row,) = [line for line in str(found).splitlines() if line.startswith("x ")]
+    assert row.split()[1:3] == ["-1.00e-03", "-1.00e-03"]

@@ -272,6 +272,25 @@ def test_clients_that_are_not_always_there_are_watched_too():
     assert min(strategy.excluded) > 26
 
 
+@pytest.mark.parametrize(
+    ("horizon", "share", "expected"),
+    [
+        (40, 1.0, [("INFO", 1, "no client is judged.*8 earlier rounds"), ("INFO", 12, "judged from now on")]),
+        (40, 0.2, [("WARNING", 1, "no client is judged.*At least 4 clients must take part in a round; 2 did")]),
+        (3, 1.0, [("WARNING", 1, "8 earlier rounds"), ("WARNING", 4, "the horizon of 3 rounds is over")]),
+    ],
+)
+def test_the_log_says_once_whether_clients_are_judged(horizon, share, expected, caplog):
+    """Without an alarm, a run in which nobody can be judged looks like one that is watched."""
+    caplog.set_level("INFO")
+    strategy = Monitored(inner(fraction_train=share), Clients(horizon=horizon, seed=1), on_alarm="exclude")
+    start(strategy, n_rounds=14)
+    said = [(record.levelname, record.getMessage()) for record in caplog.records if "fedgauss" in record.getMessage()]
+    for (level, message), (expected_level, number, words) in zip(said, expected, strict=True):
+        assert level == expected_level
+        assert re.match(f"fedgauss, round {number}: .*{words}", message)
+
+
 def test_a_new_start_keeps_numbers_and_who_was_left_out():
     """With other numbers each client would be compared with another's past; the bad ones would be asked again."""
     strategy = protected(fraction_train=0.7)

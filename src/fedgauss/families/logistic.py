@@ -77,7 +77,7 @@ class Logistic(GeneralisedLinear):
             if len(seen) == 2 and set(seen) != {0, 1}:
                 raise ValueError(
                     f"the target {target!r} must be 0 or 1 for family {self.name!r}; it has {seen[0]!r} and "
-                    f"{seen[1]!r}. Use frame[{target!r}] == {seen[1]!r} as the target?"
+                    f"{seen[1]!r}. Use frame[{target!r}] == {seen[1]!r} as the target, or write 0 and 1 in the file?"
                 )
         return super().read(target, values, levels)
 

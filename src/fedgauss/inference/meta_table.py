@@ -20,7 +20,13 @@ def _cells(found: MetaAnalysis) -> list[str]:
     mean = found.random
     parts = (found.fixed.estimate, mean.estimate, mean.low, mean.high, found.tau2)
     mark = "" if found.tau2_method == "REML" else "*"
-    return [*(number(part).strip() for part in parts), f"{100 * found.i2:.1f} %", f"{found.q.p_value:.3f}{mark}"]
+    return [*map(_short, parts), f"{100 * found.i2:.1f} %", f"{found.q.p_value:.3f}{mark}"]
+
+
+def _short(value: float) -> str:
+    """A number that leaves a space before it in its column: a small negative one has a digit less."""
+    text = number(value).strip()
+    return text if len(text) < _COLUMNS[0] else f"{value:.2e}"
 
 
 def _footnotes(rows: Mapping[str, MetaAnalysis]) -> list[str]:

@@ -62,7 +62,7 @@ def family_of(column: FrameColumn, family: str | Family | None) -> str | Family:
     if len(levels) == 2:
         raise ValueError(
             f"family must be given for a target with two values; {target!r} has {levels[0]!r} and {levels[1]!r}. Use "
-            f"family='binomial' and frame[{target!r}] == {levels[1]!r} as the target?"
+            f"family='binomial' and frame[{target!r}] == {levels[1]!r} as the target, or write 0 and 1 in the file?"
         )
     classes = "multinomial" if "multinomial" in names() else "one_versus_rest"
     raise ValueError(f"family must be given for a target of text; {target!r} is. Use family={classes!r} for classes?")

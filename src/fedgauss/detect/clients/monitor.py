@@ -22,6 +22,7 @@ from fedgauss.detect.clients.naming import named
 from fedgauss.detect.clients.seen import SeenRounds
 from fedgauss.detect.clients.shown import monitor_html
 from fedgauss.detect.clients.sketch import Single, Sketch
+from fedgauss.detect.clients.surprise import LEAST_PAST
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
 from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
 from fedgauss.detect.saved import Arrays
@@ -212,7 +213,7 @@ class ClientMonitor:
         names, products, own, evenness = self.compared = compared
         self.round = number
         if len(names) < FEWEST:
-            few = self._verdict({}, f"{FEWEST} clients must be there to be compared; {len(names)} were.")
+            few = self._verdict({}, f"At least {FEWEST} clients must take part in a round; {len(names)} did.")
             self.seen.add(few, {name: self._numbers[name] for name in names if name in self._numbers})
             return few
         self._join(names)
@@ -270,7 +271,7 @@ class ClientMonitor:
         if jumped:
             return "All clients' moves changed in length at once: they are watched anew from here on."
         if not np.isfinite(p).any():
-            return f"A client's past must have 8 rounds, after the first {LEFT_OUT_FIRST} of the run."
+            return f"A client needs {LEAST_PAST} earlier rounds of its own, after the run's first {LEFT_OUT_FIRST}."
         return ""
 
     def _verdict(self, each: dict[Name, float], note: str) -> ClientVerdict:
@@ -282,7 +283,7 @@ class ClientMonitor:
         smallest = float(chance(self._watch, p[None])[0]) if watched else 1.0
         statistic, threshold = _surprise(smallest), _surprise(allowed)
         if self.horizon is not None and self.round > self.horizon:
-            note = f"The horizon of {self.horizon} rounds is over: nothing is judged any more. {note}".rstrip()
+            note = f"The horizon of {self.horizon} rounds is over: no client is judged any more. {note}".rstrip()
         base = ClientVerdict(
             False, statistic, threshold, "clients", self.round, self.round, None, None, self.alpha,
             note=note, watched=watched, surprises=surprises,

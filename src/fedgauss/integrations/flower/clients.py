@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from logging import INFO, WARNING
 
 import numpy as np
 
@@ -11,9 +12,9 @@ from fedgauss.detect.channel import INVALID
 from fedgauss.detect.clients import ClientMonitor, ClientVerdict
 from fedgauss.detect.clients.moves import LARGEST
 from fedgauss.detect.clients.surprise import LEAST_PAST
-from fedgauss.detect.clients.watch import LEFT_OUT_FIRST
+from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST
 from fedgauss.integrations.flower.feed import far_off
-from fedgauss.integrations.flower.records import Request, Views
+from fedgauss.integrations.flower.records import Request, Views, log
 from fedgauss.integrations.flower.rounds import TrainingRound
 
 _UNWATCHED = LEFT_OUT_FIRST + LEAST_PAST  # rounds of a client before the monitor judges it, at most
@@ -38,8 +39,9 @@ class Clients:
     sees them. With `Monitored(..., on_alarm="exclude")` a run goes back to before the onset and on without the
     suspects.
 
-    Clients are judged from round 12 on. Until then, an upload more than 100 times as far from what was sent as
-    the median upload is refused; so are numbers above 1e15 at any time.
+    Clients are judged from round 12 on, and only in rounds in which four or more take part; the log says when judging
+    begins, and why it does not. Until then, an upload more than 100 times as far from what was sent as the median
+    upload is refused; so are numbers above 1e15 at any time.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Clients:
     ) -> None:
         self.monitor = ClientMonitor(alpha, horizon, rate, seed)
         self._rounds: Counter[int] = Counter()  # of each client
+        self._logged: set[str] = set()  # what the log says once
 
     def request(self, server_round: int) -> Request:
         """Nothing, not even which partition a client has."""
@@ -67,7 +70,24 @@ class Clients:
         """The monitor's verdict."""
         verdict = self.monitor.update(dict(zip(seen.clients, seen.each - seen.origin, strict=True)))
         self._rounds.update(seen.clients)
+        self._say_whether_judged(seen, verdict)
         return verdict
+
+    def _say_whether_judged(self, seen: TrainingRound, verdict: ClientVerdict) -> None:
+        """Tell the log, once each, that clients are judged, or why not: a run without alarms looks alike in both."""
+        if verdict.alarm:
+            return
+        horizon = self.monitor.horizon or math.inf
+        if verdict.round > horizon:
+            words = f"the horizon of {horizon} rounds is over, so no client is judged any more."
+        elif verdict.watched:
+            words = "clients are judged from now on."
+        else:
+            words = f"no client is judged in this round. {verdict.note}"
+        never = len(seen.clients) < FEWEST or not _UNWATCHED < horizon >= verdict.round
+        if words not in self._logged:
+            self._logged.add(words)
+            log.log(WARNING if never else INFO, "fedgauss, round %d: %s", seen.number, words)
 
     def judge(self, seen: TrainingRound, after: Views) -> None:
         """None: what the strategy makes of uploads does not matter."""
