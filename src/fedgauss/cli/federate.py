@@ -53,7 +53,7 @@ def site(
         str | None, Option(help="Columns that may be asked about, separated by commas; all if not given.")
     ] = None,
     log: Annotated[Path | None, Option(help="File for every order, and every line that leaves.")] = None,
-    example_policy: Annotated[bool, Option("--example-policy", help="Print a policy to start from, and end.")] = False,
+    example_policy: Annotated[bool, Option("--example-policy", help="Print a sample policy and exit.")] = False,
 ) -> None:
     """`fedgauss.inference.federated.lines` on standard input and output."""
     _take_one_core()
@@ -112,7 +112,7 @@ def federate(
     network: options.NetworkName = None,
     weights: options.Weights = None,
     correct_drift: options.CorrectDrift = None,
-    timeout: Annotated[float, Option(help="Seconds that a site has to answer an order.")] = 600.0,
+    timeout: Annotated[float, Option(help="Seconds to wait for a reply of a site.")] = 600.0,
     out: options.Out = Path("fit"),
 ) -> None:
     """`fedgauss.inference.federated.coordinator` with sites behind pipes."""

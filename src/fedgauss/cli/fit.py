@@ -132,4 +132,4 @@ def show_fit(fitted: Fit, written: list[Path]) -> None:
     console = Console()
     console.print(Text(fitted.summary()), soft_wrap=True)
     console.print()
-    console.print(Text(f"The numbers are {written[0]}, the figure {written[1]}, and as SVG."), soft_wrap=True)
+    console.print(Text(f"Wrote {written[0]}, and the figure as {written[1]} and SVG."), soft_wrap=True)

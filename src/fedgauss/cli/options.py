@@ -42,7 +42,7 @@ Trials = Annotated[str | None, Option(help="Column with the trials of which the 
 Event = Annotated[str | None, Option(help="Column that says whether the target, a time, ends in an event.")]
 Offset = Annotated[str | None, Option(help="Column that is added to the predictor.")]
 Exposure = Annotated[str | None, Option(help="Column whose logarithm is added to the predictor.")]
-RowWeights = Annotated[str | None, Option(help="Column that says what each row counts for.")]
+RowWeights = Annotated[str | None, Option(help="Column of row weights.")]
 Cluster = Annotated[str | None, Option(help="Column of clusters, for --errors cluster.")]
 SiteEffects = Annotated[bool, Option("--site-effects", help="An intercept for each client or site.")]
 Missing = Annotated[

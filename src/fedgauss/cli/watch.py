@@ -22,9 +22,9 @@ The page shows how surprising each client was in each round, who was named and l
 the training loop, beside the ClientMonitor that judges there:
   log = fedgauss.integrations.sinks.client_log("run.jsonl", monitor)
   log(verdict.round, verdict); log.add(accuracy=0.91)
-Then here the same is judged, to the bit. Any other program can log small models whole, a JSON line a round:
+Then here the same is judged, to the bit. Any other program can log small models whole, one JSON line per round:
   {"round": 7, "moves": {"a": [0.1, -0.3], "b": [0.2, 0.1], ...}, "accuracy": 0.91}
-moves is what each client changed: its upload minus what it was sent; who was absent is left out. When the run has \
+moves is what each client changed: its upload minus what it was sent; leave out absent clients. When the run has \
 left clients out, the next line says so: "left_out": [{"clients": ["b"], "back_to": 5}].
 
 [bold]A monitor of parameters[/bold]
@@ -71,7 +71,7 @@ def watch(
         int | None, _alone("Steps, or rounds of clients, that alpha holds for; no end if not given.")
     ] = None,
     rate: Annotated[float, _alone("Chance of a wrong name in an alarm about clients.")] = 0.05,
-    host: Annotated[str, Option(help="Address of the page; others than loopback need a token.")] = "127.0.0.1",
+    host: Annotated[str, Option(help="Address of the page; any address but loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Port of the page; 0 takes a free one.")] = 8765,
     token: Annotated[
         str | None, Option(envvar="FEDGAUSS_TOKEN", help="Secret that every request must carry, 16 characters.")

@@ -52,11 +52,11 @@ class ClientVerdict(Verdict):
         elif self.alarm and self.onset_interval is not None:
             first, last = self.onset_interval
             began = f"in round {self.onset}" if first == last else f"near round {self.onset} ({first} to {last})"
+            its, it = ("its", "it") if len(self.suspects) == 1 else ("their", "them")
             words = (
-                f"ALARM at round {self.round}: {named(self.suspects)} like the others, or as before "
+                f"ALARM at round {self.round}: {named(self.suspects)} like the others or like {its} own past "
                 f"(surprise {self.statistic:.1f}, threshold {self.threshold:.1f}; {self.alpha:g} is the chance of any "
-                f"false alarm). It began {began}: roll back to round {self.rollback} and go on without "
-                f"{'them' if len(self.suspects) > 1 else 'it'}."
+                f"false alarm). It began {began}: roll back to round {self.rollback} and go on without {it}."
             )
         elif not self.watched:
             words = f"round {self.round}: nobody is watched."
