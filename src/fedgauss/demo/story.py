@@ -24,7 +24,8 @@ import fedgauss as fg
 monitor = fg.ClientMonitor(horizon=60)
 kept = [network]  # the model after each round, the start first
 for number in range(1, 61):
-    moves = {name: client.train(kept[-1]) - kept[-1] for name, client in clients.items()}
+    sent = kept[-1]
+    moves = {name: client.train(sent) - sent for name, client in clients.items()}
     verdict = monitor.update(moves)
     if verdict.alarm:
         print(verdict)
@@ -33,7 +34,7 @@ for number in range(1, 61):
             del clients[name]
         monitor.exclude()
     else:
-        kept.append(kept[-1] + sum(moves.values()) / len(moves))
+        kept.append(sent + sum(moves.values()) / len(moves))
 """
 
 
