@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import fedgauss as fg
 from fedgauss.cli import app
-from fedgauss.integrations.live.command import Asked
+from fedgauss.integrations.live.command import WatchOptions
 from fedgauss.integrations.live.command import watch as watch_run
 
 TAU, STEPS = 20, fg.step_sizes.polynomial(0.3, 0.75)
@@ -50,7 +50,7 @@ class Watching:
 
     def __init__(self, log=None, **options):
         self._lines, self._stop, self.outcome = [], threading.Event(), None
-        asked = Asked(log, port=0, **options)
+        asked = WatchOptions(log, port=0, **options)
         self._thread = threading.Thread(target=self._work, args=(asked,))
 
     def _work(self, asked):

@@ -15,7 +15,7 @@ import fedgauss as fg
 from fedgauss.integrations.live.client_lines import client_line_from_json
 from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.client_state import client_state
-from fedgauss.integrations.live.command import Asked, watch
+from fedgauss.integrations.live.command import WatchOptions, watch
 from fedgauss.integrations.live.followed import Ended
 from fedgauss.integrations.live.history import OutOfOrder
 from fedgauss.integrations.sinks import client_log
@@ -48,7 +48,7 @@ def test_a_watcher_says_what_the_run_said_to_the_bit(tmp_path, dim, onset):
     (alarm,) = [verdict for verdict in wanted if verdict.alarm]
     assert set(alarm.suspects) == {NAMES[2], NAMES[7]}
     assert set(run.monitor.left_out) == {NAMES[2], NAMES[7]}
-    assert (run.monitor.horizon, run.told.kind, run.alarm) == (60, "quiet", None)
+    assert (run.monitor.horizon, run.outcome.kind, run.alarm) == (60, "quiet", None)
     (line_of_alarm,) = shown(run)["alarms"]
     assert sorted(line_of_alarm["clients"]) == sorted(run.numbered[name] for name in alarm.suspects)
     assert "left out; the run went back to round" in shown(run)["exclusions"][0]["words"]
@@ -146,9 +146,9 @@ def test_everybody_may_be_left_out_and_few_clients_come_to_no_harm():
     for j, moves in enumerate(seen[:18], start=1):
         run.take_json(line(j, moves))
     run.take_json(line(19, seen[18], left_out=[{"clients": list(NAMES)}]))
-    assert "4 clients must be there" in run.told.words
+    assert "4 clients must be there" in run.outcome.words
     run.take_json(line(20, {"new": np.ones(40)}))
-    assert (run.told.kind, run.last) == ("warming up", 20)
+    assert (run.outcome.kind, run.last) == ("warming up", 20)
 
 
 NUMBER = st.one_of(st.integers(-3, 3), st.floats(), st.none(), st.just(10**400), st.text(max_size=2))
@@ -252,11 +252,11 @@ def test_the_command_follows_a_log_saves_and_goes_on(tmp_path):
     wanted = logged(log, rounds(45), act=False)
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[:60]) + b'{"round": 30, "moves": {"a": ["<b>"]}}\n')  # to round 30, and nonsense
-    said = follow(Asked(log, port=0, save=kept), "refused: ")
+    said = follow(WatchOptions(log, port=0, save=kept), "refused: ")
     assert f"go on from it with --monitor {kept}." in said[-2]
     assert fg.ClientMonitor.load(kept).round == 30
     log.write_bytes(b"".join(lines))
-    said = follow(Asked(log, port=0, monitor=kept, save=kept), "ALARM")
+    said = follow(WatchOptions(log, port=0, monitor=kept, save=kept), "ALARM")
     assert "judged in an earlier session" in said[1]
     first = next(verdict for verdict in wanted if verdict.alarm)
     assert str(first) in said
@@ -267,12 +267,12 @@ def test_the_command_follows_a_log_saves_and_goes_on(tmp_path):
     with pytest.raises(ValueError, match=r"round 1 has a client 'e' that it has not\. Use this run"):
         again.take_json(line(1, {name: np.ones(40) for name in "efgh"}))
     with pytest.raises(ValueError, match=r"must be JSON lines; run\.npz"):
-        watch(Asked(tmp_path / "run.npz", port=0), print)
+        watch(WatchOptions(tmp_path / "run.npz", port=0), print)
 
 
 def test_rounds_may_be_posted():
     said, stop = [], threading.Event()
-    thread = threading.Thread(target=watch, args=(Asked(listen=True, port=0), said.append, stop))
+    thread = threading.Thread(target=watch, args=(WatchOptions(listen=True, port=0), said.append, stop))
     thread.start()
     try:
         while len(said) < 2:

@@ -10,7 +10,7 @@ import pytest
 from live_runs import line, monitor, rounds
 
 import fedgauss as fg
-from fedgauss.integrations.live.command import Asked, _signals, watch
+from fedgauss.integrations.live.command import WatchOptions, _signals, watch
 from fedgauss.integrations.live.server import LivePage
 
 
@@ -22,14 +22,14 @@ def saved(tmp_path):
 
 def test_a_folder_to_save_to_is_refused_before_watching_and_not_after(saved, tmp_path):
     with pytest.raises(ValueError, match=r"--save must be a file to write; .* is a folder"):
-        watch(Asked(listen=True, monitor=saved, save=tmp_path, port=0), print)
+        watch(WatchOptions(listen=True, monitor=saved, save=tmp_path, port=0), print)
 
 
 @pytest.mark.parametrize("name", ["run.jsonl", "run.npz"])
 def test_a_pipe_as_log_ends_the_watch_with_a_reason(saved, tmp_path, name):
     os.mkfifo(tmp_path / name)
     with pytest.raises(ValueError, match=r"must be a plain file; .* Use --listen"):
-        watch(Asked(tmp_path / name, monitor=saved, port=0), lambda _: None)
+        watch(WatchOptions(tmp_path / name, monitor=saved, port=0), lambda _: None)
 
 
 def test_a_log_that_cannot_be_opened_is_tried_again(saved, tmp_path, monkeypatch):
@@ -44,7 +44,7 @@ def test_a_log_that_cannot_be_opened_is_tried_again(saved, tmp_path, monkeypatch
         return opened(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "open", unlucky)
-    asked = Asked(log, monitor=saved, save=tmp_path / "later.npz", port=0)
+    asked = WatchOptions(log, monitor=saved, save=tmp_path / "later.npz", port=0)
     thread = threading.Thread(target=watch, args=(asked, said.append, stop))
     thread.start()
     until = time.monotonic() + 20

@@ -10,7 +10,7 @@ from live_chromium import BROWSER, Tab
 from live_pages import CONNECTED, fits, serving
 from live_runs import NAMES, OPTIMUM, line, monitor, rounds
 
-from fedgauss.integrations.live.command import Asked, watch
+from fedgauss.integrations.live.command import WatchOptions, watch
 from fedgauss.integrations.live.history import HistoryRow
 from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun
@@ -84,7 +84,7 @@ def test_the_page_follows_a_log_as_it_is_written(tab, tmp_path):
     """From a line in the file to the page within two seconds, for every one of 12 rounds and for the alarm."""
     log, saved, said, stop = tmp_path / "run.jsonl", tmp_path / "m.npz", [], threading.Event()
     monitor(horizon=4000).save(saved)
-    thread = threading.Thread(target=watch, args=(Asked(log, monitor=saved, port=0), said.append, stop))
+    thread = threading.Thread(target=watch, args=(WatchOptions(log, monitor=saved, port=0), said.append, stop))
     thread.start()
     try:
         while not said:

@@ -80,11 +80,11 @@ def watch(
 ) -> None:
     """`fedgauss.integrations.live`."""
     with plain_endings():
-        from fedgauss.integrations.live.command import Asked
+        from fedgauss.integrations.live.command import WatchOptions
         from fedgauss.integrations.live.command import watch as watch_run
 
         console = Console()
-        asked = Asked(
+        asked = WatchOptions(
             log, listen, monitor, hessian, warm_up, sync_every, eta0, beta, shift, alpha, horizon,
             rate, host, port, token, save,
         )  # fmt: skip

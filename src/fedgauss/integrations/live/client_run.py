@@ -9,7 +9,7 @@ from fedgauss.detect.clients import ClientMonitor, ClientVerdict
 from fedgauss.detect.clients.verdict import Name
 from fedgauss.detect.clients.watch import FEWEST
 from fedgauss.integrations.live.client_lines import MOST_CLIENTS, ClientLine, client_line_from_json
-from fedgauss.integrations.live.followed import FollowedRun, Told
+from fedgauss.integrations.live.followed import FollowedRun, Outcome
 from fedgauss.integrations.live.history import Kind, OutOfOrder
 from fedgauss.integrations.live.numbered import Numbered
 from fedgauss.integrations.live.rounds import short
@@ -72,11 +72,16 @@ class ClientRun(FollowedRun[ClientLine]):
         """The first verdict of the alarm that is on."""
         return self.monitor.alarm
 
+    @property
+    def round(self) -> int | None:
+        """The last round taken; None before the first."""
+        return self.last or None
+
     def read(self, text: bytes) -> ClientLine:
         """What a line of its log means."""
         return client_line_from_json(text)
 
-    def _taken(self, line: ClientLine) -> Told:
+    def _taken(self, line: ClientLine) -> Outcome:
         """Judge a round, or remember what a line says of one."""
         with self.lock:
             if line.settings is not None:
@@ -87,7 +92,7 @@ class ClientRun(FollowedRun[ClientLine]):
                 self._show(line, self.last)
             else:
                 self._judge(line)
-            return self.told
+            return self.outcome
 
     def _set(self, line: ClientLine) -> None:
         """Settings of the run's own monitor; a monitor that has begun has its own."""
@@ -116,10 +121,10 @@ class ClientRun(FollowedRun[ClientLine]):
         self.last = line.number
         if verdict is None:
             words = f"round {line.number}: judged in an earlier session; rounds up to {self.seen_before} are not again."
-            self.told = Told("seen before", f"{words}{self._past()}")
+            self.outcome = Outcome("seen before", f"{words}{self._past()}")
         else:
             kind: Kind = "alarm" if verdict.alarm else "quiet" if verdict.watched else "warming up"
-            self.told, self.verdict = Told(kind, str(verdict)), verdict
+            self.outcome, self.verdict = Outcome(kind, str(verdict)), verdict
         self._remember(line.number, names, verdict)
         self._show(line, line.number)
 
@@ -167,4 +172,4 @@ class ClientRun(FollowedRun[ClientLine]):
                 if record.largest is None or surprise > record.largest:
                     record.largest, record.at = surprise, number
         here = tuple(self.numbered[str(name)] for name in names)
-        self.cells.add(CellRow(number, self.told.kind, here, tuple(surprises.get(name) for name in names)))
+        self.cells.add(CellRow(number, self.outcome.kind, here, tuple(surprises.get(name) for name in names)))

@@ -17,7 +17,7 @@ from fedgauss.detect.clients import ClientMonitor
 from fedgauss.detect.clients.monitor import FORMAT as CLIENT_FORMAT
 from fedgauss.detect.monitor import Monitor
 from fedgauss.integrations.live.client_run import ClientRun
-from fedgauss.integrations.live.followed import Told
+from fedgauss.integrations.live.followed import Outcome
 from fedgauss.integrations.live.history import Kind
 from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
 from fedgauss.integrations.live.run import LiveRun
@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Asked:
+class WatchOptions:
     """The options of the command; without `monitor`, `hessian` and `eta0` clients are watched. Else see its help."""
 
     log: Path | None = None
@@ -52,12 +52,12 @@ class Asked:
     save: Path | None = None
 
 
-def watch(asked: Asked, say: Say, stop: threading.Event | None = None) -> bool:
+def watch(asked: WatchOptions, say: Say, stop: threading.Event | None = None) -> bool:
     """Watch until Ctrl-C or `stop`.
 
     Parameters
     ----------
-    asked : Asked
+    asked : WatchOptions
         The options of the command.
     say : callable
         Prints a line.
@@ -76,7 +76,7 @@ def watch(asked: Asked, say: Say, stop: threading.Event | None = None) -> bool:
             raise ValueError(f"the folder of {path.name} must exist; {path.parent} does not.")
     if asked.save is not None and asked.save.is_dir():
         raise ValueError(f"--save must be a file to write; {asked.save} is a folder. Use {asked.save / 'monitor.npz'}?")
-    watcher, tell, ended = _watcher(asked), Teller(say), stop or threading.Event()
+    watcher, tell, ended = _watcher(asked), Announcer(say), stop or threading.Event()
     run = ClientRun(watcher) if isinstance(watcher, ClientMonitor) else LiveRun(watcher)
     if isinstance(run, ClientRun) and asked.log is not None and asked.log.suffix.lower() == ".npz":
         raise ValueError(f"a log of clients must be JSON lines; {asked.log.name} would be arrays. Use client_log?")
@@ -92,7 +92,7 @@ def watch(asked: Asked, say: Say, stop: threading.Event | None = None) -> bool:
             elif asked.log is not None and not asked.log.exists():
                 say(f"Waiting for {asked.log}.")
             if run.alarm is not None:
-                say(run.told.words)
+                say(run.outcome.words)
             why = "" if asked.log is None else _follow(asked.log, run, tell, say, ended)
             while not why and not ended.wait(_PERIOD):  # a wait without an end would not hear Ctrl-C everywhere
                 pass
@@ -126,7 +126,7 @@ def _signals(ended: threading.Event) -> Iterator[None]:
             signal.signal(kind, handler)
 
 
-class Teller:
+class Announcer:
     """Says what a round brought when it is not what the round before brought."""
 
     def __init__(self, say: Say) -> None:
@@ -134,7 +134,7 @@ class Teller:
         self._kind: Kind = "waiting"
         self._lock = threading.Lock()
 
-    def __call__(self, told: Told) -> None:
+    def __call__(self, told: Outcome) -> None:
         """Of one round."""
         with self._lock:
             if told.kind != self._kind:
@@ -142,7 +142,7 @@ class Teller:
             self._kind = told.kind
 
 
-def _follow(log: Path, run: LiveRun | ClientRun, tell: Teller, say: Say, stop: threading.Event) -> str:
+def _follow(log: Path, run: LiveRun | ClientRun, tell: Announcer, say: Say, stop: threading.Event) -> str:
     """Read a log until told to stop, or until another run's takes its place; returns why it ended."""
     try:
         source = ArrayLog(log) if log.suffix.lower() == ".npz" else LineLog(log, run.read)
@@ -175,7 +175,7 @@ def _new_rounds(source: ArrayLog | LineLog[Any], log: Path, stop: threading.Even
         stop.wait(_PERIOD)
 
 
-def _watcher(asked: Asked) -> Monitor | WarmUp | ClientMonitor:
+def _watcher(asked: WatchOptions) -> Monitor | WarmUp | ClientMonitor:
     if asked.monitor is not None:
         if asked.hessian is not None or asked.eta0 is not None:
             raise ValueError("--monitor brings its own A and step sizes; leave out --hessian and --eta0.")

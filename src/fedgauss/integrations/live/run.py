@@ -12,7 +12,7 @@ from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault, mean_vector, participant_mask
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.integrations.live.average import RunningAverage
-from fedgauss.integrations.live.followed import FollowedRun, Told
+from fedgauss.integrations.live.followed import FollowedRun, Outcome
 from fedgauss.integrations.live.history import History, HistoryRow, Kind, Participation
 from fedgauss.integrations.live.rounds import ClientNames, LoggedRound, round_from_json, with_name
 from fedgauss.integrations.live.warm_up import WarmUp
@@ -58,11 +58,16 @@ class LiveRun(FollowedRun[LoggedRound]):
             return first
         return self._renumbered(first, self.history.round_before(first.step + 1) or first.round)
 
+    @property
+    def round(self) -> int | None:
+        """The last round taken; None before the first."""
+        return self.history.last[1] or None
+
     def read(self, text: bytes) -> LoggedRound:
         """What a line of its log means."""
         return round_from_json(text)
 
-    def _taken(self, given: LoggedRound) -> Told:
+    def _taken(self, given: LoggedRound) -> Outcome:
         """Judge a round."""
         step = given.number * self.sync_every if given.step is None else given.step
         self.history.check(given.number, step, self.seen_before)
@@ -79,7 +84,7 @@ class LiveRun(FollowedRun[LoggedRound]):
                 if self.roster is not None and everybody is not None:
                     self.roster.names = everybody
             self.history.add(HistoryRow(given.number, step, ratio, told.kind))
-            self.told = told
+            self.outcome = told
             return told
 
     def suspects(self) -> Attribution | str:
@@ -114,7 +119,7 @@ class LiveRun(FollowedRun[LoggedRound]):
             self.roster.places(everybody, present)
         return None if complete else present, everybody
 
-    def _count(self, given: LoggedRound, step: int, mask: BoolArray | None) -> Told:
+    def _count(self, given: LoggedRound, step: int, mask: BoolArray | None) -> Outcome:
         """A round that the monitor saw in an earlier session; the last of them must be the one that it remembers."""
         assert self.monitor is not None
         assert self.average is not None
@@ -131,9 +136,9 @@ class LiveRun(FollowedRun[LoggedRound]):
         self.average.add(y, step, mask)
         where = f"round {given.number} (step {step})"
         more = f"rounds up to step {self.seen_before} are not judged again."
-        return Told("seen before", f"{where}: judged in an earlier session; {more}{self._past()}")
+        return Outcome("seen before", f"{where}: judged in an earlier session; {more}{self._past()}")
 
-    def _warm(self, given: LoggedRound, step: int) -> Told:
+    def _warm(self, given: LoggedRound, step: int) -> Outcome:
         assert self.warm_up is not None
         self.warm_up.check(given.parameters)
         far, anew = self.warm_up.add(given.parameters, step)
@@ -141,19 +146,19 @@ class LiveRun(FollowedRun[LoggedRound]):
             monitor = self.warm_up.monitor()
         except ValueError as error:
             self.warm_up.begin_anew()
-            return Told("begun anew", f"the warm-up gave no monitor, and begins anew: {error}")
+            return Outcome("begun anew", f"the warm-up gave no monitor, and begins anew: {error}")
         if monitor is None:
-            return Told("begun anew" if anew else "warming up", f"round {given.number} (step {step}): {far}")
+            return Outcome("begun anew" if anew else "warming up", f"round {given.number} (step {step}): {far}")
         with self.lock:
             self._begin(monitor)
             assert self.average is not None
             for y, then in self.warm_up.rows():
                 self.average.add(y, then, None)
-        return Told("quiet", f"round {given.number} (step {step}): the warm-up is over, and watching begins.")
+        return Outcome("quiet", f"round {given.number} (step {step}): the warm-up is over, and watching begins.")
 
     def _judge(
         self, given: LoggedRound, step: int, present: tuple[str, ...] | None, everybody: tuple[str, ...] | None
-    ) -> tuple[Told, float | None]:
+    ) -> tuple[Outcome, float | None]:
         assert self.monitor is not None
         assert self.average is not None
         mask = sent = None
@@ -172,12 +177,12 @@ class LiveRun(FollowedRun[LoggedRound]):
         verdict = self._renumbered(verdict, given.number)
         if verdict.invalid:
             verdict = replace(verdict, note=with_name(verdict.note, everybody))
-            return Told("invalid update", f"{verdict}{self._past()}"), None
+            return Outcome("invalid update", f"{verdict}{self._past()}"), None
         self.readings = verdict.readings
         self.average.add(given.parameters, step, mask)
         kind: Kind = "alarm" if verdict.alarm else "travelling" if verdict.travelling else "quiet"
         past = "" if verdict.alarm else self._past()
-        return Told(kind, f"{verdict}{past}"), verdict.statistic / verdict.threshold
+        return Outcome(kind, f"{verdict}{past}"), verdict.statistic / verdict.threshold
 
     def _renumbered(self, verdict: Verdict, number: int) -> Verdict:
         """With the log's numbers of rounds: the monitor counts only those it took in."""

@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 
 from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.client_state import client_state
-from fedgauss.integrations.live.followed import Ended, Told
+from fedgauss.integrations.live.followed import Ended, Outcome
 from fedgauss.integrations.live.history import OutOfOrder
 from fedgauss.integrations.live.rounds import MOST_BYTES
 from fedgauss.integrations.live.run import LiveRun
@@ -32,7 +32,7 @@ _WAIT = 10.0  # seconds that a connection may stay silent
 _VISITORS = 64  # connections at once: each holds an open file, and the log needs one too
 _DRAINED = 64 * 2**20  # bytes of a refused body that are read and thrown away, so that the sender hears the answer
 
-Hear = Callable[[Told], None]
+Hear = Callable[[Outcome], None]
 
 
 def is_loopback(host: str) -> bool:

@@ -21,8 +21,8 @@ def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
             "first": first,
             "next": run.history.count,
             "rows": [(row.round, row.step, _short(row.ratio), row.kind) for row in rows],
-            "kind": run.told.kind,
-            "words": run.told.words,
+            "kind": run.outcome.kind,
+            "words": run.outcome.words,
             "round": number,
             "step": step,
             "alpha": run.alpha,
@@ -43,7 +43,7 @@ def _short(ratio: float | None) -> float | None:
 
 def _suspects(run: LiveRun) -> dict[str, Any]:
     if run.alarm is None:
-        broken = "The refused update is described above. " * (run.told.kind == "invalid update")
+        broken = "The refused update is described above. " * (run.outcome.kind == "invalid update")
         return {"rows": [], "note": f"{broken}No attack has been detected, so there are no suspects."}
     attribution = run.suspects()
     if not isinstance(attribution, Attribution):
