@@ -261,7 +261,7 @@ def test_the_command_follows_a_log_saves_and_goes_on(tmp_path):
     first = next(verdict for verdict in wanted if verdict.alarm)
     assert str(first) in said
     again = ClientRun(fg.ClientMonitor.load(kept))
-    assert again.told.words == (
+    assert again.outcome.words == (
         f"waiting for the first round. It alarmed at round {first.round}: roll back to round {first.rollback}."
     )
     with pytest.raises(ValueError, match=r"round 1 has a client 'e' that it has not\. Use this run"):

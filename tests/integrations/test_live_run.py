@@ -226,12 +226,12 @@ def test_an_alarm_is_still_on_after_a_resume(tmp_path):
     assert state_of(again)["suspects"] == state_of(whole)["suspects"] | {
         "rows": [(str(NAMES.index(row[0])), *row[1:]) for row in state_of(whole)["suspects"]["rows"]]
     }
-    assert f"It alarmed at round {told['round']}: roll back to round {told['rollback']}." in again.told.words
+    assert f"It alarmed at round {told['round']}: roll back to round {told['rollback']}." in again.outcome.words
     feed(again, seen)
     assert state_of(again)["alarm"] == told
     assert state_of(again)["suspects"] == state_of(whole)["suspects"]
-    assert again.told.kind == "seen before"
-    assert "roll back" in again.told.words
+    assert again.outcome.kind == "seen before"
+    assert "roll back" in again.outcome.words
 
 
 def test_a_rollback_never_drifts_onto_a_poisoned_round():
