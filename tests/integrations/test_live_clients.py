@@ -146,7 +146,7 @@ def test_everybody_may_be_left_out_and_few_clients_come_to_no_harm():
     for j, moves in enumerate(seen[:18], start=1):
         run.take_json(line(j, moves))
     run.take_json(line(19, seen[18], left_out=[{"clients": list(NAMES)}]))
-    assert "4 clients must be there" in run.outcome.words
+    assert "4 clients must take part" in run.outcome.words
     run.take_json(line(20, {"new": np.ones(40)}))
     assert (run.outcome.kind, run.last) == ("warming up", 20)
 
