@@ -67,7 +67,7 @@ def write_coverage(
         The page.
     """
     every = results.by_federation
-    write_whole(folder / "coverage.csv", rows_csv(results.rows))
+    write_whole(folder / "coverage.csv", rows_csv(results.rows), public=True)
     drawings = _drawings(every)
     total = len(drawings) + 1
     count = "one federation" if len(every) == 1 else f"{len(every)} federations"
@@ -97,7 +97,7 @@ def write_coverage(
     )
     page.code(results.command)
     page.footer(f"fedgauss {__version__}, {len(results.rows)} rows.")
-    write_whole(folder / "coverage.html", page.html().encode())
+    write_whole(folder / "coverage.html", page.html().encode(), public=True)
     tick("drawing", total, total)
     coverage, _, default = _tables(results.requested)
     return [coverage, default], folder / "coverage.html"

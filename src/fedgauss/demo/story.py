@@ -87,7 +87,7 @@ def write_demo(
         f"fedgauss {__version__}, {result.setup.replicates:,} replicates from each start, seed {result.setup.seed}. "
         "Both starts see the same data."
     )
-    write_whole(folder / "index.html", page.html().encode())
+    write_whole(folder / "index.html", page.html().encode(), public=True)
     tick("drawing", len(drawings), len(drawings))
     return folder / "index.html"
 

@@ -387,7 +387,8 @@ class Monitor:
         Parameters
         ----------
         path : str or path-like
-            The file, by convention with the suffix .npz. It is written completely or not at all.
+            The file, by convention with the suffix .npz. It is written completely or not at all, is on disk when this
+            returns, and only its owner can read it.
         """
         storage.write(path, *self._state())
 

@@ -5,13 +5,13 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedgauss import _checks
+from fedgauss._files import whole_file
 from fedgauss._linearization import Linearization
 from fedgauss._types import FloatArray
 from fedgauss.detect.channel import Channel
@@ -28,13 +28,10 @@ Contents = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]  # words and array
 
 
 def write(path: str | os.PathLike[str], words: dict[str, Any], arrays: Arrays, form: str = _FORMAT) -> None:
-    """Write words (as JSON) and arrays to one .npz file, completely or not at all."""
-    target = Path(path)
-    unfinished = target.with_name(target.name + ".unfinished")
+    """Write words (as JSON) and arrays to one .npz file, completely or not at all; only its owner can read it."""
     header = np.frombuffer(json.dumps({"format": form, **words}, default=_plain).encode(), dtype=np.uint8)
-    with unfinished.open("wb") as file:
+    with whole_file(path) as file:
         np.savez(file, header=header, **arrays)  # type: ignore[arg-type]
-    unfinished.replace(target)
 
 
 def _plain(number: Any) -> Any:

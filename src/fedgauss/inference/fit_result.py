@@ -127,7 +127,7 @@ class Fit(Estimate):
         Parameters
         ----------
         path : str or Path
-            The file; one that is there is replaced.
+            The file; one that is there is replaced. Only its owner can read it.
         """
         from fedgauss.inference.fit_file import save_fit
 

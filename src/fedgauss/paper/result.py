@@ -240,7 +240,7 @@ def write_reproduction(
     from fedgauss.paper.page import reproduction_page, start_shown
 
     for name, rows in found.rows.items():
-        write_whole(folder / f"{name}.csv", rows_csv(rows))
+        write_whole(folder / f"{name}.csv", rows_csv(rows), public=True)
     total = len(found.results) + 1
     sections: list[Section] = []
     images: dict[str, bytes] = {}
@@ -248,12 +248,12 @@ def write_reproduction(
         tick("drawing", done, total)
         sections.append(result.section(found.rows[result.name], found.rows))
         images |= {drawing.name: save(drawing, folder) for drawing in sections[-1].drawings}
-    write_whole(folder / VERDICTS, verdicts_json(found, sections))
+    write_whole(folder / VERDICTS, verdicts_json(found, sections), public=True)
     tick("drawing", total - 1, total)
     start = start_shown(sections)
     if start is not None:
         images[start[0].name] = save(start[0], folder)
-    write_whole(folder / PAGE, reproduction_page(found, sections, start, images).html().encode())
+    write_whole(folder / PAGE, reproduction_page(found, sections, start, images).html().encode(), public=True)
     tick("drawing", total, total)
     return sections, folder / PAGE
 

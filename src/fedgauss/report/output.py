@@ -196,8 +196,8 @@ def save(drawing: Drawing, folder: Path) -> bytes:
         The SVG that a page embeds.
     """
     plain = svg(drawing.figure)
-    write_whole(folder / f"{drawing.name}.png", png(drawing.figure))
-    write_whole(folder / f"{drawing.name}.svg", plain)
+    write_whole(folder / f"{drawing.name}.png", png(drawing.figure), public=True)
+    write_whole(folder / f"{drawing.name}.svg", plain, public=True)
     return themed_svg(plain)
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TypeAlias
 
 from fedgauss._checks import FedgaussWarning
+from fedgauss._files import append_private
 from fedgauss.detect.verdict import Verdict
 
 Sink: TypeAlias = Callable[[int, Verdict], None]
@@ -54,7 +55,7 @@ class JsonLines:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  held open for the run
+        self._file = append_private(path)  # held open for the run
 
     def __call__(self, round: int, verdict: Verdict) -> None:
         """Write one line."""

@@ -4,6 +4,7 @@ import json
 import math
 import os
 
+from fedgauss._files import append_private
 from fedgauss.detect.clients import ClientMonitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.live.client_lines import round_to_json, settings_to_json
@@ -39,7 +40,7 @@ class ClientLog:
         if not isinstance(monitor, ClientMonitor):
             raise ValueError(f"monitor must be a ClientMonitor; got {type(monitor).__name__}.")
         self._monitor, self._last = monitor, monitor.round  # the last round that is in the log
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  held open for the run
+        self._file = append_private(path)  # held open for the run
         self._write(settings_to_json(monitor))
 
     def __call__(self, round: int, verdict: Verdict) -> None:
