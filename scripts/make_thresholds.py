@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from rich.progress import Progress
 
-from fedgauss.detect.thresholds import null_maxima
+from fedgauss.detect.thresholds import TABLE_FORMAT, null_maxima
 from fedgauss.detect.watch import DEFAULT_CHANNELS
 
 SEED = 20261115
@@ -84,7 +84,8 @@ def write_table(folder: Path) -> str:
             quantiles[name].append(channel)
     axes = {"dims": DIMS, "taus": TAUS, "horizons": HORIZONS, "epochs": EPOCHS, "tails": TAILS}
     counts = np.reshape(paths, (len(DIMS), len(TAUS))).tolist()
-    TABLE.write_text(json.dumps({"seed": SEED, "paths": counts, **axes, **quantiles}, separators=(",", ":")) + "\n")
+    whole = {"format": TABLE_FORMAT, "seed": SEED, "paths": counts, **axes, **quantiles}
+    TABLE.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
     return f"{TABLE}: {TABLE.stat().st_size:,} bytes from {min(paths):,} to {max(paths):,} paths a cell"
 
 

@@ -34,6 +34,8 @@ def offered(line: str, shell: str = "bash") -> list[str]:
     ("line", "names"),
     [
         ("fedgauss re", ["reproduce"]),
+        ("fedgauss do", ["doctor"]),
+        ("fedgauss doctor --j", ["--json"]),
         ("fedgauss fit data.csv --family ", shipped_families()),
         ("fedgauss fit data.csv --errors ", list(get_args(Errors))),
         ("fedgauss fit data.csv --solver ", list(get_args(Solver))),

@@ -10,6 +10,7 @@ COMMAND = {
     "import fedgauss": "jax matplotlib networkx numpy pandas scipy",
     "from fedgauss.cli import app": "jax matplotlib networkx numpy pandas scipy",
     "app(['--help'], standalone_mode=False)": "jax matplotlib networkx numpy pandas scipy",
+    "from fedgauss.doctor import checkup, packages, requirements, surroundings": "jax matplotlib numpy pandas scipy",
     "from typer.testing import CliRunner; run = CliRunner().invoke": "jax matplotlib networkx",
     "assert run(app, ['advise', '--steps', '500', '--clients', '9']).exit_code == 0": "jax matplotlib networkx",
     "assert run(app, ['reproduce', '--list']).exit_code == 0": "jax matplotlib networkx",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedgauss.detect.thresholds import MARGIN, _table, boundary, null_maxima, tail_point
+from fedgauss.detect.thresholds import MARGIN, boundary, null_maxima, tail_point, threshold_table
 
 
 def mean_levels(*arguments):
@@ -92,7 +92,7 @@ def test_the_script_made_the_table():
     specification = importlib.util.spec_from_file_location("make_thresholds", place)
     script = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(script)
-    table = _table()
+    table = threshold_table()
     i, j = table["dims"].index(1), table["taus"].index(50)
     chunks = [
         null_maxima(1, 50, script.STRETCHES, script.CHUNK, seed=[script.SEED, 1, 50, c])

@@ -37,6 +37,7 @@ This command simulates such runs and compares them with theory, giving a standar
   fedgauss fit data.csv --target y --client hospital --family logistic
   fedgauss coverage --runs 200                check interval coverage
   fedgauss watch run.jsonl                    live page and alarms
+  fedgauss doctor                             does this installation work?
 """
 ROOM = 30_000_000  # bytes that the rows, figures and page of a sweep may need
 

@@ -19,6 +19,7 @@ from fedgauss.detect.channel import TEMPERING, Channel, Conditions, RoundSeen, o
 from fedgauss.detect.innovations import Whitening, dof_needed, scales
 from fedgauss.detect.watch import DEFAULT_CHANNELS, Watch, rounds_to_drop
 
+TABLE_FORMAT = "fedgauss thresholds 1"
 MARGIN = 1.015  # gradients away from the optimum are a little noisier than V
 FIRST_EPOCH = 500  # steps
 _GROWTH = 4.0  # how much likelier a window twice as long makes an exceedance; simulated: 2.0 to 3.9 at 4,000 steps
@@ -139,7 +140,7 @@ class _Null(NamedTuple):
         multiplies the probability by 4 at most: short segments get twice as many chances, and the longest, least
         tempered, are new.
         """
-        table = _table()
+        table = threshold_table()
         horizons, dims = table["horizons"], table["dims"]
         doublings = max(float(np.log2(last / horizons[-1])), 0.0)
         reach = min(last, horizons[-1])
@@ -167,7 +168,7 @@ class _Null(NamedTuple):
         return float(np.interp(np.sqrt(self.dim), np.sqrt([low, high]), [at(low), at(high)]))
 
     def _is_simulated(self, channel: Channel) -> bool:
-        return not channel.tabulated or self.law is not None or self.dim > _table()["dims"][-1]
+        return not channel.tabulated or self.law is not None or self.dim > threshold_table()["dims"][-1]
 
     def _simulated(self, tau: int, last: int) -> dict[str, FloatArray]:
         """Quantiles by channel, (windows, tails): simulated once in a process for channels with these settings."""
@@ -182,7 +183,7 @@ class _Null(NamedTuple):
     def _simulate(self, tau: int, last: int, channels: tuple[Channel, ...]) -> dict[str, FloatArray]:
         from fedgauss._progress import ProgressBar
 
-        table = _table()
+        table = threshold_table()
         windows = [(0, h) for h in table["horizons"]] + [tuple(epoch) for epoch in table["epochs"]]
         needed = [w for w in windows if w[1] <= last]
         with ProgressBar(f"thresholds for d = {self.dim}", _SIMULATED_PATHS) as bar:
@@ -201,7 +202,8 @@ _SIMULATED: dict[tuple[Any, ...], dict[str, FloatArray]] = {}
 
 
 @cache
-def _table() -> dict[str, Any]:
+def threshold_table() -> dict[str, Any]:
+    """The table in the package, which `scripts/make_thresholds.py` makes."""
     return json.loads(resources.files("fedgauss.detect").joinpath("thresholds.json").read_text())
 
 

@@ -1,0 +1,1 @@
+"""`fedgauss doctor`: whether this installation works here, and what to do where it does not."""
