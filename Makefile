@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test study check types lint docs readme bench rivals wheel trywheel lock clean
+.PHONY: help setup demo test study check types lint docs readme bench rivals wheel trywheel lock audit clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,6 +17,7 @@ FLOWER_TESTS := $(wildcard tests/integrations/test_flower*.py) tests/test_cli.py
 # Reused by `lock` to keep the tool that writes the lock out of the locked environment.
 LOCK_VENV := build/lock
 BUILD_VENV := build/wheel
+AUDIT_VENV := build/audit
 COMPILE := $(LOCK_VENV)/bin/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	--upgrade --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
 # The dependency group `rivals`, by name: `pip install --group` needs a newer pip than Python 3.11 brings.
@@ -97,6 +98,11 @@ lock: ## choose versions afresh and write the requirements*.lock files
 	$(COMPILE) pyproject.toml --group dev --output-file requirements.lock
 	$(COMPILE) --group flower --no-emit-package numpy --output-file requirements-flower.lock
 	echo uv | $(COMPILE) - --output-file requirements-uv.lock
+
+audit: ## look up known vulnerabilities of the locked dependencies; needs internet
+	@$(PYTHON) -m venv $(AUDIT_VENV)
+	@$(AUDIT_VENV)/bin/python -m pip install --disable-pip-version-check --quiet pip-audit
+	for lock in requirements*.lock; do $(AUDIT_VENV)/bin/pip-audit --disable-pip --require-hashes -r $$lock || exit 1; done
 
 clean: ## remove everything that the other targets made
 	rm -rf $(VENV) build dist demo benchmarks/out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \

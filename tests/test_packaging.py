@@ -23,6 +23,16 @@ def test_the_version_and_its_date_are_the_same_everywhere():
     assert newest[1] == fedgauss.__version__
 
 
+@pytest.mark.parametrize("lock", sorted(ROOT.glob("requirements*.lock")), ids=lambda lock: lock.name)
+def test_a_lock_has_pins_and_hashes_and_no_address(lock):
+    """So that pip --require-hashes and pip-audit --disable-pip can read it anywhere."""
+    entries = lock.read_text().replace("\\\n", " ").splitlines()
+    assert entries
+    for entry in entries:
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==\S+( ; [^-]+?)?( +--hash=sha256:[0-9a-f]{64})+", entry), entry
+    assert "//" not in lock.read_text()
+
+
 def test_every_file_that_is_not_python_is_packaged():
     package = ROOT / "src" / "fedgauss"
     files = {

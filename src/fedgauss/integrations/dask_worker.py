@@ -112,7 +112,7 @@ class _Child:
         try:
             pickle.dump(message, self.process.stdin)
             self.process.stdin.flush()
-            answer: Answer = pickle.load(self.process.stdout)
+            answer: Answer = pickle.load(self.process.stdout)  # noqa: S301 - of a child that we started
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             raise ChildProcessError(f"the process that ran it ended with code {self.process.wait()}") from error
         return answer
@@ -133,7 +133,7 @@ def _listen(messages: queue.SimpleQueue[bytes]) -> None:
     """Pass messages on; when the parent has gone end at once, in the middle of a cell too."""
     try:
         while True:
-            messages.put(pickle.load(sys.stdin.buffer))
+            messages.put(pickle.load(sys.stdin.buffer))  # noqa: S301 - of the parent that started us
     except EOFError:
         os._exit(1)
 

@@ -123,7 +123,7 @@ class _Process:
 
     def __init__(self, name: str, words: list[str]) -> None:
         try:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 - the user's own command, without a shell
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except OSError as error:

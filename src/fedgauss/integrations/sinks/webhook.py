@@ -127,7 +127,8 @@ class Webhook:
 
     def _send(self, body: bytes) -> str | None:
         """Send one round; what went wrong, without the url."""
-        asked = urllib.request.Request(self._url, data=body, headers={"Content-Type": "application/json"})
+        headers = {"Content-Type": "application/json"}
+        asked = urllib.request.Request(self._url, data=body, headers=headers)  # noqa: S310 - _host takes http(s) alone
         try:
             with self._opener.open(asked, timeout=self._timeout):
                 return None
