@@ -10,9 +10,10 @@ import pytest
 import fedgauss as fg
 from fedgauss.detect import Channel, MeanChannel, Peak, SpreadChannel, boundary, watch_runs
 from fedgauss.detect.thresholds import MARGIN, null_maxima
+from fedgauss.integrations.live.guard import Guard
 from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun
-from fedgauss.integrations.live.server import Guard, LiveServer
+from fedgauss.integrations.live.server import LiveServer
 from fedgauss.integrations.live.state import state_of
 from fedgauss.integrations.sinks.base import readings
 

@@ -94,9 +94,10 @@ class Tab:
     def dark(self):
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
 
-    def open(self, address):
+    def open(self, address, shown=None):
+        """Go to an address; `shown` is where it leads, if elsewhere."""
         self.call("Page.navigate", url=address)
-        self.wait_for(f"location.href === {json.dumps(address)} && document.readyState === 'complete'")
+        self.wait_for(f"location.href === {json.dumps(shown or address)} && document.readyState === 'complete'")
 
     def value(self, expression):
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)

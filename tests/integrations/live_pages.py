@@ -5,7 +5,8 @@ import threading
 import time
 from contextlib import contextmanager
 
-from fedgauss.integrations.live.server import Guard, LiveServer
+from fedgauss.integrations.live.guard import Guard
+from fedgauss.integrations.live.server import LiveServer
 
 CONNECTED = "document.getElementById('link').textContent.startsWith('Up to date')"
 # What sticks out of the window, outside of boxes that scroll by themselves; and text too small to read.

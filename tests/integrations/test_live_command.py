@@ -11,7 +11,7 @@ from live_runs import line, monitor, rounds
 
 import fedgauss as fg
 from fedgauss.integrations.live.command import WatchOptions, _signals, watch
-from fedgauss.integrations.live.server import LivePage
+from fedgauss.integrations.live.page import LivePage
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from fedgauss.integrations.live.command import WatchOptions, watch
 from fedgauss.integrations.live.history import HistoryRow
 from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun
-from fedgauss.integrations.live.server import Guard, LiveServer
 
 pytestmark = pytest.mark.skipif(
     BROWSER is None, reason="Chromium is not installed: only a browser can say how a page looks"
@@ -149,19 +148,3 @@ def test_ten_thousand_rounds_stay_responsive(served, tab):
     assert longest < 500
     assert points <= 2 * 1280
     fits(tab, 390)
-
-
-@pytest.mark.study
-def test_a_page_with_a_token_updates(tab):
-    token = "a-token-of-some-length"
-    run = LiveRun(monitor())
-    server = LiveServer(run, "Watching", Guard("127.0.0.1", token), 0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        tab.open(f"{server.address}?token={token}")
-        tab.wait_for(CONNECTED)
-        run.take(LoggedRound(1, OPTIMUM))
-        tab.wait_for("document.getElementById('status').className === 'status quiet'", 3.0)
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -17,6 +17,9 @@ Follow a federated run as it goes, from any framework: print alarms, and serve a
 The page needs no internet, and only this machine can see it unless --host says otherwise. Malformed rounds are \
 refused and change nothing. With --listen each round is POSTed to /rounds in place of a log, as the same JSON.
 
+With a token a browser opens ADDRESS/?token=TOKEN once, and has a cookie from then on; programs send \
+Authorization: Bearer TOKEN. --cert and --key encrypt.
+
 [bold]Clients of any model[/bold] (neither --monitor nor --hessian)
 The page shows how surprising each client was in each round, who was named and left out, and accuracy or loss. In \
 the training loop, beside the ClientMonitor that judges there:
@@ -47,12 +50,18 @@ which must be honest and close to the optimum
   fedgauss watch run.jsonl --monitor monitor.npz
   fedgauss watch run.npz --hessian A.npy --eta0 0.3 --beta 0.75 --sync-every 20
   fedgauss watch --listen --monitor monitor.npz --save monitor.npz    goes on where it stopped
+  fedgauss watch run.jsonl --host 0.0.0.0 --token-file token --cert cert.pem --key key.pem
 """
 
 
 def _alone(words: str) -> Any:
     """An option for a watch without a monitor's file; a log of `client_log` has its own alpha, horizon and rate."""
     return Option(help=words, rich_help_panel="Without --monitor")
+
+
+def _server(words: str) -> Any:
+    """An option of the page's server."""
+    return Option(help=words, rich_help_panel="The page")
 
 
 @app.command(help=_WATCH_HELP)
@@ -71,11 +80,14 @@ def watch(
         int | None, _alone("Steps, or rounds of clients, that alpha holds for; no end if not given.")
     ] = None,
     rate: Annotated[float, _alone("Chance of a wrong name in an alarm about clients.")] = 0.05,
-    host: Annotated[str, Option(help="Address of the page; any address but loopback needs a token.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="Port of the page; 0 takes a free one.")] = 8765,
-    token: Annotated[
-        str | None, Option(envvar="FEDGAUSS_TOKEN", help="Secret that every request must carry, 16 characters.")
+    host: Annotated[str, _server("Address of the page; any address but loopback needs a token.")] = "127.0.0.1",
+    port: Annotated[int, _server("Port of the page; 0 takes a free one.")] = 8765,
+    token_file: Annotated[
+        Path | None, _server("File with a secret of 16 characters or more, mode 0600; or set FEDGAUSS_TOKEN.")
     ] = None,
+    token: Annotated[str | None, _server("The secret itself; others on this machine can see it.")] = None,
+    cert: Annotated[Path | None, _server("Certificate, with its chain, in PEM: the page is then https.")] = None,
+    key: Annotated[Path | None, _server("Its private key, in PEM, mode 0600.")] = None,
     save: Annotated[Path | None, Option(help="Where to save the monitor at the end.")] = None,
 ) -> None:
     """`fedgauss.integrations.live`."""
@@ -86,7 +98,7 @@ def watch(
         console = Console()
         asked = WatchOptions(
             log, listen, monitor, hessian, warm_up, sync_every, eta0, beta, shift, alpha, horizon,
-            rate, host, port, token, save,
+            rate, host, port, token, token_file, cert, key, save,
         )  # fmt: skip
         if not watch_run(asked, lambda words: console.print(Text(words), soft_wrap=True)):
             raise Exit(1)

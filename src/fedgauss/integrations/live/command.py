@@ -1,5 +1,6 @@
 """What `fedgauss watch` does: a monitor, a source of rounds, and a page."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -17,11 +18,13 @@ from fedgauss.detect.clients import ClientMonitor
 from fedgauss.detect.clients.monitor import FORMAT as CLIENT_FORMAT
 from fedgauss.detect.monitor import Monitor
 from fedgauss.integrations.live.client_run import ClientRun
+from fedgauss.integrations.live.credentials import find_token, tls_context
 from fedgauss.integrations.live.followed import Outcome
+from fedgauss.integrations.live.guard import Guard
 from fedgauss.integrations.live.history import Kind
 from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
 from fedgauss.integrations.live.run import LiveRun
-from fedgauss.integrations.live.server import Guard, LiveServer
+from fedgauss.integrations.live.server import LiveServer
 from fedgauss.integrations.live.warm_up import WarmUp
 
 _PERIOD = 0.2  # seconds between two looks at the log
@@ -49,6 +52,9 @@ class WatchOptions:
     host: str = "127.0.0.1"
     port: int = 8765
     token: str | None = None
+    token_file: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
     save: Path | None = None
 
 
@@ -81,16 +87,20 @@ def watch(asked: WatchOptions, say: Say, stop: threading.Event | None = None) ->
     if isinstance(run, ClientRun) and asked.log is not None and asked.log.suffix.lower() == ".npz":
         raise ValueError(f"a log of clients must be JSON lines; {asked.log.name} would be arrays. Use client_log?")
     title = "Watching posted rounds" if asked.log is None else f"Watching {asked.log.name}"
-    guard = Guard(asked.host, asked.token)
+    warned: list[str] = []
+    token = find_token(asked.token, asked.token_file, os.environ, warned.append)
+    guard = Guard(asked.host, token, tls_context(asked.cert, asked.key, warned.append))
     server = LiveServer(run, title, guard, asked.port, tell if asked.listen else None)
     with _signals(ended):
         threading.Thread(target=server.serve_forever, name="fedgauss page", daemon=True).start()
         try:
-            say(f"The page is {server.address}" + ("?token=..." if asked.token else "") + "; Ctrl-C ends.")
+            say(f"The page is {server.address}" + ("?token=..." if token else "") + "; Ctrl-C ends.")
             if asked.listen:
                 say(f"Rounds are taken by POST at {server.address}rounds.")
             elif asked.log is not None and not asked.log.exists():
                 say(f"Waiting for {asked.log}.")
+            for words in warned:
+                say(words)
             if run.alarm is not None:
                 say(run.outcome.words)
             why = "" if asked.log is None else _follow(asked.log, run, tell, say, ended)

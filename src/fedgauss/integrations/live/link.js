@@ -2,7 +2,6 @@
 const byId = (id) => document.getElementById(id);
 const PERIOD = 1000; // milliseconds
 const WAIT = 15000; // milliseconds that an answer may take
-const token = new URLSearchParams(location.search.replaceAll("+", "%2B")).get("token"); // a plus is no space here
 const shown = {}; // what each table holds now, so that it is built anew only when it changes
 
 function number(value, digits = 4) {
@@ -69,9 +68,8 @@ function showFacts(facts) {
 let answered = null;
 async function ask() {
   try {
-    const headers = token ? { Authorization: `Bearer ${token}` } : {};
-    const reply = await fetch(`/state?${lacking()}`, { headers, cache: "no-store", signal: AbortSignal.timeout(WAIT) });
-    if (!reply.ok) throw new Error((await reply.json()).error);
+    const reply = await fetch(`/state?${lacking()}`, { cache: "no-store", signal: AbortSignal.timeout(WAIT) });
+    if (!reply.ok) throw Object.assign(new Error((await reply.json()).error), { refused: true });
     const state = await reply.json();
     if (remember(state)) redraw();
     show(state);
@@ -81,10 +79,10 @@ async function ask() {
   } catch (error) {
     byId("link").className = "lost";
     const since = answered ? ` since ${answered.toLocaleTimeString("en-GB")}` : "";
-    byId("link").textContent =
-      `The watcher has not answered${since}: it has ended, or cannot be reached. (${error.message})`;
+    const why = error.refused ? "refuses this page" : "has ended, or cannot be reached";
+    byId("link").textContent = `The watcher has not answered${since}: it ${why}. (${error.message})`;
     const before = seen.words ? ` Before: ${seen.words}` : "";
-    setStatus(`NOT WATCHING${since}: the watcher has ended, or cannot be reached.${before}`, "lost",
+    setStatus(`NOT WATCHING${since}: the watcher ${why}.${before}`, "lost",
       seen.alarm === null ? "NOT WATCHING – " : "NOT WATCHING, ALARM – ");
   }
   setTimeout(ask, PERIOD);

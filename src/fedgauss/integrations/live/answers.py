@@ -1,0 +1,126 @@
+"""What a request is answered: the page, its state, and, when asked to listen, what came of a round."""
+
+import json
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from fedgauss.integrations.live.client_run import ClientRun
+from fedgauss.integrations.live.client_state import client_state
+from fedgauss.integrations.live.followed import Ended, Outcome
+from fedgauss.integrations.live.guard import Guard
+from fedgauss.integrations.live.history import OutOfOrder
+from fedgauss.integrations.live.page import LivePage
+from fedgauss.integrations.live.request import Request
+from fedgauss.integrations.live.rounds import MOST_BYTES
+from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.state import state_of
+
+Hear = Callable[[Outcome], None]
+Run = LiveRun | ClientRun
+
+
+class Answer(NamedTuple):
+    """What is sent back; `more` are headers beside those that every answer has."""
+
+    status: int
+    body: bytes
+    kind: str = "application/json"
+    more: tuple[tuple[str, str], ...] = ()
+
+    def sent(self, policy: str) -> bytes:
+        """As it travels."""
+        headers = (
+            ("Server", "fedgauss"),
+            ("Content-Type", self.kind),
+            ("Content-Length", str(len(self.body))),
+            ("Content-Security-Policy", policy),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),  # the address may hold the token
+            ("Cache-Control", "no-store"),
+            *self.more,
+        )
+        lines = [f"HTTP/1.0 {self.status} {HTTPStatus(self.status).phrase}", *(f"{n}: {v}" for n, v in headers), "", ""]
+        return "\r\n".join(lines).encode("latin-1") + self.body
+
+
+def answer(status: int, said: dict[str, Any], *more: tuple[str, str]) -> Answer:
+    """JSON."""
+    return Answer(status, json.dumps(said, allow_nan=False).encode(), more=more)
+
+
+def refusal(status: int, reason: str, *more: tuple[str, str]) -> Answer:
+    """Why there is nothing else."""
+    return answer(status, {"error": reason}, *more)
+
+
+class Answers:
+    """`at_once` sees a request's head and refuses what it can; `to` answers what is left, once the body is there."""
+
+    def __init__(self, run: Run, title: str, guard: Guard, port: int, hear: Hear | None) -> None:
+        self._run, self._guard, self._port, self._hear = run, guard, port, hear
+        self._page = LivePage(title, "clients" if isinstance(run, ClientRun) else "page")
+
+    @property
+    def policy(self) -> str:
+        """The Content-Security-Policy of every answer."""
+        return self._page.policy
+
+    def at_once(self, asked: Request) -> Answer | None:
+        """What is plain from the head; None where the request is to be answered in full."""
+        if (refused := self._guard.refusal(asked, self._port)) is not None:
+            return refusal(*refused)
+        if asked.method == "POST":
+            return self._unwelcome(asked)
+        if asked.method != "GET":
+            return refusal(405, "only GET and POST are answered.", ("Allow", "GET, POST"))
+        if asked.path == "/" and self._guard.enters(asked):
+            return Answer(303, b"", more=(("Location", "/"), ("Set-Cookie", self._guard.set_cookie(self._port))))
+        return None
+
+    def _unwelcome(self, asked: Request) -> Answer | None:
+        """Why a POST is refused before its body is read."""
+        if asked.path != "/rounds" or self._hear is None:
+            return refusal(404, "rounds are taken at /rounds, by a watcher that was started with --listen.")
+        if asked.headers.get_content_type() != "application/json":
+            return refusal(415, "a round must be sent as application/json.")
+        if not (length := asked.headers.get("Content-Length", "")).isdecimal():
+            return refusal(411, "a round must come with its Content-Length.")
+        if len(length) > 15 or int(length) > MOST_BYTES:
+            return refusal(413, f"a round must have at most {MOST_BYTES:,} bytes; got {length[:20]}.")
+        return None
+
+    def to(self, asked: Request) -> Answer:
+        """The answer to a request that `at_once` let pass."""
+        if asked.method == "POST":
+            return self._take(asked)
+        if asked.path == "/":
+            return Answer(200, self._page.html, "text/html; charset=utf-8")
+        if asked.path == "/state":
+            return answer(200, self._state(asked))
+        return refusal(404, "there is nothing here; use / or /state.")
+
+    def _state(self, asked: Request) -> dict[str, Any]:
+        if isinstance(self._run, ClientRun):
+            return client_state(self._run, self._since(asked, "since"), self._since(asked, "numbers"))
+        return state_of(self._run, self._since(asked, "since"))
+
+    def _since(self, asked: Request, name: str) -> int:
+        """The number of the first row that a page lacks: 0 where it knows another run, or none."""
+        since = asked.query.get(name, "")
+        known = asked.query.get("run") == self._run.id and since.isdecimal() and len(since) < 16
+        return int(since) if known else 0
+
+    def _take(self, asked: Request) -> Answer:
+        try:
+            if len(asked.body) < asked.length:
+                came = f"{len(asked.body)} of {asked.length}"
+                raise ValueError(f"a round must be complete; only {came} bytes arrived.")
+            outcome = self._run.take_json(asked.body)
+        except ValueError as error:
+            self._run.refuse(str(error))
+            return refusal({OutOfOrder: 409, Ended: 503}.get(type(error), 400), str(error))
+        assert self._hear is not None
+        self._hear(outcome)
+        wrong = outcome.kind == "invalid update"
+        return answer(422 if wrong else 200, {"error" if wrong else "words": outcome.words, "kind": outcome.kind})
