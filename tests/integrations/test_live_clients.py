@@ -91,7 +91,6 @@ DEEP = b'{"round": 4, "moves": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         ({"round": 4, "moves": {}}, "an object of lists"),
         ({"round": 4, "moves": [[1.0]]}, "an object of lists"),
         ({"round": 4, "moves": MOVES | {"x": [1.0]}}, r"must have 40 parameters.* 'x' has 1"),
-        ({"round": 4, "moves": MOVES | {"x": [np.nan] * 40}}, "'x' must be finite and at most 1e"),
         ({"round": 4, "moves": MOVES | {"x": [1e300] * 40}}, "'x' must be finite and at most 1e"),
         ({"round": 4, "moves": MOVES | {"x": [10**400] * 40}}, "below 1e308"),
         ({"round": 4, "moves": MOVES | {"x": [[1.0]] * 40}}, "must be a list of numbers"),
@@ -185,18 +184,36 @@ def test_whatever_is_sent_is_taken_or_refused_and_a_refusal_changes_nothing(sent
         shown(run)
 
 
-def test_rows_are_numbered_and_the_oldest_are_dropped(monkeypatch):
+def test_a_move_that_is_not_finite_is_an_alarm_and_changes_nothing():
+    run = ClientRun(fg.ClientMonitor(seed=1))
+    seen = list(rounds(4, absent=0))
+    for j, moves in enumerate(seen[:3], start=1):
+        run.take_json(line(j, moves))
+    before = held(run.monitor)
+    outcome = run.take_json(line(4, {**seen[3], NAMES[2]: np.full(40, np.nan)}))
+    assert outcome.kind == "invalid update"
+    assert outcome.words.startswith("ALARM after round 4: invalid update, not used; the last good round is 3.")
+    assert NAMES[2] in outcome.words
+    assert (held(run.monitor), run.last, run.health().state) == (before, 3, "alarm")
+    run.take_json(line(4, seen[3]))
+    assert (run.last, run.health().state) == (4, "warming up")
+
+
+def test_rows_are_numbered_and_a_long_run_is_thinned(monkeypatch):
     monkeypatch.setattr("fedgauss.integrations.live.client_run._CELLS", 1000)
     run = ClientRun(fg.ClientMonitor(seed=1))
     for j, moves in enumerate(rounds(14, onset=99, absent=0), start=1):
         run.take_json(line(j, moves, accuracy=j / 100))
-    state = shown(run, 12, 13)
-    assert [row[0] for row in state["rows"]] == [13, 14]
+    assert [row[0] for row in shown(run)["rows"]] == [1, 3, 5, 7, 9, 11, 13]  # each one stands for two
+    assert shown(run)["each"] == 2
+    state = shown(run, 6, 13)
+    assert [row[0] for row in state["rows"]] == [13]
     assert state["numbers"]["rows"] == [[14, "accuracy", 0.14]]
-    assert (shown(run)["first"], shown(run)["next"], len(shown(run)["rows"])) == (4, 14, 10)
-    number, kind, who, tenths = state["rows"][1]
-    assert (number, kind, who) == (14, "quiet", [*range(9), 9])
-    assert tenths[:9] == [round(10 * run.verdict.surprises[name]) for name in NAMES[:9]]
+    number, kind, who, tenths = state["rows"][0]
+    assert (number, kind, who) == (13, "quiet", [*range(9), 9])
+    last = [round(10 * run.verdict.surprises[name]) for name in NAMES[:9]]
+    assert all(tenth >= here for tenth, here in zip(tenths[:9], last, strict=True))
+    assert [*map(max, tenths[:9], last)] == tenths[:9]
     assert tenths[9] is None  # joined in round 6
     run.end()
     with pytest.raises(Ended):

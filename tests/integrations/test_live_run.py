@@ -14,7 +14,7 @@ from scipy import stats
 import fedgauss as fg
 from fedgauss.integrations.live.average import RunningAverage
 from fedgauss.integrations.live.followed import Ended
-from fedgauss.integrations.live.history import OutOfOrder
+from fedgauss.integrations.live.history import History, HistoryRow, OutOfOrder
 from fedgauss.integrations.live.rounds import LoggedRound, round_from_json
 from fedgauss.integrations.live.run import LiveRun
 from fedgauss.integrations.live.state import state_of
@@ -314,14 +314,32 @@ def test_a_page_is_answered_while_thresholds_are_simulated_and_nothing_is_taken_
         run.take(LoggedRound(11, seen[10][0]))
 
 
-def test_a_page_asks_for_new_rounds_only_and_old_ones_are_dropped(monkeypatch):
+def test_a_page_asks_for_new_rounds_only_and_a_long_run_is_thinned_from_end_to_end(monkeypatch):
     monkeypatch.setattr("fedgauss.integrations.live.history._KEPT", 10)
-    run = LiveRun(monitor())
+    run, ids = LiveRun(monitor()), []
     for j, (y, _) in enumerate(rounds(25), start=1):
         run.take(LoggedRound(j, y))
-    assert [row[0] for row in state_of(run, 23)["rows"]] == [24, 25]
-    assert [row[0] for row in state_of(run, 0)["rows"]] == list(range(16, 26))
-    assert (state_of(run, 0)["first"], state_of(run, 25)["rows"], state_of(run, 99)["first"]) == (15, [], 15)
+        ids.append(run.id)
+        state = state_of(run)
+        assert (state["first"], state["next"], len(state["rows"]) <= 10) == (0, len(state["rows"]), True)
+        assert state["rows"][-1][0] > j - 2 * run.history.each
+    assert (run.history.each, state["rows"][0][0] <= 4) == (4, True)  # the beginning is still there
+    assert len(set(ids)) == 1 + run.history.epoch  # a thinned page is asked for anew
+    number = state["next"]
+    assert (state_of(run, number - 1)["rows"], state_of(run, number)["rows"]) == (state["rows"][-1:], [])
+    assert state_of(run, 99)["first"] == 0
+
+
+def test_thinning_keeps_what_a_drawing_must_not_lose():
+    history = History()
+    for j in range(1, 100_001):
+        kind = "invalid update" if j == 77 else "quiet"
+        history.add(HistoryRow(j, 20 * j, 3.0 if j == 5_001 else 0.5, kind))
+    first, rows = history.since(0)
+    assert (first, history.invalid, len(rows), history.each) == (0, 1, 12_500, 8)
+    assert {77, 5_001, 100_000} <= {row.round for row in rows}
+    assert [row.round for row in rows[:2]] == [8, 16]
+    assert [history.round_before(20 * j + 1) for j in (1, 76, 77, 78, 50_000)] == [1, 76, 76, 78, 50_000]
 
 
 def test_names_do_not_fill_the_memory(monkeypatch):

@@ -56,14 +56,14 @@ function curve(at, { steps, ratios }, points) {
   pen.fill();
 }
 
-function strokes(at, { steps, kinds }) {
+function strokes(at, { steps, kinds, invalid }) {
   let count = 0;
   kinds.forEach((kind, i) => {
     if (kind !== "invalid update") return;
     count += 1;
     if (count < 2000) line(at, at.x(steps[i]), at.top, at.x(steps[i]), at.top + 12, "limit", 2);
   });
-  return count;
+  return Math.max(count, invalid);
 }
 
 // The steps at which it may have begun, in brackets, where there are several.

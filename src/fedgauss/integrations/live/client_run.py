@@ -1,24 +1,31 @@
 """A run whose clients are watched: lines of its log go in, checked and in order; what the page shows comes out."""
 
 import copy
+import math
 from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fedgauss.detect.clients import ClientMonitor, ClientVerdict
+import numpy as np
+
+from fedgauss._types import FloatArray
+from fedgauss.detect.clients import ClientMonitor, ClientVerdict, Compared
 from fedgauss.detect.clients.verdict import Name
 from fedgauss.detect.clients.watch import FEWEST
 from fedgauss.integrations.live.client_lines import MOST_CLIENTS, ClientLine, client_line_from_json
 from fedgauss.integrations.live.followed import FollowedRun, Outcome
+from fedgauss.integrations.live.gaps import Gaps
 from fedgauss.integrations.live.history import Kind, OutOfOrder
-from fedgauss.integrations.live.numbered import Numbered
 from fedgauss.integrations.live.rounds import short
+from fedgauss.integrations.live.thinned import Thinned
 
 _CELLS = 1_000_000  # clients in rounds that a page draws
 _LEAST = 100  # cells that a round counts for, so that ten clients have 10,000 rounds
 _NUMBERS = 50_000  # of accuracy and loss
 _LONGEST_GAP = 10_000  # rounds: behind one that is far off, nothing of alpha would be left
 _ALARMS = 200  # that a page lists
+_LATEST = 30  # rounds in which somebody should have been judged: twelve are needed, or ten of a client that joins
 
 
 class CellRow(NamedTuple):
@@ -30,12 +37,24 @@ class CellRow(NamedTuple):
     surprises: tuple[float | None, ...]
 
 
-class ShownNumber(NamedTuple):
-    """Accuracy or loss after a round."""
+class ShownNumbers(NamedTuple):
+    """Accuracy and loss after a round, as far as they are known."""
 
     round: int
-    name: str
-    value: float
+    values: Mapping[str, float]
+
+
+def _merged(one: CellRow, other: CellRow) -> CellRow:
+    """Two rounds as one: who was there in either, with the larger surprise."""
+    largest: dict[int, float | None] = dict(zip(one.clients, one.surprises, strict=True))
+    for client, surprise in zip(other.clients, other.surprises, strict=True):
+        before = largest.get(client)
+        largest[client] = before if surprise is None or (before is not None and before > surprise) else surprise
+    return CellRow(one.round, other.kind, tuple(largest), tuple(largest.values()))
+
+
+def _later(one: ShownNumbers, other: ShownNumbers) -> ShownNumbers:
+    return ShownNumbers(other.round, {**one.values, **other.values})
 
 
 @dataclass
@@ -60,8 +79,9 @@ class ClientRun(FollowedRun[ClientLine]):
         super().__init__()
         self.seen_before = monitor.round
         self.last = 0  # round
-        self.cells: Numbered[CellRow] = Numbered(_CELLS, lambda row: max(len(row.clients), _LEAST))
-        self.numbers: Numbered[ShownNumber] = Numbered(_NUMBERS)
+        self.gaps = Gaps((1,), (self.seen_before,))
+        self.cells: Thinned[CellRow] = Thinned(_CELLS, _merged, lambda row: max(len(row.clients), _LEAST))
+        self.numbers: Thinned[ShownNumbers] = Thinned(_NUMBERS, _later)
         self.numbered = {str(name): k for k, name in enumerate(monitor.clients)}
         self.records = [Record() for _ in monitor.clients]
         self.alarms: deque[ClientVerdict] = deque([] if monitor.alarm is None else [monitor.alarm], maxlen=_ALARMS)
@@ -73,6 +93,11 @@ class ClientRun(FollowedRun[ClientLine]):
         return self.monitor.alarm
 
     @property
+    def id(self) -> str:
+        """Changes when what a page has seen is thinned."""
+        return f"{self._id}-{self.cells.epoch}-{self.numbers.epoch}"
+
+    @property
     def round(self) -> int | None:
         """The last round taken; None before the first."""
         return self.last or None
@@ -81,6 +106,9 @@ class ClientRun(FollowedRun[ClientLine]):
         """What a line of its log means."""
         return client_line_from_json(text)
 
+    def _is_round(self, line: ClientLine) -> bool:
+        return line.moves is not None or bool(line.refused)
+
     def _taken(self, line: ClientLine) -> Outcome:
         """Judge a round, or remember what a line says of one."""
         with self.lock:
@@ -88,11 +116,24 @@ class ClientRun(FollowedRun[ClientLine]):
                 self._set(line)
             elif line.refused:
                 self.refusals.add(f"round {line.number}, by the run itself: {line.refused}")
+                self._invalid(line.number, f"The run refused it: {line.refused}")
             elif line.moves is None:
                 self._show(line, self.last)
             else:
                 self._judge(line)
             return self.outcome
+
+    def _invalid(self, number: int, why: str) -> None:
+        words = f"ALARM after round {number}: invalid update, not used; the last good round is {self.last}. {why}"
+        self.outcome = Outcome("invalid update", f"{words}{self._past()}")
+
+    def _cannot_begin(self) -> str:
+        """Why nobody is judged."""
+        if (horizon := self.monitor.horizon) is not None and self.last > horizon:
+            return f"the horizon of {horizon} rounds is over, and no client is judged any more. Use a longer --horizon?"
+        if self.pulse.unjudged > _LATEST:
+            return f"nobody has been judged in the last {self.pulse.unjudged} rounds; {self.outcome.words}"
+        return ""
 
     def _set(self, line: ClientLine) -> None:
         """Settings of the run's own monitor; a monitor that has begun has its own."""
@@ -109,22 +150,33 @@ class ClientRun(FollowedRun[ClientLine]):
     def _show(self, line: ClientLine, last: int) -> None:
         if line.number > last:
             raise OutOfOrder(f"accuracy and loss must come after their round; got {line.number} after round {last}.")
-        for name, value in (line.shown or {}).items():
-            self.numbers.add(ShownNumber(line.number, name, value))
+        if line.shown:
+            self.numbers.add(ShownNumbers(line.number, line.shown))
 
     def _judge(self, line: ClientLine) -> None:
         assert line.moves is not None
         names = tuple(line.moves if isinstance(line.moves, dict) else line.moves.clients)
         self._check(line, names)
+        broken = [name for name, move in _vectors(line.moves) if not np.isfinite(move).all()]
+        if broken:
+            self._invalid(line.number, f"What client {short(broken[0])} changed is not finite.")
+            return
         before = line.number <= self.seen_before
         verdict = None if before else self._verdict(line)
         self.last = line.number
+        self.gaps.add((line.number,))
         if verdict is None:
             words = f"round {line.number}: judged in an earlier session; rounds up to {self.seen_before} are not again."
             self.outcome = Outcome("seen before", f"{words}{self._past()}")
         else:
             kind: Kind = "alarm" if verdict.alarm else "quiet" if verdict.watched else "warming up"
             self.outcome, self.verdict = Outcome(kind, str(verdict)), verdict
+            if math.isnan(verdict.statistic) or math.isnan(verdict.threshold):
+                self.damaged = (
+                    f"the monitor's own numbers are not finite since round {line.number}: it judges nothing. Start "
+                    "again from an earlier save, or without one."
+                )
+                self.outcome = Outcome("invalid update", f"ALARM after round {line.number}: {self.damaged}")
         self._remember(line.number, names, verdict)
         self._show(line, line.number)
 
@@ -136,6 +188,7 @@ class ClientRun(FollowedRun[ClientLine]):
                 f"rounds must lie at most {_LONGEST_GAP:,} apart; got {line.number} after round "
                 f"{max(self.last, self.seen_before)}. Is it a time stamp?"
             )
+        self.gaps.check((line.number,))
         fresh = [name for name in names if str(name) not in self.numbered]
         if len(self.numbered) + len(fresh) > MOST_CLIENTS:
             raise ValueError(f"a run must have at most {MOST_CLIENTS:,} clients; this round would exceed it.")
@@ -173,3 +226,8 @@ class ClientRun(FollowedRun[ClientLine]):
                     record.largest, record.at = surprise, number
         here = tuple(self.numbered[str(name)] for name in names)
         self.cells.add(CellRow(number, self.outcome.kind, here, tuple(surprises.get(name) for name in names)))
+
+
+def _vectors(moves: dict[Name, FloatArray] | Compared) -> Iterable[tuple[Name, FloatArray]]:
+    """What clients changed, where it is told in full."""
+    return moves.items() if isinstance(moves, dict) else ()

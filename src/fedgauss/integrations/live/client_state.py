@@ -1,6 +1,7 @@
 """A run whose clients are watched as the page gets it: plain JSON, with every sentence already written."""
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from fedgauss.detect.clients import ClientVerdict, Exclusion
@@ -18,10 +19,16 @@ def client_state(run: ClientRun, since: int, numbers_since: int) -> dict[str, An
             "run": run.id,
             "first": first,
             "next": run.cells.count,
+            "each": run.cells.each,
             "rows": [_row(row) for row in rows],
-            "numbers": {"first": first_number, "next": run.numbers.count, "rows": numbers},
+            "numbers": {
+                "first": first_number,
+                "next": run.numbers.count,
+                "rows": [(row.round, name, value) for row in numbers for name, value in row.values.items()],
+            },
             "kind": run.outcome.kind,
             "words": run.outcome.words,
+            "health": asdict(run.health()),
             "round": run.last,
             "alpha": monitor.alpha,
             "statistic": None if verdict is None else round(verdict.statistic, 2),

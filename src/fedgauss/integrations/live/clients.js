@@ -1,10 +1,7 @@
 // The page of a run whose clients are watched: surprises by client and round, who was named and left out, accuracy.
-const MOST_CELLS = 1000000; // that are kept, as the watcher does
-const LEAST = 100; // cells that a round counts for
-const MOST_NUMBERS = 50000; // of accuracy, or of loss
 const LISTED = 200; // rows of the table
 const seen = {
-  run: null, next: 0, numbersNext: 0, rounds: [], who: [], tenths: [], held: 0, numbers: {}, clients: [], alarms: [],
+  run: null, next: 0, numbersNext: 0, rounds: [], who: [], tenths: [], each: 1, numbers: {}, clients: [], alarms: [],
   exclusions: [], alarm: null, words: "",
 };
 
@@ -16,11 +13,7 @@ function rememberCells(rows) {
     seen.rounds.push(round);
     seen.who.push(who);
     seen.tenths.push(tenths);
-    seen.held += Math.max(who.length, LEAST);
   }
-  let extra = 0;
-  while (seen.held > MOST_CELLS) seen.held -= Math.max(seen.who[extra++].length, LEAST);
-  if (extra > 0) for (const name of ["rounds", "who", "tenths"]) seen[name].splice(0, extra);
 }
 
 function rememberNumbers(rows) {
@@ -28,20 +21,19 @@ function rememberNumbers(rows) {
     const of = seen.numbers[name] ??= { rounds: [], values: [] };
     of.rounds.push(round);
     of.values.push(value);
-    if (of.rounds.length > MOST_NUMBERS) for (const list of Object.values(of)) list.shift();
   }
 }
 
 function remember(state) {
   const another = state.run !== seen.run;
-  if (another || state.first > seen.next) Object.assign(seen, { rounds: [], who: [], tenths: [], held: 0 });
+  if (another || state.first > seen.next) Object.assign(seen, { rounds: [], who: [], tenths: [] });
   if (another || state.numbers.first > seen.numbersNext) seen.numbers = {};
   rememberCells(state.rows);
   rememberNumbers(state.numbers.rows);
   const fresh = another || seen.next !== state.next || seen.numbersNext !== state.numbers.next
     || changed("marks", [state.alarms, state.exclusions]);
-  const { run, next, alarm, words, clients, alarms, exclusions } = state;
-  Object.assign(seen, { run, next, numbersNext: state.numbers.next, alarm, words, clients, alarms, exclusions });
+  const { run, next, each, alarm, words, clients, alarms, exclusions } = state;
+  Object.assign(seen, { run, next, each, numbersNext: state.numbers.next, alarm, words, clients, alarms, exclusions });
   return fresh;
 }
 
@@ -68,7 +60,7 @@ function showClients(state) {
 }
 
 function show(state) {
-  setStatus(state.words, state.alarm !== null ? "alarm" : state.kind, state.alarm !== null ? "ALARM – " : "");
+  showStatus(state, state.alarm !== null || state.kind === "invalid update");
   if (changed("facts", [state.round, state.alpha, state.statistic, state.threshold, state.watched, state.clients.length])) {
     const judged = state.statistic === null ? {} : { surprise: state.statistic, threshold: state.threshold, "clients judged": `${state.watched} of ${state.clients.length}` };
     showFacts({ round: state.round, ...judged, "chance of any false alarm": state.alpha });
@@ -93,7 +85,6 @@ function redraw() {
     const notes = [];
     if (drawn.rows.length < seen.clients.length) notes.push(`${drawn.rows.length} of ${seen.clients.length} clients are drawn: those named or left out, and the most surprising.`);
     if (drawn.bins < drawn.span) notes.push(`A column is about ${Math.ceil(drawn.span / drawn.bins)} rounds, with the largest surprise in them.`);
-    if (seen.next > seen.rounds.length) notes.push(`The last ${seen.rounds.length.toLocaleString("en-GB")} rounds are drawn.`);
     if (seen.exclusions.some(({ round, back_to }) => back_to < round)) notes.push("Bars above: rounds that were undone.");
     byId("marks").textContent = notes.join(" ");
     byId("chart").setAttribute("aria-label", `Surprise of every client by round; the table below has the largest. ${seen.words}`);

@@ -4,11 +4,13 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.live.health import Health, State
 from fedgauss.integrations.live.history import Kind
+from fedgauss.integrations.live.pulse import IN_A_ROW, Pulse
 from fedgauss.integrations.live.refusals import Refusals
 
 Line = TypeVar("Line")
@@ -32,14 +34,21 @@ class FollowedRun(ABC, Generic[Line]):
     """Lines of a log go in one at a time; `lock` is for whoever reads what came of them."""
 
     def __init__(self) -> None:
-        self.id = secrets.token_hex(8)
+        self._id = secrets.token_hex(8)
         self.lock, self._turn = threading.RLock(), threading.Lock()
         self.refusals = Refusals()
+        self.pulse = Pulse()
+        self.damaged = ""  # why the monitor's own numbers cannot be trusted
         self._ended = False
         self.taken = 0  # rounds
         self._state: State = "waiting"
         self._since = time.time()
         self.outcome = Outcome("waiting", f"waiting for the first round.{self._past()}")
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """Of what a page has seen: another one asks it to begin from the first row again."""
 
     @property
     @abstractmethod
@@ -59,6 +68,14 @@ class FollowedRun(ABC, Generic[Line]):
     def _taken(self, line: Line) -> Outcome:
         """What comes of a line."""
 
+    def _is_round(self, line: Line) -> bool:
+        """Whether a line tells of a round; others set something, or say what is shown beside rounds."""
+        return True
+
+    @abstractmethod
+    def _cannot_begin(self) -> str:
+        """Why nothing has been judged although there were rounds enough; empty where that is not so."""
+
     def _past(self) -> str:
         """Of an alarm that is on, for a sentence about something else."""
         first = self.alarm
@@ -70,17 +87,32 @@ class FollowedRun(ABC, Generic[Line]):
             if self._ended:
                 raise Ended
             outcome = self._taken(line)
-            self.taken += outcome.kind != "invalid update"
+            if self._is_round(line):
+                with self.lock:
+                    self.taken += outcome.kind != "invalid update"
+                    self.pulse.taken(outcome.kind)
             return outcome
 
     def take_json(self, text: bytes) -> Outcome:
         """Judge what a line of JSON says."""
         return self.take(self.read(text))
 
+    def take_many(self, lines: Iterable[Line | ValueError]) -> Iterator[Outcome | ValueError]:
+        """Judge several lines of a log, of which some could not be read; says what came of them, or why not."""
+        for line in lines:
+            try:
+                if isinstance(line, ValueError):
+                    raise line
+                yield self.take(line)
+            except ValueError as error:
+                self.refuse(str(error))
+                yield error
+
     def refuse(self, message: str) -> None:
         """Remember why something was refused, for the page."""
         with self.lock:
             self.refusals.add(message)
+            self.pulse.refusal(message)
 
     def health(self, now: float | None = None) -> Health:
         """Whether the run is being watched, and if not, since when and why.
@@ -88,25 +120,55 @@ class FollowedRun(ABC, Generic[Line]):
         Parameters
         ----------
         now : float, optional
-            Unix time; that of the clock by default.
+            Unix time; by default that of a clock which is never set back or forth.
         """
         with self.lock:
-            state, reason = self._condition()
+            state, reason, since = self._condition(now)
             if state != self._state:
-                self._state, self._since = state, time.time() if now is None else now
+                self._state, self._since = state, since
             watching = state in ("watching", "alarm")
             return Health(state, watching, self._since, reason, self.round, self.refusals.count, self.taken)
 
-    def _condition(self) -> tuple[State, str]:
-        """The state of the watch, and the sentence that goes with it."""
+    def _condition(self, now: float | None) -> tuple[State, str, float]:
+        """The state of the watch, the sentence that goes with it, and since when it is so."""
+        at = time.time() if now is None else now
+        if blind := self._blind(now):
+            reason, since = blind
+            return "not watching", f"{reason}{self._past()}", at if since is None else since
         kind, words = self.outcome
         if self.alarm is not None or kind == "invalid update":
-            return "alarm", words
+            return "alarm", words, at
         if kind == "waiting":
-            return "waiting", ""
-        return ("warming up", "") if kind in ("warming up", "begun anew") else ("watching", "")
+            return "waiting", "", at
+        return ("warming up" if self.pulse.unjudged else "watching"), "", at
+
+    def _blind(self, now: float | None) -> tuple[str, float | None] | None:
+        """Why an attack would not be seen now, and since when; None where it would, or where the run has just begun."""
+        pulse = self.pulse
+        if self.damaged:
+            return self.damaged, None
+        if pulse.refused >= IN_A_ROW:
+            return f"the last {pulse.refused} rounds were refused. The last: {pulse.last_refusal}", pulse.first_refusal
+        if pulse.invalid >= IN_A_ROW:
+            return f"the last {pulse.invalid} updates were not finite or not plausible, and not used.", None
+        if (seconds := pulse.silence(now)) > pulse.longest_silence:
+            what = "no round has come" if self.round is None else f"no round has come after round {self.round}"
+            return (
+                f"{what} for {_lasting(seconds)}, and up to {_lasting(pulse.longest_silence)} is usual here "
+                "(--quiet-after). The run has ended, or its rounds no longer arrive.",
+                pulse.heard_at,
+            )
+        return (why, None) if (why := self._cannot_begin()) else None
 
     def end(self) -> None:
         """Take no more lines, once the one that is being taken is done."""
         with self._turn:
             self._ended = True
+
+
+def _lasting(seconds: float) -> str:
+    """A time span in words."""
+    for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"

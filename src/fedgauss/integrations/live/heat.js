@@ -29,7 +29,7 @@ function heatLayout(canvas, seen) {
   const widest = rows.reduce((most, k) => Math.max(most, at.pen.measureText(seen.clients[k][0].slice(0, 60)).width), 24);
   const left = Math.round(Math.min(widest + 12, 0.28 * at.width)), right = Math.round(at.width) - 10, top = 30;
   const from = seen.rounds[0] ?? 1, to = Math.max(seen.rounds[seen.rounds.length - 1] ?? 1, from), span = to - from + 1;
-  const bins = Math.min(span, right - left), wide = (right - left) / bins;
+  const bins = Math.min(right - left, Math.ceil(span / seen.each)), wide = (right - left) / bins;
   const bin = (round) => Math.min(Math.max(Math.floor((round - from) * bins / span), 0), bins - 1);
   return Object.assign(at, {
     rows, each, left, right, top, bottom: top + rows.length * each, from, to, span, bins, wide, bin,

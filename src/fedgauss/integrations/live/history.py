@@ -1,17 +1,21 @@
 """What the page draws of rounds and participation: bounded, and numbered so that it asks for new rounds only."""
 
-from bisect import bisect_left
-from collections import deque
+from bisect import bisect_right
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from fedgauss.detect.monitor import LONGEST_GAP
-from fedgauss.integrations.live.numbered import Numbered
 from fedgauss.integrations.live.rounds import MOST_NAMES
+from fedgauss.integrations.live.thinned import Thinned
 
-_KEPT = 50_000  # rounds; a page draws them at once
+_KEPT = 20_000  # rounds, or twos, fours, ... of rounds; a page draws them at once
+_STRETCHES = 50_000  # of rounds with one gap
 _SHOWN = 500  # rows of the table of clients
 
-Kind = Literal["waiting", "warming up", "begun anew", "seen before", "quiet", "travelling", "alarm", "invalid update"]
+Kind = Literal[
+    "waiting", "warming up", "begun anew", "seen before", "quiet", "travelling", "alarm", "invalid update",
+    "already taken",
+]  # fmt: skip
 
 
 class OutOfOrder(ValueError):
@@ -27,22 +31,74 @@ class HistoryRow(NamedTuple):
     kind: Kind
 
 
-class History:
-    """The last 50,000 rounds."""
+def _more_telling(one: HistoryRow, other: HistoryRow) -> HistoryRow:
+    """Of two rounds, the one that a drawing must not lose: an invalid update, or else the larger ratio."""
+    if "invalid update" in (one.kind, other.kind):
+        return one if one.kind == "invalid update" else other
+    return one if other.ratio is None or (one.ratio is not None and one.ratio > other.ratio) else other
+
+
+class RoundNumbers:
+    """Which round ended at which step, for the whole run: stretches of rounds that are equally far apart."""
 
     def __init__(self) -> None:
-        self._rows: Numbered[HistoryRow] = Numbered(_KEPT)
-        self._taken: deque[tuple[int, int]] = deque(maxlen=_KEPT)  # (step, round) of those that were not refused
+        self._first_steps: list[int] = []
+        self._stretches: list[list[int]] = []  # first round, steps and rounds from one to the next, rounds in it
+        self.last = (0, 0)  # step and round
+
+    def add(self, step: int, number: int) -> None:
+        """One more round, after the last."""
+        gap = (step - self.last[0], number - self.last[1])
+        self.last = (step, number)
+        if self._stretches:
+            stretch = self._stretches[-1]
+            if stretch[3] == 1:
+                stretch[1:] = [*gap, 2]
+                return
+            if (stretch[1], stretch[2]) == gap:
+                stretch[3] += 1
+                return
+        if len(self._stretches) >= _STRETCHES:
+            del self._stretches[: _STRETCHES // 2], self._first_steps[: _STRETCHES // 2]
+        self._first_steps.append(step)
+        self._stretches.append([number, 1, 1, 1])
+
+    def before(self, step: int) -> int | None:
+        """The last round before this step; None where that is not known any more."""
+        place = bisect_right(self._first_steps, step - 1) - 1
+        if place < 0:
+            return None
+        number, steps, rounds, count = self._stretches[place]
+        return number + rounds * min((step - 1 - self._first_steps[place]) // steps, count - 1)
+
+
+class History:
+    """All rounds, thinned where there are many."""
+
+    def __init__(self) -> None:
+        self._rows: Thinned[HistoryRow] = Thinned(_KEPT, _more_telling)
+        self._numbers = RoundNumbers()  # of those that were not refused
+        self.invalid = 0  # updates
 
     @property
     def count(self) -> int:
-        """Rounds so far, those that are no longer kept included."""
+        """Rows that are held."""
         return self._rows.count
+
+    @property
+    def epoch(self) -> int:
+        """How often they were thinned."""
+        return self._rows.epoch
+
+    @property
+    def each(self) -> int:
+        """Rounds that a row stands for."""
+        return self._rows.each
 
     @property
     def last(self) -> tuple[int, int]:
         """Step and round of the last round used, (0, 0) before."""
-        return self._taken[-1] if self._taken else (0, 0)
+        return self._numbers.last
 
     def check(self, number: int, step: int, seen: int) -> None:
         """A ValueError where a round cannot come next; steps up to `seen` were there before all of these."""
@@ -61,17 +117,24 @@ class History:
 
     def add(self, row: HistoryRow) -> None:
         """One more round."""
-        self._rows.add(row)
-        if row.kind != "invalid update":
-            self._taken.append((row.step, row.round))
+        self.extend((row,))
+
+    def extend(self, rows: Iterable[HistoryRow]) -> None:
+        """Several more."""
+        rows = tuple(rows)
+        self._rows.extend(rows)
+        for number, step, _, kind in rows:
+            if kind == "invalid update":
+                self.invalid += 1
+            else:
+                self._numbers.add(step, number)
 
     def round_before(self, step: int) -> int | None:
         """The last round used before this step; None where that is not known any more."""
-        place = bisect_left(self._taken, (step, 0))
-        return self._taken[place - 1][1] if place else None
+        return self._numbers.before(step)
 
     def since(self, number: int) -> tuple[int, list[HistoryRow]]:
-        """Rows number, number + 1, ... that are still there, and the number of the first of them."""
+        """Rows number, number + 1, ..., and the number of the first of them."""
         return self._rows.since(number)
 
 

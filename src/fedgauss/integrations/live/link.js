@@ -48,6 +48,16 @@ function setStatus(words, kind, prefix) {
   document.title = prefix + byId("title").textContent;
 }
 
+// What is being watched, before what was seen last: a page must never look quiet while nobody looks.
+function showStatus(state, rings) {
+  const { health, words, kind } = state;
+  const prefix = rings ? "ALARM – " : "";
+  if (health.state !== "not watching") return setStatus(words, rings ? "alarm" : kind, prefix);
+  const since = new Date(1000 * health.since), today = since.toDateString() === new Date().toDateString();
+  const when = today ? since.toLocaleTimeString("en-GB") : since.toLocaleString("en-GB");
+  setStatus(`NOT WATCHING since ${when}: ${health.reason}`, "lost", rings ? "NOT WATCHING, ALARM – " : "NOT WATCHING – ");
+}
+
 function showRefused(refused) {
   if (changed("refused", refused)) {
     byId("refused").hidden = refused.count === 0;

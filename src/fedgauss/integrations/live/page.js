@@ -1,6 +1,5 @@
 // A monitor's page: statistic over threshold, channels, suspects, intervals and participation.
-const MOST = 50000; // rounds that are kept
-const seen = { run: null, next: 0, rounds: [], steps: [], ratios: [], kinds: [], alarm: null, words: "" };
+const seen = { run: null, next: 0, rounds: [], steps: [], ratios: [], kinds: [], alarm: null, words: "", invalid: 0 };
 
 const lacking = () => `run=${seen.run}&since=${seen.next}`;
 
@@ -17,7 +16,8 @@ function chance(value) {
 }
 
 function remember(state) {
-  if (state.run !== seen.run || state.first > seen.next) {
+  const another = state.run !== seen.run; // or the same one, thinned
+  if (another || state.first > seen.next) {
     Object.assign(seen, { run: state.run, rounds: [], steps: [], ratios: [], kinds: [] });
   }
   for (const [round, step, ratio, kind] of state.rows) {
@@ -26,16 +26,13 @@ function remember(state) {
     seen.ratios.push(ratio);
     seen.kinds.push(kind);
   }
-  const extra = seen.steps.length - MOST;
-  if (extra > 0) for (const name of ["rounds", "steps", "ratios", "kinds"]) seen[name].splice(0, extra);
-  const fresh = seen.next !== state.next || changed("alarm", state.alarm);
-  Object.assign(seen, { next: state.next, alarm: state.alarm, words: state.words });
+  const fresh = another || seen.next !== state.next || changed("alarm", state.alarm);
+  Object.assign(seen, { next: state.next, alarm: state.alarm, words: state.words, invalid: state.invalid });
   return fresh;
 }
 
 function show(state) {
-  const rings = state.alarm !== null || state.kind === "invalid update";
-  setStatus(state.words, state.alarm !== null ? "alarm" : state.kind, rings ? "ALARM – " : "");
+  showStatus(state, state.alarm !== null || state.kind === "invalid update");
   const people = state.participation;
   if (changed("facts", [state.round, state.step, state.alpha, state.next])) {
     showFacts({ round: state.round, step: state.step, "chance of any false alarm": state.alpha });

@@ -1,5 +1,6 @@
 """A run that is being watched: rounds go in, checked and in order; what the page shows comes out."""
 
+import math
 import warnings
 from dataclasses import replace
 
@@ -13,7 +14,9 @@ from fedgauss.detect.updates import fault, mean_vector, participant_mask
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.integrations.live.average import RunningAverage
 from fedgauss.integrations.live.followed import FollowedRun, Outcome
+from fedgauss.integrations.live.gaps import Gaps
 from fedgauss.integrations.live.history import History, HistoryRow, Kind, Participation
+from fedgauss.integrations.live.pulse import IN_A_ROW
 from fedgauss.integrations.live.rounds import ClientNames, LoggedRound, round_from_json, with_name
 from fedgauss.integrations.live.warm_up import WarmUp
 
@@ -38,12 +41,13 @@ class LiveRun(FollowedRun[LoggedRound]):
             self._begin(watcher)
         self.seen_before = 0 if self.monitor is None else self.monitor.step
         self.history, self.participation = History(), Participation()
+        self.gaps = Gaps((1, self.sync_every), (None if self.seen_before else 0, self.seen_before))
         super().__init__()
         self.note = ""  # what the monitor warns of, for the page
         self.readings: tuple[ChannelReading, ...] = ()  # of every channel, after the last round judged
         self._last: FloatArray | None = None
         self._another = ""  # why this cannot be the run that the monitor has seen
-        self._suspects: tuple[int, Attribution | str] = (-1, "")
+        self._suspects: tuple[int, Attribution | str] = (-1, "")  # after how many rounds, and who
 
     def _begin(self, monitor: Monitor) -> None:
         self.monitor, self.average = monitor, RunningAverage(monitor.lin, monitor.steps)
@@ -59,6 +63,11 @@ class LiveRun(FollowedRun[LoggedRound]):
         return self._renumbered(first, self.history.round_before(first.step + 1) or first.round)
 
     @property
+    def id(self) -> str:
+        """Changes when the history is thinned."""
+        return f"{self._id}-{self.history.epoch}"
+
+    @property
     def round(self) -> int | None:
         """The last round taken; None before the first."""
         return self.history.last[1] or None
@@ -71,6 +80,7 @@ class LiveRun(FollowedRun[LoggedRound]):
         """Judge a round."""
         step = given.number * self.sync_every if given.step is None else given.step
         self.history.check(given.number, step, self.seen_before)
+        self.gaps.check((given.number, step))
         if step > self.seen_before and self._another:
             raise ValueError(self._another)
         present, everybody = self._who(given)
@@ -79,6 +89,7 @@ class LiveRun(FollowedRun[LoggedRound]):
         with self.lock:
             told, ratio = (warmed, None) if warmed else self._judge(given, step, present, everybody)
             if told.kind != "invalid update":
+                self.gaps.add((given.number, step))
                 self.participation.add(present, everybody)
                 self._last = given.parameters
                 if self.roster is not None and everybody is not None:
@@ -90,8 +101,8 @@ class LiveRun(FollowedRun[LoggedRound]):
     def suspects(self) -> Attribution | str:
         """The clients behind an alarm, or why there is no table yet."""
         with self.lock:
-            if self._suspects[0] != self.history.count:
-                self._suspects = (self.history.count, self._suspects_now())
+            if self._suspects[0] != self.participation.rounds:
+                self._suspects = (self.participation.rounds, self._suspects_now())
             return self._suspects[1]
 
     def _suspects_now(self) -> Attribution | str:
@@ -102,6 +113,17 @@ class LiveRun(FollowedRun[LoggedRound]):
         except ValueError as error:
             lacking = "The rounds lack what clients uploaded: nobody can be named."
             return str(error) if self.monitor.has_uploads else lacking
+
+    def _cannot_begin(self) -> str:
+        """Why the warm-up does not end."""
+        if self.monitor is not None or self.warm_up is None or self._last is None:
+            return ""
+        if self.pulse.begun_anew >= IN_A_ROW:
+            return f"the warm-up has begun anew {self.pulse.begun_anew} times; {self.outcome.words}"
+        wanted = self.warm_up.wanted(len(self._last)) + 1
+        if self.pulse.unjudged > IN_A_ROW * wanted:
+            return f"{self.pulse.unjudged} rounds gave no warm-up of {wanted}; {self.outcome.words}"
+        return ""
 
     def _who(self, given: LoggedRound) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
         """Names of those who took part, None for everybody, and of all clients as far as they are known."""
@@ -178,6 +200,12 @@ class LiveRun(FollowedRun[LoggedRound]):
         if verdict.invalid:
             verdict = replace(verdict, note=with_name(verdict.note, everybody))
             return Outcome("invalid update", f"{verdict}{self._past()}"), None
+        if math.isnan(verdict.statistic) or math.isnan(verdict.threshold):
+            self.damaged = (
+                f"the monitor's own numbers are not finite since round {given.number}: it judges nothing. Start again "
+                "from an earlier save, or from a monitor that has seen no run."
+            )
+            return Outcome("invalid update", f"ALARM after round {given.number}: {self.damaged}{self._past()}"), None
         self.readings = verdict.readings
         self.average.add(given.parameters, step, mask)
         kind: Kind = "alarm" if verdict.alarm else "travelling" if verdict.travelling else "quiet"

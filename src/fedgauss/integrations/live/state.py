@@ -1,6 +1,7 @@
 """A run as the page gets it: plain JSON, with every sentence already written."""
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from fedgauss.detect.attribution import Attribution
@@ -23,8 +24,10 @@ def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
             "rows": [(row.round, row.step, _short(row.ratio), row.kind) for row in rows],
             "kind": run.outcome.kind,
             "words": run.outcome.words,
+            "health": asdict(run.health()),
             "round": number,
             "step": step,
+            "invalid": run.history.invalid,
             "alpha": run.alpha,
             "note": run.note,
             "alarm": None if alarm is None else {name: getattr(alarm, name) for name in _OF_AN_ALARM},

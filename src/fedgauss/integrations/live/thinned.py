@@ -1,0 +1,68 @@
+"""Rows of a list that grows for ever, thinned so that the whole of it can always be drawn."""
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+Row = TypeVar("Row")
+
+
+class Thinned(Generic[Row]):
+    """Rows whose weights add up to at most `most`: as a list grows, each one comes to stand for two, four, eight rows.
+
+    A page asks for the rows that it lacks, by number. After a thinning numbers mean other rows: `epoch` counts them.
+
+    Parameters
+    ----------
+    most : int
+        The largest sum of weights.
+    merge : callable
+        What two neighbours become.
+    weight : callable, optional
+        Of a row; one by default.
+    """
+
+    def __init__(
+        self, most: int, merge: Callable[[Row, Row], Row], weight: Callable[[Row], int] = lambda _: 1
+    ) -> None:
+        self._most, self._merge, self._weight = most, merge, weight
+        self._rows: list[Row] = []
+        self._held = 0
+        self._next: list[Row] = []  # the row that is filling, if there is one
+        self._filled = 0  # rows that it stands for so far
+        self.each = 1  # rows that one stands for
+        self.epoch = 0
+
+    @property
+    def count(self) -> int:
+        """Rows that are held, the one that is filling aside."""
+        return len(self._rows)
+
+    def add(self, row: Row) -> None:
+        """One more."""
+        self.extend((row,))
+
+    def extend(self, rows: Iterable[Row]) -> None:
+        """Several more."""
+        for row in rows:
+            self._next = [self._merge(self._next[0], row) if self._next else row]
+            self._filled += 1
+            if self._filled >= self.each:
+                self._rows += self._next
+                self._held += self._weight(self._next[0])
+                self._next, self._filled = [], 0
+                if self._held > self._most and len(self._rows) > 1:
+                    self._halve()
+
+    def _halve(self) -> None:
+        rows = self._rows
+        if len(rows) % 2:
+            self._next, self._filled = rows[-1:], self.each
+        self._rows = [self._merge(a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
+        self._held = sum(map(self._weight, self._rows))
+        self.each *= 2
+        self.epoch += 1
+
+    def since(self, number: int) -> tuple[int, list[Row]]:
+        """Rows number, number + 1, ..., and the number of the first of them."""
+        begin = number if number <= len(self._rows) else 0
+        return begin, self._rows[begin:]
