@@ -48,11 +48,12 @@ def test_an_alarm_is_shown_in_time_at_both_widths_and_a_script_in_a_name_is_text
     tab.open(server.address)
     tab.wait_for(CONNECTED)
     assert tab.value("document.getElementById('status').textContent") == "Waiting for the first round."
-    run.take(LoggedRound(40_000, np.array([np.nan, 1.0])))
     for j, (y, theta) in enumerate(rounds(40, onset=400), start=1):
         told = run.take(LoggedRound(j, y, clients=dict(zip(SHADY, theta, strict=True))))
         if told.kind == "alarm" and run.alarm.round == j:
             assert tab.wait_for(ALARMED, seconds=2.0) <= 2.0
+        if j == 38:
+            run.take(LoggedRound(46, np.array([np.nan, 1.0])))
     tab.wait_for("document.querySelectorAll('#suspects tr.malicious').length === 2")
     names = json.loads(
         tab.value("JSON.stringify([...document.querySelectorAll('#suspects th')].map(e => e.textContent))")
@@ -76,6 +77,21 @@ def test_an_alarm_is_shown_in_time_at_both_widths_and_a_script_in_a_name_is_text
     tab.wait_for("document.getElementById('status').className === 'status lost'")
     assert tab.value("document.getElementById('status').textContent").startswith("NOT WATCHING since ")
     assert tab.value("document.title") == "NOT WATCHING, ALARM – Watching run.jsonl"
+
+
+def test_a_page_says_that_nobody_watches(served, tab):
+    run, server = served
+    tab.open(server.address)
+    tab.wait_for(CONNECTED)
+    run.take(LoggedRound(1, OPTIMUM))
+    for _ in range(3):
+        run.refuse("rounds must come in order, each once; got <b>round 1</b>.")
+    tab.wait_for("document.getElementById('status').className === 'status lost'")
+    words = tab.value("document.getElementById('status').textContent")
+    assert words.startswith("NOT WATCHING since ")
+    assert "the last 3 rounds were refused. The last: rounds must come in order" in words
+    assert "<b>round 1</b>" in words
+    assert tab.value("document.title") == "NOT WATCHING – Watching run.jsonl"
 
 
 @pytest.mark.study

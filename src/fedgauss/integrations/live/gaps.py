@@ -34,7 +34,7 @@ class Gaps:
     def check(self, place: Place) -> None:
         """A ValueError where the round has jumped."""
         gaps = [0 if last is None else now - last for now, last in zip(place, self.last, strict=True)]
-        limits = [_FACTOR * usual for usual in self._usual]
+        limits = [float(_FACTOR * usual) for usual in self._usual]
         if any(gap > limit for gap, limit in zip(gaps, limits, strict=True)):
             limits = [_FACTOR * max(u, median(seen or [u])) for u, seen in zip(self._usual, self._gaps, strict=True)]
         far = [i for i, (gap, limit) in enumerate(zip(gaps, limits, strict=True)) if gap > limit]
@@ -68,7 +68,5 @@ class Gaps:
         for now, last, seen in zip(place, self.last, self._gaps, strict=True):
             if last is not None and now > last:
                 seen.append(now - last)
-        self.last = tuple(
-            now if last is None else max(now, last) for now, last in zip(place, self.last, strict=True)
-        )
+        self.last = tuple(now if last is None else max(now, last) for now, last in zip(place, self.last, strict=True))
         self._jumped = []

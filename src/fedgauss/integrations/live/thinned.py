@@ -21,9 +21,7 @@ class Thinned(Generic[Row]):
         Of a row; one by default.
     """
 
-    def __init__(
-        self, most: int, merge: Callable[[Row, Row], Row], weight: Callable[[Row], int] = lambda _: 1
-    ) -> None:
+    def __init__(self, most: int, merge: Callable[[Row, Row], Row], weight: Callable[[Row], int] = lambda _: 1) -> None:
         self._most, self._merge, self._weight = most, merge, weight
         self._rows: list[Row] = []
         self._held = 0
