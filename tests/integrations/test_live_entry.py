@@ -161,7 +161,7 @@ def test_who_does_not_speak_tls_or_stops_in_the_handshake_holds_up_nobody(tmp_pa
             with contextlib.suppress(ConnectionError):
                 assert b"200" not in plain.recv(2**16)
         until = time.monotonic() + 20
-        while sum(it.server.connections.refused.values()) < 4:
+        while sum(it.server.hung_up.values()) < 4:
             assert time.monotonic() < until
             time.sleep(0.02)
 

@@ -1,15 +1,18 @@
 """What a request is answered: the page, its state, and, when asked to listen, what came of a round."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.client_state import client_state
 from fedgauss.integrations.live.followed import Ended, Outcome
-from fedgauss.integrations.live.guard import Guard
+from fedgauss.integrations.live.guard import OPEN, Guard
 from fedgauss.integrations.live.history import OutOfOrder
+from fedgauss.integrations.live.metrics import CONTENT_TYPE, metrics
 from fedgauss.integrations.live.page import LivePage
 from fedgauss.integrations.live.request import Request
 from fedgauss.integrations.live.rounds import MOST_BYTES
@@ -59,6 +62,7 @@ class Answers:
 
     def __init__(self, run: Run, title: str, guard: Guard, port: int, hear: Hear | None) -> None:
         self._run, self._guard, self._port, self._hear = run, guard, port, hear
+        self.hung_up: Counter[str] = Counter(slow=0, full=0)  # connections, by reason
         self._page = LivePage(title, "clients" if isinstance(run, ClientRun) else "page")
 
     @property
@@ -98,12 +102,24 @@ class Answers:
             return Answer(200, self._page.html, "text/html; charset=utf-8")
         if asked.path == "/state":
             return answer(200, self._state(asked))
-        return refusal(404, "there is nothing here; use / or /state.")
+        if asked.path == "/metrics":
+            return Answer(200, metrics(self._run, self.hung_up).encode(), CONTENT_TYPE)
+        if asked.path == OPEN:
+            return self._health(asked)
+        return refusal(404, "there is nothing here; use /, /state, /metrics or /health.")
+
+    def _health(self, asked: Request) -> Answer:
+        """503 where an attack would not be seen. Strangers hear of the state alone, since reasons name clients."""
+        health = asdict(self._run.health())
+        if not self._guard.knows(asked, self._port):
+            health = {name: health[name] for name in ("state", "watching", "since")}
+        return answer(503 if health["state"] == "not watching" else 200, health)
 
     def _state(self, asked: Request) -> dict[str, Any]:
-        if isinstance(self._run, ClientRun):
-            return client_state(self._run, self._since(asked, "since"), self._since(asked, "numbers"))
-        return state_of(self._run, self._since(asked, "since"))
+        with self._run.lock:  # rows are not renumbered between the question and the answer
+            if isinstance(self._run, ClientRun):
+                return client_state(self._run, self._since(asked, "since"), self._since(asked, "numbers"))
+            return state_of(self._run, self._since(asked, "since"))
 
     def _since(self, asked: Request, name: str) -> int:
         """The number of the first row that a page lacks: 0 where it knows another run, or none."""

@@ -9,7 +9,6 @@ import ssl
 import sys
 import threading
 import traceback
-from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
@@ -29,13 +28,12 @@ class Connections:
     """One thread has every socket, and none of them blocks; workers only ever see whole requests.
 
     A slow visitor therefore costs a place and no thread. When places run out, one who has had its time makes room, in
-    the order of `oldest`: it has been answered, has not finished asking, or does not read its answer. `refused`
-    counts who was hung up on: "slow" past a deadline, "full" for want of room.
+    the order of `oldest`: it has been answered, has not finished asking, or does not read its answer. `Answers.hung_up`
+    counts who was not served: "slow" past a deadline, "full" for want of room.
     """
 
     def __init__(self, door: socket.socket, answers: Answers, tls: ssl.SSLContext | None, limits: Limits) -> None:
         self._door, self._answers, self._tls, self._limits = door, answers, tls, limits
-        self.refused: Counter[str] = Counter(slow=0, full=0)
         self._visits: dict[Visit, None] = {}  # in the order of their coming
         self._selector = selectors.DefaultSelector()
         self._done: queue.SimpleQueue[tuple[Visit, Answer]] = queue.SimpleQueue()
@@ -128,7 +126,7 @@ class Connections:
     def _seat(self, link: socket.socket, home: str) -> None:
         there = [visit for visit in self._visits if visit.home == home != HERE]
         if len(there) >= self._limits.by_address and not self._make_room(there):
-            self.refused["full"] += 1
+            self._answers.hung_up["full"] += 1
             link.close()
             return
         try:
@@ -148,7 +146,7 @@ class Connections:
         if (visit := oldest(visits, age)) is None:
             return False
         if visit.phase != "leaving":
-            self.refused["full"] += 1
+            self._answers.hung_up["full"] += 1
         self._hang_up(visit, refusal(503, "too many connections; the slowest are closed. Try again."))
         return True
 
@@ -157,7 +155,7 @@ class Connections:
         in_time = f"{limits.head_seconds:g} s, the body in {limits.body_seconds:g} s more"
         for visit in [visit for visit in self._visits if visit.phase != "waiting" and visit.deadline < now]:
             if visit.phase != "leaving":
-                self.refused["slow"] += 1
+                self._answers.hung_up["slow"] += 1
             self._hang_up(visit, refusal(408, f"headers must arrive in {in_time}; this was slower."))
 
     def _hang_up(self, visit: Visit, why: Answer) -> None:

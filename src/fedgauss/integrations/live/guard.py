@@ -65,9 +65,13 @@ class Guard:
             return None
         if "token" in asked.query and not (asked.method == "GET" and asked.path == "/"):
             return 401, "a token in an address is taken by the page alone. Use Authorization: Bearer TOKEN."
-        if self.enters(asked) or self._has_token(asked) or self._has_cookie(asked, port):
+        if self.enters(asked) or self.knows(asked, port):
             return None
         return 401, "a token is needed: Authorization: Bearer TOKEN, or open /?token=TOKEN once in a browser."
+
+    def knows(self, asked: Request, port: int) -> bool:
+        """Whether a request carries the token, or the cookie that stands for it, where one is needed."""
+        return self.token is None or self._has_token(asked) or self._has_cookie(asked, port)
 
     def enters(self, asked: Request) -> bool:
         """Whether a browser shows the token in the page's address, and is to get a cookie in its place."""

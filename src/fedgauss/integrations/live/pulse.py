@@ -29,6 +29,8 @@ class Pulse:
         self.quiet_after = quiet_after
         self.catching_up = False  # rounds that were logged long ago say nothing of how often they come
         self.refused = self.invalid = self.unjudged = self.begun_anew = 0  # in a row
+        self.alarms = 0  # rounds that alarmed after one that did not
+        self._kind: Kind = "waiting"
         self.last_refusal = ""
         self.first_refusal = 0.0  # unix time of the first in a row
         self._intervals: deque[float] = deque(maxlen=_INTERVALS)
@@ -45,6 +47,8 @@ class Pulse:
             self._beat = now
         self._heard, self.heard_at = now, time.time()
         self.refused = 0
+        self.alarms += kind == "alarm" != self._kind
+        self._kind = kind
         self.invalid = self.invalid + rounds if kind == "invalid update" else 0
         self.unjudged = self.unjudged + rounds if kind in UNJUDGED else 0
         self.begun_anew = self.begun_anew + (kind == "begun anew") if kind in UNJUDGED else 0

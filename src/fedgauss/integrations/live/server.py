@@ -20,7 +20,9 @@ class LiveServer:
         self.guard = guard
         door = _door(guard.host, port)
         self.port = int(door.getsockname()[1])  # where 0 was asked for, the one that was found
-        self.connections = Connections(door, Answers(run, title, guard, self.port, hear), guard.tls, limits or Limits())
+        answers = Answers(run, title, guard, self.port, hear)
+        self.hung_up = answers.hung_up  # connections that were not served, by reason
+        self.connections = Connections(door, answers, guard.tls, limits or Limits())
 
     @property
     def address(self) -> str:

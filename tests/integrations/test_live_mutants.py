@@ -1,0 +1,101 @@
+"""Broken POSTs by the thousand: each is answered, none is a traceback, and refused ones leave the monitor alone."""
+
+import random
+import re
+
+import pytest
+from live_runs import NAMES, line, monitor, rounds, state_bytes
+from live_served import JSON, TOKEN, Served
+
+from fedgauss.integrations.live.run import LiveRun
+
+HOSTILE = (
+    *(b"NaN", b"-Infinity", b"1e999", b"1e308", b"-0", b"9" * 400, b"1e-400", b"null", b"true", b'""', b"[]", b"{}"),
+    *(b"[[1]]", b'"\\ud800"', b"\xff\xfe", b"\x00", b"\r\n\r\n", b"\r\n", b"{" * 2000, b'"round": 1,', b"<script>"),
+    *(b"HTTP/1.1", b"POST / HTTP/1.1", b":", b"?token=", b" " * 40_000, b"Origin: null\r\n", b"Host: evil\r\n"),
+    *(b"Content-Length: 0\r\n", b"Content-Length: 99999999\r\n", b"Transfer-Encoding: chunked\r\n"),
+    *(b"Expect: 100-continue\r\n", b"Cookie: a=b; fedgauss_80=\xff\r\n"),
+)
+
+
+def mutant(generator, data):
+    """Up to four accidents to some bytes."""
+    data = bytearray(data)
+    for _ in range(generator.randint(1, 4)):
+        at = generator.randrange(len(data) + 1)
+        to = min(len(data), at + generator.randint(1, 12))
+        accident = generator.randrange(6)
+        if accident == 0:
+            data[at:to] = b""
+        elif accident == 1:
+            data[at:at] = generator.choice(HOSTILE)
+        elif accident == 2:
+            data[at:to] = generator.choice(HOSTILE)
+        elif accident == 3:
+            data[at:to] = generator.randbytes(to - at)
+        elif accident == 4:
+            data[at:at] = data[at:to]
+        else:
+            del data[at + (len(data) - at) // 2 :]
+    return bytes(data)
+
+
+class Recorded(LiveRun):
+    """A run that remembers what it was given and took."""
+
+    def __init__(self, watcher):
+        super().__init__(watcher)
+        self.bodies = []
+
+    def take_json(self, text):
+        outcome = super().take_json(text)
+        self.bodies.append(text)
+        return outcome
+
+
+def post(port, body):
+    head = f"POST /rounds HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+    kind = f"Content-Type: {JSON['Content-Type']}\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + kind.encode() + b"\r\n" + body
+
+
+def resident():
+    """Megabytes of memory that this process has."""
+    with open("/proc/self/status") as file:
+        return int(re.search(r"VmRSS:\s+(\d+) kB", file.read())[1]) / 1024
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.study)])
+def test_mutated_posts_are_answered_and_change_nothing_unless_they_are_taken(count, capfd):
+    """Half of them have accidents in the body alone, half anywhere. A twin that is fed those taken ends the same."""
+    generator, run, twin, numbers = random.Random(5), Recorded(monitor()), LiveRun(monitor()), [0, 0, 0]
+    path = list(rounds(50))
+    with Served(TOKEN, run=run) as it:
+        begun = None
+        for k in range(count):
+            y, theta = path[k % len(path)]
+            body = line((run.round or 0) + 1, y, theta, participants=list(NAMES))
+            if k % 2:
+                body = mutant(generator, body)
+                data = post(it.server.port, body)
+            else:
+                data = mutant(generator, post(it.server.port, body))
+            before = state_bytes(run.monitor)
+            answer = it.raw(data)
+            status = int(answer[9:12]) if answer else 0
+            numbers[0 if status == 200 else 1 if status else 2] += 1
+            assert status in (0, 200, 303, *range(400, 500), 505), answer
+            assert answer or not data.strip(b"\r\n"), data
+            assert status == 200 or state_bytes(run.monitor) == before
+            if k == 200:
+                begun = resident()
+        assert it.ask("GET", "/state", headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200
+        grown = resident() - begun
+    with capfd.disabled():
+        taken, refused, silent = numbers
+        print(f"\n{count} mutants: {taken} taken, {refused} refused, {silent} not answered; {grown:.1f} MB more")
+    for body in run.bodies:
+        twin.take_json(body)
+    assert state_bytes(run.monitor) == state_bytes(twin.monitor)
+    assert grown < 50
+    assert capfd.readouterr().err == ""
