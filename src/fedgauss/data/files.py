@@ -9,7 +9,6 @@ import math
 import os
 import struct
 import zipfile
-import zlib
 from typing import IO, Any
 
 import numpy as np
@@ -62,7 +61,9 @@ def _read(path: str | os.PathLike[str], name: str, n_axes: int) -> Bytes:
                 with gzip.open(file, "rb") as unpacked:
                     return _read_idx(label, unpacked, name, n_axes)
             return _read_idx(label, file, name, n_axes)
-        except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        except ValueError:
+            raise
+        except Exception as error:  # a damaged archive may break anything in the libraries that read it
             raise ValueError(f"{label} is cut off or damaged ({error}). Download it again?") from error
 
 

@@ -244,7 +244,9 @@ class _Reader:
         return self._text[self._at :]
 
     def _unit(self, i: int) -> FloatArray:
-        return np.eye(len(self._names))[i]
+        unit = np.zeros(len(self._names))
+        unit[i] = 1.0
+        return unit
 
     def _error(self, wanted: str) -> ValueError:
         text, rest = reprlib.repr(self._text), self._rest()

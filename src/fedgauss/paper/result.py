@@ -224,7 +224,7 @@ def refuse_other_scale(folder: Path, scale: Scale) -> None:
     """A folder holds one scale: a report of another would be lost."""
     try:
         held = json.loads((folder / VERDICTS).read_text(encoding="utf-8"))["scale"]
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return  # there is no report, or none that could be read
     if held != scale.name:
         raise ValueError(

@@ -131,7 +131,13 @@ class Store:
             chosen = held if keys is None else [key for key in dict.fromkeys(keys) if key in held]
             query = "SELECT payload FROM rows WHERE cell = ? ORDER BY ordinal"
             texts = [text for key in chosen for (text,) in self._connection.execute(query, (key,))]
-        return [kind(**json.loads(text)) for text in texts]
+        return [self._row(kind, text) for text in texts]
+
+    def _row(self, kind: Callable[..., T], text: str) -> T:
+        try:
+            return kind(**json.loads(text))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise _store_error(_DAMAGED, self.path, f"a row cannot be read, {error}") from error
 
     def _open(self) -> None:
         # The lock comes with the first transaction and stays; until it is ours and the file known, nothing changes.
@@ -179,9 +185,10 @@ class Store:
             yield
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", None)
-            if code is None:  # a mistake in the program, not a trouble with the file
-                raise
-            raise _store_error(_REASONS.get(code & 0xFF, _OTHERWISE), self.path, str(error)) from error
+            if code is None and not isinstance(error, sqlite3.OperationalError):
+                raise  # a mistake in the program, not a trouble with the file
+            reason = _DAMAGED if code is None else _REASONS.get(code & 0xFF, _OTHERWISE)  # without: text that is none
+            raise _store_error(reason, self.path, str(error)) from error
 
 
 def _store_error(reason: tuple[str, str], path: Path, detail: str) -> StoreError:

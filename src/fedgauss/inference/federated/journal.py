@@ -43,7 +43,8 @@ class Journal:
         if not self.model or order != "sums" or key in self._kept:
             return
         with append_private(self.path) as file:
-            file.write(encoded({"key": key, "order": order, "total": total}) + "\n")
+            line = {"key": key, "order": order, "total": total}
+            file.write(encoded({**line, "checksum": _checksum(line)}) + "\n")
             file.flush()
             os.fsync(file.fileno())
         self._kept[key] = total
@@ -64,12 +65,18 @@ class Journal:
         return hashlib.sha256(encoded({"model": self.model, "order": order, "asked": content}).encode()).hexdigest()
 
     def _read(self) -> list[tuple[str, Message]]:
-        """All whole lines; the last may have been cut off by a kill."""
+        """All lines as they were written; one that a kill cut off, or a disk changed, is left out."""
         lines = []
         for text in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 line = decoded(text)
-                lines.append((str(line["key"]), dict(line["total"])))
-            except (ValueError, KeyError, TypeError):
+                checksum = line.pop("checksum")
+                if checksum == _checksum(line):
+                    lines.append((line["key"], line["total"]))
+            except (ValueError, KeyError):
                 continue
         return lines
+
+
+def _checksum(line: Message) -> str:
+    return hashlib.sha256(encoded(line).encode()).hexdigest()

@@ -248,7 +248,7 @@ def total(messages: Sequence[Masked]) -> dict[str, FloatArray]:
         raise ValueError("a total must be of at least two sites; got none.")
     first = messages[0]
     for message in messages:
-        check_masked(message, {name: words.shape[:-1] for name, words in first.items() if name != COUNT})
+        check_masked(message, {name: np.shape(words)[:-1] for name, words in first.items() if name != COUNT})
     sums = dict(first)
     for message in messages[1:]:
         sums = {name: added(sums[name], message[name]) for name in sums}
