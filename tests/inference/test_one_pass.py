@@ -143,7 +143,13 @@ def test_the_intercept_of_a_rare_outcome_is_covered():
     assert (~covered[:, 0]).sum() <= 10
 
 
-@pytest.mark.parametrize(("family", "intercept"), [("linear", 1.0), ("logistic", -1.0), ("poisson", 0.0)])
+@pytest.mark.parametrize(
+    ("family", "intercept"),
+    [
+        ("logistic", -1.0),
+        *(pytest.param(*case, marks=pytest.mark.study) for case in [("linear", 1.0), ("poisson", 0.0)]),
+    ],
+)
 def test_one_pass_ends_where_the_gradient_of_its_window_vanishes(family, intercept):
     """Against statsmodels on the rows that the window read: within .3 robust errors, and errors within 5 %."""
     cell = Cell(family, intercept, 2_000, 5)
@@ -254,6 +260,7 @@ def test_rare_outcomes_have_smaller_steps(family, start, information, share):
     assert schedule(500, 3, largest=share / 5).eta.max() <= share / 5 + 1e-12
 
 
+@pytest.mark.study
 def test_outcomes_too_rare_for_the_parameters_are_noted():
     assert not told_little(0.25, 200, 4)  # other notes are about few rows
     assert not told_little(0.0196, 3_000, 4)
@@ -281,6 +288,7 @@ def test_the_gap_is_that_of_its_definition():
         np.testing.assert_allclose(newton_gap(whole)[r], expected)
 
 
+@pytest.mark.study
 def test_sites_take_the_same_newton_step_as_the_pooled_frame():
     """Three sites, so that a ring is complete and all have one reference."""
     frame = Cell("logistic", -1.0, 600, 3).frame(2)

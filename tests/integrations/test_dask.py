@@ -113,6 +113,7 @@ def kept(path, cells):
         return {cell.number for cell in cells if store.finished([cell_key(cell)])}
 
 
+@pytest.mark.study
 def test_rows_are_those_of_a_local_worker_bit_for_bit(cluster, tmp_path):
     """Catches workers that compute with the threads or the precision of their cluster."""
     cells = catalogue()["unequal_hessians"].cells(scale_named("quick"))[:3]

@@ -57,7 +57,7 @@ APART = np.array([[1.0, -2.0], [3.0, 0.5], [-1.0, -1.5], [1.0, -3.0]])
 @pytest.mark.parametrize(
     ("start", "phase"), [((0.0, 0.0), 0), ((0.0, 0.0), 1), (APART, 0)], ids=["plain", "phase", "start"]
 )
-@pytest.mark.parametrize("make", [equal_problem, unequal_problem])
+@pytest.mark.parametrize("make", [pytest.param(equal_problem, marks=pytest.mark.study), unequal_problem])
 def test_the_terms_are_those_of_the_float64_twin(make, start, phase):
     problem = make()
     terms = terms_of(problem, start=np.asarray(start), phase=phase)
@@ -70,15 +70,21 @@ def test_the_terms_are_those_of_the_float64_twin(make, start, phase):
 
 @pytest.mark.parametrize(
     "problem",
-    [equal_problem(), unequal_problem()]
-    + [make(np.linspace(-0.3, 0.3, 8).reshape(4, 2)) for make in (fg.problems.logistic, fg.problems.poisson)]
-    + [fg.problems.huber(np.linspace(-2, 2, 8).reshape(4, 2))],
-    ids=["equal", "unequal", "logistic", "poisson", "huber"],
+    [
+        pytest.param(equal_problem(), id="equal", marks=pytest.mark.study),
+        pytest.param(unequal_problem(), id="unequal"),
+        pytest.param(fg.problems.logistic(np.linspace(-0.3, 0.3, 8).reshape(4, 2)), id="logistic"),
+        pytest.param(
+            fg.problems.poisson(np.linspace(-0.3, 0.3, 8).reshape(4, 2)), id="poisson", marks=pytest.mark.study
+        ),
+        pytest.param(fg.problems.huber(np.linspace(-2, 2, 8).reshape(4, 2)), id="huber", marks=pytest.mark.study),
+    ],
 )
 def test_the_terms_add_up(problem):
     assert terms_of(problem).gap < 1e-3
 
 
+@pytest.mark.study
 def test_the_terms_add_up_at_the_base_setting_of_the_paper():
     problem, ring = fg.problems.random_effects(10, seed=1), fg.networks.ring(10)
     terms = fg.theory.error_terms(problem, ring, STEPS, 500, sync_every=20, replicates=200)

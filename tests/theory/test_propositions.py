@@ -26,6 +26,7 @@ def test_a_copy_differs_from_the_changed_step_on_and_not_before():
     assert pair.mean_gap[:, 7:].min() > 1e-4
 
 
+@pytest.mark.study
 def test_the_original_of_a_coupled_run_is_the_run():
     both = fg.simulate(fg.problems.coupled(PROBLEM, 5), RING, STEPS, 12, sync_every=4, replicates=3, keep="path")
     alone = fg.simulate(PROBLEM, RING, STEPS, 12, sync_every=4, replicates=3, keep="path")
@@ -125,8 +126,9 @@ def test_proposition_5_holds_long_after_the_change():
     assert late.verdict == "as printed"
 
 
-@pytest.mark.parametrize("tau", [1, 2])
-@pytest.mark.parametrize("clients", [1, 6])
+@pytest.mark.parametrize(
+    ("clients", "tau"), [(6, 1), *(pytest.param(*pair, marks=pytest.mark.study) for pair in [(1, 1), (1, 2), (6, 2)])]
+)
 def test_spread_that_is_rounding_alone_is_called_zero(clients, tau):
     problem, complete = fg.problems.random_effects(clients, seed=1), fg.networks.complete(clients)
     slopes = slopes_of(problem, complete, STEPS, 100, sync_every=tau, replicates=100)
