@@ -2,11 +2,14 @@
 
 import os
 import signal
+import ssl
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
+from live_certificates import certificate
 from live_runs import line, monitor, rounds
 
 import fedgauss as fg
@@ -73,6 +76,33 @@ def test_a_closed_terminal_ends_the_watch_politely_but_not_under_nohup():
             assert signal.getsignal(signal.SIGHUP) is handler
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_the_command_serves_encrypted_and_says_how_to_enter(saved, tmp_path, monkeypatch):
+    """And which of the secrets others could see."""
+    cert, key = certificate(tmp_path)
+    trusting = ssl.create_default_context(cafile=cert)
+    secret = "a-token-of-some-length"
+    monkeypatch.setenv("FEDGAUSS_TOKEN", secret)
+    for more, warning in (({}, ""), ({"token": secret}, "Others on this machine can see --token")):
+        said, stop = [], threading.Event()
+        asked = WatchOptions(listen=True, monitor=saved, port=0, cert=cert, key=key, **more)
+        thread = threading.Thread(target=watch, args=(asked, said.append, stop))
+        thread.start()
+        try:
+            until = time.monotonic() + 20
+            while len(said) < 2 + bool(warning) and time.monotonic() < until:
+                time.sleep(0.02)
+            address = said[0].removeprefix("The page is ").partition("?token=...; Ctrl-C ends.")[0]
+            assert address.startswith("https://127.0.0.1:")
+            assert any(warning in words for words in said)
+            asked = urllib.request.Request(f"{address}state", headers={"Authorization": f"Bearer {secret}"})
+            with urllib.request.urlopen(asked, context=trusting, timeout=20) as answer:
+                assert answer.status == 200
+        finally:
+            stop.set()
+            thread.join(20)
+        assert not any(secret in words for words in said)
 
 
 def test_a_log_whose_name_is_not_utf_8_has_a_page():

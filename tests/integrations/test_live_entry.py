@@ -15,9 +15,9 @@ from live_pages import CONNECTED
 from live_runs import OPTIMUM, line
 from live_served import JSON, TOKEN, Served
 
+from fedgauss.integrations.live.connection import Limits
 from fedgauss.integrations.live.credentials import find_token, tls_context
 from fedgauss.integrations.live.rounds import LoggedRound
-from fedgauss.integrations.live.visits import Limits
 
 ROUND = line(1, np.array([2.0, -3.0]))
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -81,7 +81,9 @@ def test_a_token_comes_from_a_file_the_environment_or_at_last_the_command_line(t
     assert find_token(None, file, {}, said.append) == TOKEN
     assert "has mode 0640: its group can use it" in said.pop()
     file.chmod(0o644)
-    with pytest.raises(ValueError, match=r"--token-file must be closed to others; .* has mode 0644. Use chmod 600"):
+    with pytest.raises(
+        ValueError, match=r"--token-file must not be accessible to others; .* has mode 0644. Use chmod 600"
+    ):
         find_token(None, file, {}, said.append)
     file.chmod(0o600)
     with pytest.raises(ValueError, match="exclude each other"):
@@ -108,12 +110,12 @@ def test_certificates_that_cannot_serve_are_refused_in_words(tmp_path):
         ((other_cert, key), "--key must belong to the certificate; page.key.pem and other.cert.pem do not match"),
         ((nothing, key), "must be a certificate, with its chain, and a private key in PEM; empty.pem or"),
         ((cert, nothing), "must be a certificate, with its chain, and a private key in PEM; page.cert.pem or empty"),
-        ((cert, locked), "--key must not be encrypted"),
+        ((cert, locked), "--key must not have a passphrase"),
     ):
         with pytest.raises(ValueError, match=words):
             tls_context(*pair, said.append)
     key.chmod(0o644)
-    with pytest.raises(ValueError, match="--key must be closed to others"):
+    with pytest.raises(ValueError, match="--key must not be accessible to others"):
         tls_context(cert, key, said.append)
     key.chmod(0o640)
     assert tls_context(cert, key, said.append) is not None
@@ -161,7 +163,7 @@ def test_who_does_not_speak_tls_or_stops_in_the_handshake_holds_up_nobody(tmp_pa
             with contextlib.suppress(ConnectionError):
                 assert b"200" not in plain.recv(2**16)
         until = time.monotonic() + 20
-        while sum(it.server.hung_up.values()) < 4:
+        while sum(it.server.rejected.values()) < 4:
             assert time.monotonic() < until
             time.sleep(0.02)
 

@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import fedgauss as fg
 from fedgauss.integrations.live.client_run import ClientRun
+from fedgauss.integrations.live.connection import Limits
 from fedgauss.integrations.live.run import LiveRun
-from fedgauss.integrations.live.visits import Limits
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 TYPES = {
@@ -56,7 +56,7 @@ def test_metrics_follow_a_run_into_its_alarm():
                 quiet = scraped(it)
         assert it.post(b"{", **BEARER)[0] == 400
         with socket.create_connection(("127.0.0.1", it.server.port)):
-            until(lambda: it.server.hung_up["slow"] == 1)
+            until(lambda: it.server.rejected["slow"] == 1)
         after = scraped(it)
     assert quiet["fedgauss_watch_rounds_total",] == 10
     assert quiet["fedgauss_watch_alarms_total",] == quiet["fedgauss_watch_alarm",] == 0

@@ -24,7 +24,7 @@ Run = LiveRun | ClientRun
 
 
 class Answer(NamedTuple):
-    """What is sent back; `more` are headers beside those that every answer has."""
+    """An HTTP response; `more` are headers beyond those of every answer."""
 
     status: int
     body: bytes
@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     more: tuple[tuple[str, str], ...] = ()
 
     def sent(self, policy: str) -> bytes:
-        """As it travels."""
+        """The bytes to send."""
         headers = (
             ("Server", "fedgauss"),
             ("Content-Type", self.kind),
@@ -48,21 +48,21 @@ class Answer(NamedTuple):
 
 
 def answer(status: int, said: dict[str, Any], *more: tuple[str, str]) -> Answer:
-    """JSON."""
+    """An answer in JSON."""
     return Answer(status, json.dumps(said, allow_nan=False).encode(), more=more)
 
 
 def refusal(status: int, reason: str, *more: tuple[str, str]) -> Answer:
-    """Why there is nothing else."""
+    """An error in JSON."""
     return answer(status, {"error": reason}, *more)
 
 
 class Answers:
-    """`at_once` sees a request's head and refuses what it can; `to` answers what is left, once the body is there."""
+    """`at_once` decides what the head alone can decide; `respond` answers the rest once the body has arrived."""
 
     def __init__(self, run: Run, title: str, guard: Guard, port: int, hear: Hear | None) -> None:
         self._run, self._guard, self._port, self._hear = run, guard, port, hear
-        self.hung_up: Counter[str] = Counter(slow=0, full=0)  # connections, by reason
+        self.rejected: Counter[str] = Counter(slow=0, full=0)  # connections closed early, by reason
         self._page = LivePage(title, "clients" if isinstance(run, ClientRun) else "page")
 
     @property
@@ -71,19 +71,19 @@ class Answers:
         return self._page.policy
 
     def at_once(self, asked: Request) -> Answer | None:
-        """What is plain from the head; None where the request is to be answered in full."""
+        """A refusal, or a redirect; None where the request goes on to `respond`."""
         if (refused := self._guard.refusal(asked, self._port)) is not None:
             return refusal(*refused)
         if asked.method == "POST":
             return self._unwelcome(asked)
         if asked.method != "GET":
             return refusal(405, "only GET and POST are answered.", ("Allow", "GET, POST"))
-        if asked.path == "/" and self._guard.enters(asked):
+        if asked.path == "/" and self._guard.shows_token(asked):
             return Answer(303, b"", more=(("Location", "/"), ("Set-Cookie", self._guard.set_cookie(self._port))))
         return None
 
     def _unwelcome(self, asked: Request) -> Answer | None:
-        """Why a POST is refused before its body is read."""
+        """The refusal of a POST before its body is read, if any."""
         if asked.path != "/rounds" or self._hear is None:
             return refusal(404, "rounds are taken at /rounds, by a watcher that was started with --listen.")
         if asked.headers.get_content_type() != "application/json":
@@ -94,7 +94,7 @@ class Answers:
             return refusal(413, f"a round must have at most {MOST_BYTES:,} bytes; got {length[:20]}.")
         return None
 
-    def to(self, asked: Request) -> Answer:
+    def respond(self, asked: Request) -> Answer:
         """The answer to a request that `at_once` let pass."""
         if asked.method == "POST":
             return self._take(asked)
@@ -103,20 +103,20 @@ class Answers:
         if asked.path == "/state":
             return answer(200, self._state(asked))
         if asked.path == "/metrics":
-            return Answer(200, metrics(self._run, self.hung_up).encode(), CONTENT_TYPE)
+            return Answer(200, metrics(self._run, self.rejected).encode(), CONTENT_TYPE)
         if asked.path == OPEN:
             return self._health(asked)
         return refusal(404, "there is nothing here; use /, /state, /metrics or /health.")
 
     def _health(self, asked: Request) -> Answer:
-        """503 where an attack would not be seen. Strangers hear of the state alone, since reasons name clients."""
+        """503 if an attack would go unseen. Without the token only the state is given, since reasons name clients."""
         health = asdict(self._run.health())
-        if not self._guard.knows(asked, self._port):
+        if not self._guard.is_authorised(asked, self._port):
             health = {name: health[name] for name in ("state", "watching", "since")}
         return answer(503 if health["state"] == "not watching" else 200, health)
 
     def _state(self, asked: Request) -> dict[str, Any]:
-        with self._run.lock:  # rows are not renumbered between the question and the answer
+        with self._run.lock:  # rows must not be renumbered in between
             if isinstance(self._run, ClientRun):
                 return client_state(self._run, self._since(asked, "since"), self._since(asked, "numbers"))
             return state_of(self._run, self._since(asked, "since"))

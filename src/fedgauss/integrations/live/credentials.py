@@ -1,4 +1,4 @@
-"""The token and the certificate: where they come from, and who else could read them."""
+"""Where the token and the certificate come from, and whether others could read them."""
 
 import os
 import ssl
@@ -12,9 +12,9 @@ VARIABLE = "FEDGAUSS_TOKEN"
 def find_token(
     given: str | None, file: Path | None, environ: Mapping[str, str], say: Callable[[str], None]
 ) -> str | None:
-    """The token of --token, of a file, or of the environment, in this order; None where there is none.
+    """The token from --token, a file, or the environment, in this order; None if there is none.
 
-    `say` hears of it where others on this machine could see the token.
+    `say` is told if others on this machine could see it.
     """
     if given is not None and file is not None:
         raise ValueError("--token and --token-file exclude each other; leave out --token, which others can see.")
@@ -34,7 +34,7 @@ def find_token(
 
 
 def tls_context(cert: Path | None, key: Path | None, say: Callable[[str], None]) -> ssl.SSLContext | None:
-    """What encrypts, TLS 1.2 or later, from files in PEM; None where no certificate is given."""
+    """A context for TLS 1.2 or later from PEM files; None if no certificate is given."""
     if cert is None and key is None:
         return None
     if cert is None or key is None:
@@ -61,16 +61,18 @@ def tls_context(cert: Path | None, key: Path | None, say: Callable[[str], None])
 
 
 def _no_password() -> str:
-    raise ValueError("--key must not be encrypted, since nobody is there to ask. Use openssl pkey -in KEY -out PLAIN?")
+    raise ValueError(
+        "--key must not have a passphrase, since nobody can be asked for it. Use openssl pkey -in KEY -out PLAIN?"
+    )
 
 
 def _check_private(name: str, file: Path, say: Callable[[str], None]) -> None:
-    """Refuse a secret that everybody can read; one that a group can read is at least told of."""
+    """Refuse a secret that everybody can read, and warn of one that its group can read."""
     try:
         mode = stat.S_IMODE(file.stat().st_mode)
     except OSError:
         raise ValueError(f"{name} must be a file that can be read; {file} is none.") from None
     if mode & 0o007:
-        raise ValueError(f"{name} must be closed to others; {file} has mode {mode:04o}. Use chmod 600 {file}?")
+        raise ValueError(f"{name} must not be accessible to others; {file} has mode {mode:04o}. Use chmod 600 {file}?")
     if mode & 0o070:
-        say(f"{file} has mode {mode:04o}: its group can use it. Use chmod 600 {file}, unless that is meant.")
+        say(f"{file} has mode {mode:04o}: its group can use it. Use chmod 600 {file} unless that is intended.")

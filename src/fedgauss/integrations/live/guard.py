@@ -1,4 +1,4 @@
-"""Who may ask: names of this machine, origins, and the token."""
+"""Which requests are let in: Host, Origin and the token."""
 
 import hmac
 import ipaddress
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fedgauss.integrations.live.request import Request
 
 _SHORTEST = 16  # characters of a token
-OPEN = "/health"  # answered without a token: probes have none, and it tells only whether rounds are watched
+OPEN = "/health"  # needs no token, since probes have none; it only tells whether the run is watched
 
 
 def is_loopback(host: str) -> bool:
@@ -30,8 +30,8 @@ class Guard:
     browser send requests here under a name of its own (DNS rebinding), but not under ours. A browser says in Origin
     whose page it acts for; others than our own are refused.
 
-    Programs send the token as a header. A browser sends it once, in the address of the page, and gets a cookie for it:
-    addresses end up in histories, logs and screenshots. The cookie is not the token, and ends with this process.
+    Programs send the token in a header. A browser sends it once, in the page's address, and gets a cookie in exchange,
+    because addresses end up in histories, logs and screenshots. The cookie is not the token, and ends with the process.
     """
 
     host: str
@@ -50,7 +50,7 @@ class Guard:
 
     @property
     def scheme(self) -> str:
-        """How addresses of the page begin."""
+        """http or https."""
         return "http" if self.tls is None else "https"
 
     def refusal(self, asked: Request, port: int) -> tuple[int, str] | None:
@@ -64,21 +64,21 @@ class Guard:
         if self.token is None or (asked.method == "GET" and asked.path == OPEN):
             return None
         if "token" in asked.query and not (asked.method == "GET" and asked.path == "/"):
-            return 401, "a token in an address is taken by the page alone. Use Authorization: Bearer TOKEN."
-        if self.enters(asked) or self.knows(asked, port):
+            return 401, "a token in the address is only accepted by GET /. Use the header Authorization: Bearer TOKEN."
+        if self.shows_token(asked) or self.is_authorised(asked, port):
             return None
         return 401, "a token is needed: Authorization: Bearer TOKEN, or open /?token=TOKEN once in a browser."
 
-    def knows(self, asked: Request, port: int) -> bool:
-        """Whether a request carries the token, or the cookie that stands for it, where one is needed."""
+    def is_authorised(self, asked: Request, port: int) -> bool:
+        """Whether a request has the token or the cookie, if one is needed."""
         return self.token is None or self._has_token(asked) or self._has_cookie(asked, port)
 
-    def enters(self, asked: Request) -> bool:
-        """Whether a browser shows the token in the page's address, and is to get a cookie in its place."""
+    def shows_token(self, asked: Request) -> bool:
+        """Whether the page's address has the right token, to be exchanged for a cookie."""
         return self.token is not None and _same(asked.query.get("token", ""), self.token)
 
     def set_cookie(self, port: int) -> str:
-        """The header's value. Browsers send cookies to every port of a machine, so the name has ours."""
+        """The value of Set-Cookie. Its name has the port, since browsers share cookies between ports of a host."""
         safe = "" if self.tls is None else "; Secure"
         return f"{_cookie_name(port)}={self._cookie}; Path=/; HttpOnly; SameSite=Strict{safe}"
 
@@ -104,5 +104,5 @@ def _cookie_name(port: int) -> str:
 
 
 def _same(given: str, wanted: str) -> bool:
-    """In a time that does not tell how much of it is right."""
+    """In constant time."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())

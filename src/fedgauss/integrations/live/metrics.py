@@ -11,7 +11,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def metrics(run: LiveRun | ClientRun, refused: Mapping[str, int]) -> str:
-    """What a scrape gets; `refused` are the connections that were hung up on, by reason."""
+    """The answer to a scrape; `refused` counts connections that were closed early, by reason."""
     lines = []
     for name, kind, help_, samples in _families(run, refused):
         lines += [f"# HELP {name} {help_}", f"# TYPE {name} {kind}"]
@@ -34,7 +34,7 @@ def _families(run: LiveRun | ClientRun, refused: Mapping[str, int]) -> Iterator[
     if ratio is not None:
         yield "fedgauss_watch_ratio", "gauge", "Statistic over threshold after the last round judged.", {"": ratio}
     by_reason = {f'{{reason="{reason}"}}': float(count) for reason, count in refused.items()}
-    yield "fedgauss_watch_connections_refused_total", "counter", "Connections hung up on, by reason.", by_reason
+    yield "fedgauss_watch_connections_refused_total", "counter", "Connections closed early, by reason.", by_reason
     if (memory := _resident()) is not None:
         yield "process_resident_memory_bytes", "gauge", "Memory of the watcher.", {"": memory}
 
@@ -47,13 +47,13 @@ def _number(value: float) -> str:
 
 
 def _ratio(run: LiveRun | ClientRun) -> float | None:
-    """Above 1 is an alarm; of the channel that is nearest to one where there are several."""
+    """Statistic over threshold, the largest of all channels; above 1 is an alarm."""
     readings = run.readings if isinstance(run, LiveRun) else () if run.verdict is None else (run.verdict,)
     return max((reading.statistic / reading.threshold for reading in readings if reading.threshold), default=None)
 
 
 def _resident() -> float | None:
-    """Bytes; None where the system does not say so in a file."""
+    """Bytes; None where there is no /proc."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return float(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

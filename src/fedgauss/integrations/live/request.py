@@ -1,4 +1,4 @@
-"""A request as it arrives: its head is read and checked here, before anybody waits for a body."""
+"""An HTTP request, and how its head is parsed, before any of the body is read."""
 
 import io
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ LONGEST_HEAD = 32 * 2**10  # bytes of the request line and headers
 
 
 class Malformed(ValueError):
-    """A head that no answer fits, with the status that says so."""
+    """A request head that cannot be parsed, with the status to answer."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -20,7 +20,7 @@ class Malformed(ValueError):
 
 @dataclass
 class Request:
-    """One request. `query` has what follows the question mark, by name; `body` stays empty until all of it is here."""
+    """One request. `query` holds what follows the question mark, by name; `body` is empty until it has all arrived."""
 
     method: str
     path: str
@@ -30,13 +30,13 @@ class Request:
 
     @property
     def length(self) -> int:
-        """Bytes of the body as announced; 0 where that is no number."""
+        """The declared length of the body; 0 if there is none or it is not a number."""
         said = self.headers.get("Content-Length", "")
         return int(said) if said.isdecimal() and len(said) < 16 else 0
 
 
 def read_head(head: bytes) -> Request:
-    """The request whose line and headers these are; Malformed says what is wrong with them."""
+    """Parse the request line and headers; raises Malformed."""
     first, _, rest = head.lstrip(b"\r\n").partition(b"\n")
     words = first.decode("latin-1").split()
     if len(words) != 3 or not words[1].startswith("/"):

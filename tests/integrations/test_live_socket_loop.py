@@ -12,10 +12,10 @@ from live_dribblers import Dribblers, until
 from live_runs import line, monitor, rounds
 from live_served import Served
 
-from fedgauss.integrations.live import connections, server
+from fedgauss.integrations.live import server, socket_loop
+from fedgauss.integrations.live.connection import Limits, source_of
 from fedgauss.integrations.live.history import HistoryRow
 from fedgauss.integrations.live.run import LiveRun
-from fedgauss.integrations.live.visits import Limits, home_of
 
 POST = b"POST /rounds HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
@@ -45,7 +45,7 @@ def test_slow_visitors_do_not_take_the_places_of_others():
         for j, (y, _) in enumerate(rounds(20), start=1):
             assert it.post(line(j, y))[0] == 200
     assert statuses == [200] * 36
-    assert it.server.hung_up["full"] > 0
+    assert it.server.rejected["full"] > 0
     assert it.run.history.count == 20
 
 
@@ -60,13 +60,13 @@ def test_a_request_has_a_deadline_as_a_whole(part):
                 link.sendall(b"x")
                 time.sleep(0.02)
             pytest.fail("it was never hung up on")
-        until(lambda: it.server.hung_up["slow"] == 1)
+        until(lambda: it.server.rejected["slow"] == 1)
         assert it.run.history.count == 0
         with connect(it) as silent:
             assert silent.recv(2**16).startswith(b"HTTP/1.0 408 ")
 
 
-def test_who_does_not_read_the_answer_is_hung_up_on():
+def test_who_does_not_read_the_answer_is_rejected_on():
     run = LiveRun(monitor())
     for j in range(1, 40_000):
         run.history.add(HistoryRow(j, 20 * j, 0.5, "quiet"))
@@ -74,7 +74,7 @@ def test_who_does_not_read_the_answer_is_hung_up_on():
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         link.connect(("127.0.0.1", it.server.port))
         link.sendall(b"GET /state HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % it.server.port)
-        until(lambda: it.server.hung_up["slow"] == 1)
+        until(lambda: it.server.rejected["slow"] == 1)
         assert len(json.loads(it.ask("GET", "/state")[2])["rows"]) > 10_000
 
 
@@ -84,14 +84,14 @@ def test_what_visitors_make_the_server_hold_is_bounded():
         for k in range(8):
             link = greedy.enter_context(connect(it))
             link.sendall(head(it, 4 * 2**20) + b"x" * 300_000)
-            until(lambda k=k: it.server.hung_up["full"] >= k - 2)
+            until(lambda k=k: it.server.rejected["full"] >= k - 2)
         assert it.post(line(1, next(rounds(1))[0]))[0] == 200
-        assert sum(visit.held for visit in it.server.connections._visits) <= 2**20
+        assert sum(one.held for one in it.server._loop._connections) <= 2**20
 
 
 def test_one_address_cannot_take_all_places(monkeypatch):
     """As if all were from one address beyond this machine: its oldest connection gives way, others are left alone."""
-    monkeypatch.setattr(connections, "home_of", lambda _: "192.0.2.1")
+    monkeypatch.setattr(socket_loop, "source_of", lambda _: "192.0.2.1")
     with Served(limits=Limits(connections=8, by_address=2)) as it, contextlib.ExitStack() as opened:
         first, second = (opened.enter_context(connect(it)) for _ in range(2))
         time.sleep(0.3)
@@ -103,15 +103,15 @@ def test_one_address_cannot_take_all_places(monkeypatch):
 
 def test_addresses_are_told_apart_by_what_a_visitor_cannot_choose():
     for address, home in (
-        ("127.0.0.1", "this machine"),
-        ("::1", "this machine"),
+        ("127.0.0.1", "loopback"),
+        ("::1", "loopback"),
         ("192.0.2.7", "192.0.2.7"),
         ("::ffff:192.0.2.7", "192.0.2.7"),
         ("2001:db8::1", "2001:db8::/64"),
         ("2001:db8::ffff:1", "2001:db8::/64"),
         ("fe80::1%eth0", "fe80::/64"),
     ):
-        assert home_of(address) == home
+        assert source_of(address) == home
 
 
 class Unlucky(socket.socket):
