@@ -67,6 +67,25 @@ def test_statistics_and_predictions_are_those_of_statsmodels(family, tmp_path):
 @pytest.mark.parametrize(
     ("target", "how"),
     [
+        ("cost", {"family": "gaussian"}),
+        ("cost", {"family": "gaussian", "row_weights": "days"}),
+        ("cost", {"family": "gamma"}),
+        ("died", {"family": "binomial"}),
+        ("visits", {"family": "negative_binomial"}),
+    ],
+)
+def test_the_null_log_likelihood_is_that_of_the_model_without_covariates(target, how):
+    """At a dispersion of its own. statsmodels' `llnull` takes that of the full model, so it depends on covariates."""
+    held = fg.fit(FRAME, target, "site", formula=f"{target} ~ age + ward", **how).statistics
+    alone = fg.fit(FRAME, target, "site", formula=f"{target} ~ 1", **how).statistics
+    assert held.null_log_likelihood == pytest.approx(alone.log_likelihood, rel=1e-10)
+    if how == {"family": "gaussian"}:
+        assert alone.log_likelihood == pytest.approx(sm.OLS(FRAME.cost, np.ones(N)).fit().llf, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("target", "how"),
+    [
         ("cost", {"formula": "cost ~ ns(age, df=3)*ward + scale(dose) + center(log(days)) + I((age - 50) ** 2)"}),
         ("cost", {"formula": "cost ~ ns(age, knots=[40, 60], bounds=[20, 80]) + age:C(ward, Treatment('west')) - 1"}),
         ("cost", {"formula": "cost ~ a:b + .", "family": families.Huber(2.0)}),

@@ -131,18 +131,26 @@ def exact_fit(
         end = scored(ask, alone.theta, ridge=ridge, first=alone.sums)
     else:
         end = scored(ask, begin, ridge=ridge, steps=steps)
-    final = sites.final(end.theta)
+    final, without = sites.final(end.theta), sites.goodness(alone.theta, 1.0)
     goodness, dispersion, rounds = final.goodness, 1.0, alone.rounds + end.rounds + 3
-    if family.has_dispersion:
+    if family.has_dispersion:  # likelihoods at a dispersion of each model's own
         dispersion = goodness.pearson / max(1, n_rows - len(start))
-        likelihood = sites.goodness(end.theta, family.likelihood_dispersion(goodness.pearson, n_rows, len(start)))
-        goodness, rounds = goodness._replace(log_likelihood=likelihood.log_likelihood), rounds + 1
+        goodness = _at_its_dispersion(sites, family, end.theta, goodness, n_rows, len(start))
+        without, rounds = _at_its_dispersion(sites, family, alone.theta, without, n_rows, len(null)), rounds + 2
     penalty = 0.0 if ridge is None else np.diag(ridge)
     information = end.sums.information if family.model_errors == "expected" else final.observed + penalty
     return Exact(
-        end.theta, information, final.observed + penalty, final.squares, dispersion, goodness,
-        sites.goodness(alone.theta, dispersion), final.apart, rounds,
+        end.theta, information, final.observed + penalty, final.squares, dispersion, goodness, without, final.apart,
+        rounds,
     )  # fmt: skip
+
+
+def _at_its_dispersion(
+    sites: Sites, family: Family, theta: FloatArray, found: Goodness, n_rows: int, dim: int
+) -> Goodness:
+    """The same with the log-likelihood at the dispersion that follows from its own residuals."""
+    likelihood = sites.goodness(theta, family.likelihood_dispersion(found.pearson, n_rows, dim))
+    return found._replace(log_likelihood=likelihood.log_likelihood)
 
 
 class PooledSites:

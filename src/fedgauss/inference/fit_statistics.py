@@ -34,7 +34,7 @@ class FitStatistics(Shown):
     dof_resid : float
         Residual degrees of freedom.
     log_likelihood, null_log_likelihood : float or None
-        The log-likelihood, and that of the model with an intercept only.
+        The log-likelihood, and that of the model with an intercept only, each at its own dispersion.
     deviance, null_deviance : float or None
         Twice the gap to the log-likelihood of the saturated model, times the dispersion: for a gaussian family the
         residual sum of squares. There is no null deviance where a shape is estimated, which the model without
@@ -183,8 +183,7 @@ def likelihood_ratio(bigger: Fit, smaller: Fit) -> ChiSquared:
             f"both fits must be of the same rows; got {big.n_rows:,} and {small.n_rows:,}. Leave the rows where a "
             "column of the bigger model is missing out of both."
         )
-    # Without covariates both are the same model. Its log-likelihood may be taken at the dispersion of the full model,
-    # so that its deviance is asked first.
+    # Without covariates both are the same model.
     both_deviances = big.null_deviance is not None and small.null_deviance is not None
     what = "null_deviance" if both_deviances else "null_log_likelihood"
     one, other = getattr(big, what), getattr(small, what)

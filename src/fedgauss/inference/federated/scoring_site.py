@@ -18,7 +18,7 @@ from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.preparation import Location, Units
 from fedgauss.inference.scoring import MOST_ROUNDS
 
-_MOST = {"sums": 2 * MOST_ROUNDS, "final": 3, "goodness": 6, "own": 3}  # times that each is asked
+_MOST = {"sums": 2 * MOST_ROUNDS, "final": 3, "goodness": 9, "own": 3}  # times that each is asked
 _LARGEST, _LARGEST_MASKED = 1e150, 2.0**95  # numbers in a reply
 Term = TypeVar("Term", bound=tuple)
 
