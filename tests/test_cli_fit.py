@@ -85,7 +85,7 @@ def test_the_pass_of_sgd_is_asked_for(table, tmp_path):
     assert "(complete)" in whole.output
     assert "Weights: equal" in whole.output
     failed = fit(table, *asked, "--passes", 3, "--out", tmp_path)
-    assert "passes belongs to solver='sgd'" in failed.stderr
+    assert "--passes belongs to --solver sgd" in failed.stderr
 
 
 def test_parquet_and_a_formula_say_the_same(table, tmp_path):
@@ -104,6 +104,8 @@ def test_parquet_and_a_formula_say_the_same(table, tmp_path):
         (["--target", "dead", "--client", "hospital"], "got 'dead'. Did you mean 'died'?"),
         (["--target", "died", "--client", "hospital", "--features", "age,doze"], "Did you mean 'dose'?"),
         (["--target", "died", "--client", "hospital", "--family", "cauchy"], "--family must be one of"),
+        (["--target", "died", "--client", "hospital"], "Use --family binomial for odds, or --family gaussian"),
+        (["--target", "age", "--client", "hospital", "--errors", "hc1"], "Did you mean 'HC1'?"),
         (
             ["--target", "died", "--client", "hospital", "--features", ""],
             "columns must be names with commas between them; got ''",

@@ -96,8 +96,9 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
     options = list(choices)
     if isinstance(value, str) and value in options:
         return value
-    near = difflib.get_close_matches(str(value), options, n=1)
-    fix = f"Did you mean {near[0]!r}?" if near else ""
+    lower = {option.lower(): option for option in options}
+    near = difflib.get_close_matches(str(value).lower(), lower, n=1)
+    fix = f"Did you mean {lower[near[0]]!r}?" if near else ""
     listed = ", ".join(repr(o) for o in options)
     raise ValueError(_sentence(f"{name} must be one of {listed}; got {value!r}", fix))
 

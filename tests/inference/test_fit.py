@@ -1,5 +1,6 @@
 """`fit` by scoring: statsmodels' numbers on the pooled frame, whatever the split, and words where there are none."""
 
+import re
 import sys
 from decimal import Decimal
 
@@ -233,3 +234,44 @@ def test_decimals_are_numbers():
     frame = FRAME[["cost", "hospital"]].assign(year=[Decimal(int(year)) for year in FRAME.year])
     found = fg.fit(frame, "cost", "hospital")
     np.testing.assert_array_equal(found.params, fg.fit(FRAME, "cost", "hospital", features=["year"]).params)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("level", "parameter", "named"),
+    [("zoo", "ward[T.zoo]", r"ward\[T.zoo\] \(1\)"), ("attic", "ward[T.west]", r"the base level of ward \(1\)")],
+)
+def test_levels_of_few_rows_come_with_a_note(level, parameter, named):
+    """A level with one row fits that row exactly, so that its robust error counts none of the noise of the row."""
+    frame = FRAME.assign(ward=FRAME.ward.where(FRAME.index != 5, level))
+    robust, model = (fg.fit(frame, "cost", "hospital", features=["ward"], errors=how) for how in ("HC0", "model"))
+    place = robust.names.index(parameter)
+    assert robust.std_errors[place] < model.std_errors[place] / 5
+    (note,) = robust.notes
+    assert re.search(f"Fewer than 5 rows stand behind {named}: robust errors are then too small", note)
+    assert "nan" not in str(model)
+    assert model.notes == ()
+    assert str(robust)
+
+
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        ({"income": FRAME.income * 1e120}, r"at most 1e\+100 in size; column 'income' has larger"),
+        ({"income": FRAME.income.where(FRAME.index > 2)}, r"'income' \(3\). Fill them in, or .* missing='drop'"),
+        ({"income": pd.date_range("2020-01-01", periods=N)}, "got datetime. Make it a number first"),
+    ],
+)
+def test_columns_that_cannot_be_used_come_with_what_to_do(changed, rule):
+    with pytest.raises(ValueError, match=rule):
+        fg.fit(FRAME.assign(**changed), "cost", "hospital", features=["income"])
+
+
+def test_logit_is_a_name_of_the_binomial_family():
+    one, other = (fg.fit(FRAME, "died", "hospital", family, ["year"]) for family in ("logit", "binomial"))
+    assert np.array_equal(one.params, other.params)
+
+
+def test_a_caret_in_a_formula_is_answered_with_the_right_sign():
+    with pytest.raises(ValueError, match=r"may not have '\^' .* Powers are written with \*\*"):
+        fg.fit(FRAME, "cost", "hospital", formula="cost ~ year^2")

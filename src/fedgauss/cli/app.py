@@ -6,6 +6,7 @@ A subcommand ends with one line and an exit code where Python would print a trac
 from __future__ import annotations
 
 import io
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -48,6 +49,7 @@ app = typer.Typer(
 )
 # The options of the command that is running, by the name of the argument: typer tells only the callback of the app.
 _options: dict[str, str] = {}
+_ARGUMENT = re.compile(r"\b([a-z_]+)=(?:'(\w+)'|(\d[\w.]*\d|\d))")  # family='binomial', ridge=1
 
 
 def _show_version(wanted: bool) -> None:
@@ -109,13 +111,19 @@ def plain_endings() -> Iterator[None]:
         yield
     except ValueError as error:
         argument, _, rule = str(error).partition(" ")
-        _end(2, f"{_options.get(argument, argument)} {rule}")
+        _end(2, f"{_options.get(argument, argument)} {_ARGUMENT.sub(_as_option, rule)}")
     except BrokenPipeError:
         raise
     except OSError as error:
         _end(1, f"A file could not be read or written: {error}.")
     except KeyboardInterrupt:
         _end(130, "Interrupted; no file is left half written.")
+
+
+def _as_option(found: re.Match[str]) -> str:
+    """How an argument of the library is given to the running command: --family binomial for family='binomial'."""
+    name, text, number = found.groups()
+    return f"{_options[name]} {text or number}" if name in _options else found[0]
 
 
 def print_place(page: Path, beside: str, began: float) -> None:

@@ -29,7 +29,7 @@ refused.
 [bold]Families[/bold]
   {options.FAMILIES}
 
-  Other names: gaussian (linear), binomial (logistic), negbin and nb (negative_binomial), mnlogit (multinomial), \
+  Other names: gaussian (linear), binomial and logit (logistic), negbin and nb (negative_binomial), mnlogit (multinomial), \
 coxph (cox)
 
 [bold]Examples[/bold]

@@ -32,7 +32,7 @@ class Logistic(GeneralisedLinear):
     link: str = "logit"
 
     name = "logistic"
-    aliases = ("binomial",)
+    aliases = ("binomial", "logit")
     needs = "0 and 1"
     n_classes = 2
     canonical = "logit"

@@ -13,6 +13,7 @@ from fedgauss.inference.formula.terms import Expression, Factor, Formula, Levels
 from fedgauss.inference.formula.values import values_of
 from fedgauss.inference.tables import FrameColumn
 
+_LARGEST = 1e100  # sums of squares are finite below
 _RANGES = 1e4  # interquartile ranges from the median, beyond which a value is wild
 _SHARE = 0.99  # of a column's squares about the median, which one value may not have for itself
 _READ_AS_NUMBERS = 0.8  # of the levels of a column of text, from which it is one of numbers
@@ -28,8 +29,12 @@ def check_columns(formula: Formula, columns: Mapping[str, FrameColumn]) -> None:
         column = columns[part.column]
         if column.levels is not None:
             _check_text(column)
-        elif is_wild(values_of(part, columns)):
-            shown = part.name if part.steps else f"column {part.column!r}"
+            continue
+        values = values_of(part, columns)
+        shown = part.name if part.steps else f"column {part.column!r}"
+        if np.median(np.abs(values)) > _LARGEST:
+            raise ValueError(f"numbers must be at most {_LARGEST:g} in size; {shown} has larger ones. Change its unit.")
+        if is_wild(values):
             fix = "leave the rows out" if part.steps else f"use log({part.column}), or leave the rows out"
             raise ValueError(
                 f"no single value may outweigh all others; one of {shown} does. Is it a typing error, in another unit, "

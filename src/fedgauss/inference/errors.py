@@ -12,6 +12,7 @@ C = sum_g s_g s_g' those of clusters:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -20,10 +21,12 @@ from fedgauss import _checks
 from fedgauss._types import FloatArray, IntArray
 from fedgauss.families import Family
 from fedgauss.inference.scoring import inverse
+from fedgauss.inference.tables import listed
 
 Errors = Literal["HC0", "HC1", "model", "cluster", "site"]
 ERRORS: tuple[str, ...] = get_args(Errors)
 _FEW = 30  # clusters
+_FEW_ROWS = 5  # as many as a site wants in a level
 
 
 def check_errors(errors: str, family: Family, clustered: bool) -> None:
@@ -78,6 +81,26 @@ def few_clusters(groups: int, dim: int) -> tuple[str, ...]:
     return (
         f"Errors are those of {groups} clusters: with fewer than {_FEW} or so they come out too small.{rank} Compare "
         "them with errors='HC0', and with the intervals of the sites' own fits.",
+    )
+
+
+def few_rows(errors: str, names: Sequence[str], covariates: FloatArray) -> tuple[str, ...]:
+    """A note where a coefficient rests on so few rows that their residuals, made small by it, say little of its error.
+
+    The coefficient of a level with one row fits that row exactly: its robust error counts no noise of that row at all.
+    """
+    there = covariates != 0.0
+    counts = dict(zip(names, there.sum(axis=0).tolist(), strict=True))
+    factors = {name.partition("[T.")[0] for name in names if "[T." in name and ":" not in name}
+    for factor in sorted(factors):
+        levels = [j for j, name in enumerate(names) if name.startswith(f"{factor}[T.") and ":" not in name]
+        counts[f"the base level of {factor}"] = int(np.sum(~there[:, levels].any(axis=1)))
+    rare = [f"{name} ({count})" for name, count in counts.items() if count < _FEW_ROWS]
+    if errors == "model" or not rare:
+        return ()
+    return (
+        f"Fewer than {_FEW_ROWS} rows stand behind {listed(rare, quote=False)}: robust errors are then too small. Merge "
+        "rare levels, or use errors='model'.",
     )
 
 

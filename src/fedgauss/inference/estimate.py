@@ -95,8 +95,9 @@ class Estimate(Shown):
 
     @property
     def std_errors(self) -> FloatArray:
-        """Standard errors, (d,)."""
-        return Named(np.sqrt(np.diag(self.cov)), self.names)
+        """Standard errors, (d,); NaN where a variance is lost in rounding, as with rows that are fitted exactly."""
+        with np.errstate(invalid="ignore"):
+            return Named(np.sqrt(np.diag(self.cov)), self.names)
 
     @property
     def z_values(self) -> FloatArray:

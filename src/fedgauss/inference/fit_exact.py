@@ -11,7 +11,7 @@ from fedgauss import _checks
 from fedgauss._types import FloatArray
 from fedgauss.families import Family
 from fedgauss.families.rows import blocks_of
-from fedgauss.inference.errors import Errors, check_errors, clusters_of, covariance, few_clusters
+from fedgauss.inference.errors import Errors, check_errors, clusters_of, covariance, few_clusters, few_rows
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.exact import Exact, Own, PooledSites, Sites, client_rows, exact_fit
 from fedgauss.inference.fit import as_fit
@@ -61,10 +61,11 @@ def fit_exactly(data: ModelData, errors: Errors, level: float, ridge: float, fin
     pieces = [slice(first, first + count) for first, count in zip(data.firsts, data.counts, strict=True)]
     sites = PooledSites(data.family, [client_rows(data, x, piece) for piece in pieces])
     try:
-        return fit_of_sites(sites, data, columns, starting_point(data), errors, level, ridge, finish)
+        fit = fit_of_sites(sites, data, columns, starting_point(data), errors, level, ridge, finish)
     except NoFiniteEstimate:
         check_separable(data, x)  # which columns, in words
         raise
+    return fit.with_notes(*few_rows(errors, data.names, data.covariates))
 
 
 def fit_of_sites(

@@ -140,7 +140,8 @@ def read_columns(
         kept = complete if kept is None else kept & complete
         if not kept.any():
             raise ValueError(f"every row has a missing value in {listed(used)}. Use fewer columns?")
-    columns = table.read(used if client is None else list(dict.fromkeys([*used, client])), kept)
+    fix = "Fill them in, or leave those rows out with missing='drop'." if spec.missing == "refuse" else "Fill them in?"
+    columns = table.read(used if client is None else list(dict.fromkeys([*used, client])), kept, fix)
     check_columns(formula, columns)
     return columns, np.ones(len(columns[spec.target].values), dtype=bool) if kept is None else kept
 

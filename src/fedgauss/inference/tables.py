@@ -153,17 +153,20 @@ class Frame:
             values = np.array([float(value) if isinstance(value, numbers.Real) else np.nan for value in values])
         return np.asarray(values == 0, dtype=bool)
 
-    def read(self, names: Sequence[str], kept: BoolArray | None = None) -> dict[str, FrameColumn]:
+    def read(
+        self, names: Sequence[str], kept: BoolArray | None = None, fix: str = "Drop those rows, or fill them in."
+    ) -> dict[str, FrameColumn]:
         """Columns by name, of the rows that are kept, by default all.
 
-        Missing and infinite values are refused, with all columns that have them.
+        Missing and infinite values are refused, with all columns that have them. `fix` says what to do about
+        missing ones.
         """
         raw = self._all_raw(names)
         if kept is not None:
             raw = {name: (values[kept], levels) for name, (values, levels) in raw.items()}
         missing = _counted({name: _missing(values) for name, (values, _) in raw.items()})
         if missing:
-            raise ValueError(f"values must not be missing; they are in {missing}. Drop those rows, or fill them in.")
+            raise ValueError(f"values must not be missing; they are in {missing}. {fix}")
         columns = {name: _column(name, values, levels) for name, (values, levels) in raw.items()}
         infinite = _counted({name: ~np.isfinite(column.values) for name, column in columns.items()})
         if infinite:
@@ -247,7 +250,11 @@ def _column(name: str, values: AnyArray, declared: list[Any] | None) -> FrameCol
     kinds = sorted({type(value).__name__ for value in some[:1000]})
     raise ValueError(
         f"column {name!r} must hold numbers, text, categories or true and false; got {listed(kinds, quote=False)}. "
-        "Turn it into one of them."
+        + (
+            "Make it a number first, such as days since a first date."
+            if kind in "mM"
+            else "Convert it, or leave it out of the features."
+        )
     )
 
 
