@@ -144,7 +144,7 @@ def test_a_new_level_and_a_missing_column_are_named():
     ours, _ = both("gaussian")
     with pytest.raises(ValueError, match="'south' of 'ward' is not"):
         ours.predict(NEW.assign(ward="south"))
-    with pytest.raises(ValueError, match="the model must name a column of the frame; got 'dose'"):
+    with pytest.raises(ValueError, match="the frame must have all columns of the model; it lacks 'dose'"):
         ours.predict(NEW.drop(columns="dose"))
 
 

@@ -29,8 +29,8 @@ refused.
 [bold]Families[/bold]
   {options.FAMILIES}
 
-  Other names: gaussian (linear), binomial and logit (logistic), negbin and nb (negative_binomial), mnlogit (multinomial), \
-coxph (cox)
+  Other names: gaussian (linear), binomial and logit (logistic), negbin and nb (negative_binomial), mnlogit \
+(multinomial), coxph (cox)
 
 [bold]Examples[/bold]
   fedgauss fit data.csv --target y --client hospital

@@ -142,7 +142,8 @@ class Cox(Family):
         """Refuse rows among which there is nothing to compare."""
         if not np.any(total.information):
             raise NoFiniteEstimate(
-                "no site has an event at a time when several of its rows are at risk: there is nothing to compare"
+                "no site has an event at a time when several of its rows are at risk, so there is nothing to compare. "
+                "Use rows with events, or larger sites"
             )
         return total
 

@@ -83,7 +83,12 @@ class Logistic(GeneralisedLinear):
 
     def check_response(self, response: FloatArray) -> None:
         """Labels are 0 or 1."""
-        require(np.isin(response, (0.0, 1.0)), response, "logistic responses must be 0 or 1", "Recode the labels?")
+        require(
+            np.isin(response, (0.0, 1.0)),
+            response,
+            "logistic responses must be 0 or 1",
+            "Recode labels; for proportions give counts of successes, and trials=.",
+        )
 
     def sides(self, response: FloatArray) -> list[FloatArray]:
         """Ones on one side, zeros on the other."""

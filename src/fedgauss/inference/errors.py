@@ -99,8 +99,8 @@ def few_rows(errors: str, names: Sequence[str], covariates: FloatArray) -> tuple
     if errors == "model" or not rare:
         return ()
     return (
-        f"Fewer than {_FEW_ROWS} rows stand behind {listed(rare, quote=False)}: robust errors are then too small. Merge "
-        "rare levels, or use errors='model'.",
+        f"Fewer than {_FEW_ROWS} rows stand behind {listed(rare, quote=False)}: robust errors are then too small. "
+        "Merge rare levels, or use errors='model'.",
     )
 
 

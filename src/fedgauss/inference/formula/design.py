@@ -94,7 +94,11 @@ class Design:
         With effects of sites the caller adds a column `SITE`.
         """
         table = Frame(frame)
-        names = [table.check_name(name, "the model") for name in self.formula.columns if name != SITE]
+        names = [name for name in self.formula.columns if name != SITE]
+        if gone := [name for name in names if name not in table.names]:
+            raise ValueError(
+                f"the frame must have all columns of the model; it lacks {listed(gone)}. It has {listed(table.names)}."
+            )
         return {name: self._recoded(column) for name, column in table.read(names).items()} if names else {}
 
     def columns(self, rows: Rows, agreed: Agreed) -> FloatArray:

@@ -10,6 +10,14 @@ RULE = (
     "a formula may have columns, C(column), Q('column'), '.', a:b, a*b, brackets, log(), sqrt(), I(), scale(), "
     "center(), ns(), offset(), +, and - 1 for no intercept"
 )
+# What R and patsy have, and is called otherwise here.
+_INSTEAD = {
+    "factor": "Use C(column).",
+    "as.factor": "Use C(column).",
+    "bs": "Use ns(column, df=4), a natural spline.",
+    "poly": "Use powers: a + I(a**2).",
+    "standardize": "Use scale(column).",
+}
 LARGEST = 1e12  # number
 _DEEPEST = 10  # brackets within brackets
 
@@ -101,7 +109,8 @@ class Reader:
 
     def unknown(self, name: str) -> ValueError:
         """The error about a function that is none of ours."""
-        return ValueError(f"{RULE}; got {name + '()'!r}. Make it a column of the frame first.")
+        fix = _INSTEAD.get(name, "Make it a column of the frame first.")
+        return ValueError(f"{RULE}; got {name + '()'!r}. {fix}")
 
     def _here(self) -> str:
         return "the end" if self.next.kind == "end" else repr(self.next.text)

@@ -14,6 +14,10 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+_INSTEAD = {
+    "^": "Powers are written with **, as in I(a**2).",
+    "|": "There are no random effects; site_effects=True gives each site an intercept.",
+}
 _QUOTED_ONLY = re.compile(r"[-+~'\"]")  # in a name that has to be quoted
 
 
@@ -69,5 +73,5 @@ def _plain(formula: str, place: int) -> Token:
         return Token(found.lastgroup, found[0], place)
     if formula[place] in "'\"":
         raise ValueError(f"brackets and quotes in a formula must be closed; got {formula!r}.")
-    fix = "Powers are written with **, as in I(a**2)." if formula[place] == "^" else "Is it part of a name? Use Q('...')."
+    fix = _INSTEAD.get(formula[place], "Is it part of a name? Use Q('...').")
     raise ValueError(f"a formula may not have {formula[place]!r} outside quotes; got {formula!r}. {fix}")
