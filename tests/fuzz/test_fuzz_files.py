@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from hypothesis import strategies as st
 
 from fedgauss.data.files import read_images, read_labels
@@ -31,6 +32,23 @@ CSV = [
 def test_a_table_is_read_or_refused(folder, content):
     (folder / "data.csv").write_bytes(content)
     table = refused_or(read_table, folder / "data.csv")
+    if table is not None:
+        frame = refused_or(Frame, table)
+        for name in frame.names if frame is not None else ():
+            refused_or(frame.column, name)
+
+
+def _parquet():
+    frame = pd.DataFrame({"a": np.arange(30.0), "b": ["x", "y", None] * 10, "c": pd.date_range("2020", periods=30)})
+    file = io.BytesIO()
+    frame.to_parquet(file)
+    return file.getvalue()
+
+
+@fuzzed(byte_mutants(_parquet()), few=20, many=2000)
+def test_a_parquet_file_is_read_or_refused(folder, content):
+    (folder / "data.parquet").write_bytes(content)
+    table = refused_or(read_table, folder / "data.parquet")
     if table is not None:
         frame = refused_or(Frame, table)
         for name in frame.names if frame is not None else ():

@@ -51,8 +51,12 @@ def _read_parquet(file: Path) -> Any:
         import pandas  # type: ignore[import-untyped,unused-ignore]
 
         return pandas.read_parquet(file)
+    except (OSError, ValueError):
+        raise
     except ImportError as error:
         raise ValueError("it needs pandas and pyarrow: pip install pandas pyarrow. Or save it as .csv") from error
+    except Exception as error:  # a damaged file may break anything in the libraries that read it
+        raise ValueError(f"it is damaged ({type(error).__name__})") from error
 
 
 def _check_header(file: Path) -> None:
