@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import finding_pictures
+
 from fedgauss._figures import DARK, LIGHT, styled, titled_axes
 from fedgauss.report.output import key, named_rows, stacked, svg
 
@@ -160,7 +162,16 @@ def reproduce() -> bytes:
         return (folder / "figure1_left.svg").read_bytes()
 
 
-PICTURES = (heals, protect_flower, watch_flower, fit_federated, reproduce, comparison_robust, comparison_detectors)
+PICTURES = (
+    heals,
+    protect_flower,
+    watch_flower,
+    fit_federated,
+    reproduce,
+    comparison_robust,
+    comparison_detectors,
+    *finding_pictures.PICTURES,
+)
 
 
 def write(name: str, drawn: Figure | bytes) -> None:

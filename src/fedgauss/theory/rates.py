@@ -246,7 +246,8 @@ def aggregated_coupling(n_steps: int, n_clients: int, beta: float, moments: floa
 def client_coupling(n_steps: int, n_clients: int, beta: float, moments: float) -> Bound:
     """max_t |sum_{s<=t} (Y_s - theta* - Y_{s,2}^G)| <~ n^(1-beta) + (n/K)^(1/4+1/(2p)) (log n)^(3/2).
 
-    Theorem 3.2, Client-GA.
+    Theorem 3.2, Client-GA. It is loose: the mean of Client-GA has the law of Aggr-GA, and `aggregated_coupling` bounds
+    both.
 
     Parameters
     ----------
