@@ -113,14 +113,14 @@ def drift():
     found = FOUND["drift"]
     even, even_permuted, ring, ring_permuted = found["rows"]
 
-    def row(words, hessians, slope, theory, ratios=()):
+    def row(words, hessians, slope, theory, ratios=(), digits=2):
         shown = ", ".join(map(number, ratios))
-        return f"| {words} | {hessians} | {error(slope)} | {theory} |{f' {shown} ' if shown else ' '}|"
+        return f"| {words} | {hessians} | {error(slope, digits)} | {theory} |{f' {shown} ' if shown else ' '}|"
 
     ratios = "median of exact over theory"
     words = "even mixing, $ρ$ = .5, $τ$ = 10; $K$ = 10 to 640"
     yield row(words, "follow", even["slope on K"], "1/2", even[ratios])
-    yield row("the same, from 160 to 640", "follow", even["slope at the largest K"], "1/2")
+    yield row("the same, from 160 to 640", "follow", even["slope at the largest K"], "1/2", digits=3)
     yield row("even mixing", "permuted", even_permuted["slope on K"], "0", even_permuted[ratios])
     yield row("ring, $τ$ = 1; $K$ = 8 to 64", "follow", ring["slope on K"], "3/2", ring[ratios])
     yield row("ring", "permuted", ring_permuted["slope on K"], "3/2", ring_permuted[ratios])
