@@ -140,7 +140,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, module, make, ex
 
 
 @contextlib.contextmanager
-def receiver(status=204, delay=0.0, headers=()):
+def receiver(status=204, delay=0.0, headers=(), port=0):
     """A server on loopback that keeps what it is sent."""
     got = []
 
@@ -157,7 +157,7 @@ def receiver(status=204, delay=0.0, headers=()):
         def log_message(self, *_):
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+    with HTTPServer(("127.0.0.1", port), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
@@ -229,7 +229,28 @@ def test_what_the_receiver_refuses_is_told_and_goes_nowhere_else(status):
         tell(1, ALARM)
         with pytest.warns(FedgaussWarning, match=f"missing: 1, of them alarms: 1; it answered {status}"):
             tell.close()
-    assert (len(got), got_elsewhere) == (1, [])
+    assert 1 <= len(got) <= 2  # `close` is one more chance for an alarm
+    assert got_elsewhere == []
+
+
+def test_an_alarm_is_sent_again_until_the_receiver_confirms_it(monkeypatch):
+    """Catches an alarm that is lost because its receiver was down for a moment; other rounds may be."""
+    monkeypatch.setattr(sys.modules["fedgauss.integrations.sinks.webhook"], "_PAUSE", 0.01)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    sink = sinks.webhook(f"http://127.0.0.1:{port}/hook")
+    sink(1, ALARM)
+    until = time.monotonic() + 20
+    while not sink._failures and time.monotonic() < until:
+        time.sleep(0.01)
+    with pytest.raises(ConnectionError, match="has not confirmed every round; Connection refused"):
+        sink(2, QUIET)
+    with receiver(port=port) as (_, got):
+        while len(got) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        sink.close()
+    assert [row["round"] for row in got] == [1, 2]
 
 
 @pytest.mark.study

@@ -13,6 +13,7 @@ from fedgauss.integrations.sinks.base import as_json
 
 _ROOM = 100  # rounds that may wait to be sent
 _FOR_ALARMS = 5.0  # answers that `close` waits for while an alarm is still to be sent
+_PAUSE, _LONGEST_PAUSE = 0.5, 60.0  # seconds before an alarm is sent again, doubled each time
 
 
 class _Round(NamedTuple):
@@ -22,6 +23,9 @@ class _Round(NamedTuple):
 
 class Webhook:
     """A sink that POSTs each verdict as JSON, from a thread of its own; alarms overtake other rounds.
+
+    An alarm is sent again, less and less often, until the receiver confirms it: it arrives at least once. Other rounds
+    are sent once.
 
     Parameters
     ----------
@@ -48,8 +52,9 @@ class Webhook:
         self._waiting: list[_Round] = []
         self._sending: _Round | None = None
         self._lost = self._lost_alarms = 0
-        self._told = 0  # of those lost, the ones that a call has spoken of
-        self._why = ""  # of the last one lost
+        self._failures = 0  # rounds lost, and attempts to send an alarm
+        self._told = 0  # of these, the ones that a call has spoken of
+        self._why = ""  # of the last failure
         self._closed = False
         threading.Thread(target=self._send_all, name="fedgauss webhook", daemon=True).start()
         atexit.register(self.close)  # so that an alarm which ends the run is sent too
@@ -62,8 +67,8 @@ class Webhook:
         with self._news:
             if verdict.alarm or not self._alarms_only:
                 self._leave(_Round(verdict.alarm, body))
-            if self._lost > self._told:
-                self._told = self._lost
+            if self._failures > self._told:
+                self._told = self._failures
                 raise ConnectionError(f"{self._host} has not confirmed every round; {self._why}")
 
     def close(self) -> None:
@@ -89,7 +94,7 @@ class Webhook:
             )
 
     def _leave(self, one: _Round) -> None:
-        if len(self._waiting) == _ROOM:
+        if len(self._waiting) >= _ROOM:
             # An alarm takes the place of the oldest round that is none; everything else is itself what is dropped.
             drop = next((other for other in self._waiting if not other.alarm), one) if one.alarm else one
             self._lose(drop.alarm, f"{_ROOM} rounds wait already and one was dropped")
@@ -100,6 +105,7 @@ class Webhook:
         self._news.notify_all()
 
     def _lose(self, alarm: bool, why: str) -> None:
+        self._failures += 1
         self._lost += 1
         self._lost_alarms += alarm
         self._why = why
@@ -108,12 +114,21 @@ class Webhook:
         return self._waiting if self._sending is None else [*self._waiting, self._sending]
 
     def _send_all(self) -> None:
+        pause = _PAUSE
         while (one := self._next()) is not None:
             why = self._send(one.body)
             with self._news:
-                if why is not None and self._sending is not None:  # `close` may have given it up already
+                given_up, self._sending = self._sending is None, None  # by `close`
+                if why is None:
+                    pause = _PAUSE
+                elif one.alarm and not self._closed:
+                    self._failures += 1
+                    self._why = why
+                    self._waiting.insert(0, one)
+                    self._news.wait_for(lambda: self._closed, pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+                elif not given_up:
                     self._lose(one.alarm, why)
-                self._sending = None
                 self._news.notify_all()
 
     def _next(self) -> _Round | None:
