@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test study check types lint docs readme bench rivals wheel trywheel lock audit clean
+.PHONY: help setup demo test study check types lint docs readme bench rivals soak wheel trywheel lock audit clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,6 +14,8 @@ locked = $(BIN)/python -m uv --quiet pip install --python $(1) --no-deps --requi
 # Flower holds back typer, click and rich. It has an environment of its own, which takes everything else from $(VENV).
 FLOWER := $(VENV)/flower
 FLOWER_TESTS := $(wildcard tests/integrations/test_flower*.py) tests/test_cli.py tests/test_docs.py
+# How long `soak` runs. SEED repeats a schedule of faults, ONLY is one scenario or several, JSON a file for the table.
+SECONDS := 120
 # Reused by `lock` to keep the tool that writes the lock out of the locked environment.
 LOCK_VENV := build/lock
 BUILD_VENV := build/wheel
@@ -57,6 +59,10 @@ test: setup ## run the tests
 study: setup ## run the long statistical studies
 	$(BIN)/pytest -n 2 --dist worksteal -m study
 	$(FLOWER)/bin/python -m pytest -n 2 --dist worksteal -m study $(FLOWER_TESTS)
+
+soak: setup ## run what is left alone for months under faults; SECONDS=120 SEED=7 ONLY=posted
+	PYTHONPATH=tests $(FLOWER)/bin/python -m soak --seconds $(SECONDS) $(addprefix --seed ,$(SEED)) \
+		$(addprefix --only ,$(ONLY)) $(addprefix --json ,$(JSON))
 
 check: types lint docs readme ## lint, format, types, layers and the documentation; -j 2 for two at a time
 
