@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 
 from fedgauss import _checks
+from fedgauss._forked import refuse_in_forked_child
 from fedgauss._types import JaxArray
 
 Key: TypeAlias = tuple[JaxArray, JaxArray]
@@ -25,7 +26,8 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def stage_key(seed: int, stage: str) -> tuple[np.uint32, np.uint32]:
-    """The key of a named stage ("data", "start", ...) of a run with this seed."""
+    """The key of a named stage ("data", "start", ...) of a run with this seed: where a calculation by JAX begins."""
+    refuse_in_forked_child()
     number = _checks.seed(seed)
     digest = hashlib.blake2b(f"{number}/{stage}".encode(), digest_size=8).digest()
     first, second = np.frombuffer(digest, dtype=np.uint32)

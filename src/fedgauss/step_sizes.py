@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 
 
@@ -36,7 +37,7 @@ class Polynomial:
 
     def eta(self, n_steps: int) -> FloatArray:
         """eta_1, ..., eta_n as an array (n,)."""
-        t = np.arange(1.0, _checks.whole("n_steps", n_steps, at_least=0) + 1.0)
+        t = np.arange(1.0, _number_of_steps(n_steps) + 1.0)
         return self.eta0 * (t + self.shift) ** -self.beta
 
     def __str__(self) -> str:
@@ -61,7 +62,7 @@ class WarmStart:
 
     def eta(self, n_steps: int) -> FloatArray:
         """eta_1, ..., eta_n as an array (n,)."""
-        n = _checks.whole("n_steps", n_steps, at_least=0)
+        n = _number_of_steps(n_steps)
         warm = np.full(min(n, self.n_warm), self.constant)
         return np.concatenate([warm, self.decay.eta(n - len(warm))])
 
@@ -106,6 +107,7 @@ class PerClient:
 
     def eta(self, n_steps: int) -> FloatArray:
         """eta_{t,k} as an array (n, K)."""
+        _number_of_steps(n_steps, len(self.schedules))
         return np.stack([schedule.eta(n_steps) for schedule in self.schedules], axis=1)
 
     def __str__(self) -> str:
@@ -298,7 +300,7 @@ def sync_mask(sync_every: Any, n_steps: int, phase: int = 0) -> BoolArray:
     >>> fg.step_sizes.sync_mask(3, 7)
     array([False, False,  True, False, False,  True, False])
     """
-    n = _checks.whole("n_steps", n_steps, at_least=0)
+    n = _number_of_steps(n_steps)
     phase = _checks.whole("phase", phase, at_least=0)
     if sync_every is None:
         return np.zeros(n, dtype=np.bool_)
@@ -314,6 +316,13 @@ def sync_mask(sync_every: Any, n_steps: int, phase: int = 0) -> BoolArray:
         return mask
     tau = _checks.whole("sync_every", sync_every, fix="Use 1 for every step, None for never.")
     return np.arange(1, n + 1) % tau == phase % tau
+
+
+def _number_of_steps(n_steps: Any, each: int = 1) -> int:
+    """n, if so many numbers for each step fit into memory."""
+    n = _checks.whole("n_steps", n_steps, at_least=0)
+    check_memory(f"a schedule of {n:,} steps", 24 * n * each, "Use fewer steps.")
+    return n
 
 
 def _polynomial(eta0: float, beta: float, shift: float) -> Polynomial:

@@ -20,7 +20,7 @@ SHIPPED = {
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_channels_conform(name):
     report = check_channel(SHIPPED[name])
-    assert [found.status for found in report.outcomes] == ["passed"] * 14
+    assert [found.status for found in report.outcomes] == ["passed"] * 15
 
 
 def test_no_shipped_channel_is_left_out():
@@ -91,6 +91,13 @@ class Uploaded(Shewhart):
         return peak if seen.uploads is None else peak._replace(statistic=np.array([seen.uploads.max()]))
 
 
+class Trusting(Shewhart):
+    """Takes whatever is in a file."""
+
+    def restore(self, arrays):
+        self.rounds, self.total = int(arrays["rounds"]), arrays["total"]
+
+
 class Tabulated(Shewhart, tabulated=True):
     pass
 
@@ -123,6 +130,7 @@ MUTANTS = [
     ("everything known", spoiled(may_be_travel=lambda self, peak, contraction: 0), "may_be_travel of type int64"),
     ("saved", spoiled(saved=("rounds",)), "after it was restored"),
     ("saved", spoiled(saved=("rounds", "total", "nothing")), "AttributeError"),
+    ("damaged", Trusting(), "total restored with NaN"),
     ("memory", Hoarding(), "259 numbers after 128 rounds and 1027 after 512"),
     ("dof", spoiled(dof=lambda self, dim: dim / 2), r"dof\(1\) = 0\.5"),
     ("thresholds", Tabulated(), "no table for 'shewhart'"),

@@ -217,6 +217,8 @@ def attribute_segments(
     statistics, p_values, effects = np.zeros(n_clients), np.ones(n_clients), np.full(n_clients, np.nan)
     for k in np.flatnonzero(moves.dof > 0):
         statistics[k], p_values[k], effects[k] = _against_the_others(moves, int(k))
+    if not (np.isfinite(statistics).all() and np.isfinite(p_values).all()):
+        raise ValueError("suspects needs clients' numbers that can be squared; these are too large. Use reset().")
     adjusted = np.minimum(_MARGIN * q_values(p_values, power_weights(effects, rate)), 1.0)
     table = tuple(
         Suspect(int(k), float(statistics[k]), float(p_values[k]), float(adjusted[k]), bool(adjusted[k] <= rate))

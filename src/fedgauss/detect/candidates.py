@@ -22,6 +22,17 @@ def is_candidate(position: int, now: int) -> bool:
     return position > 0 and 1 <= age <= _FINE * _power_of_two(position)
 
 
+def kept_at(now: int, first: int) -> npt.NDArray[np.int64]:
+    """All candidates at time t from `first` on, in order."""
+    found: set[int] = set()
+    power = 1
+    while power < now:  # multiples of it up to the age of 12 times it
+        oldest = max(now - _FINE * power, first, 1)
+        found.update(range((now - 1) // power * power, oldest - 1, -power))
+        power *= 2
+    return np.array(sorted(found), dtype=np.int64)
+
+
 class Candidates(Saved):
     """Prefix sums at the positions that `is_candidate` keeps, for R replicates at once.
 
@@ -64,13 +75,24 @@ class Candidates(Saved):
     def keep(self, position: int, step: int, mass: float, total: FloatArray) -> None:
         """Take in the newest position, with its prefix sum, in place of the one whose time is over."""
         over = position - _FINE * _power_of_two(position)
-        if over >= self.first:
-            slot = np.flatnonzero(self.positions == over)[0]
+        slots = np.flatnonzero((self.positions == over) & (over >= self.first))
+        if len(slots):
+            slot = slots[0]
             self.positions[slot], self.steps[slot], self.masses[slot] = position, step, mass
             self.sums[slot] = total
         elif position >= self.first:
             self.positions, self.steps = np.append(self.positions, position), np.append(self.steps, step)
             self.masses, self.sums = np.append(self.masses, mass), np.concatenate([self.sums, total[None]])
+
+    def check(self, now: int, step: int, mass: float) -> None:
+        """Refuse a restored state that cannot be that of time t, step `step`, after weights that add up to `mass`."""
+        order = np.argsort(self.positions)
+        lengths = {len(self.positions), len(self.steps), len(self.masses), len(self.sums)}
+        if len(lengths) > 1 or not np.array_equal(self.positions[order], kept_at(now, self.first)):
+            raise ValueError(f"candidates must be those of round {now}, each with its sums")
+        steps, masses = self.steps[order], self.masses[order]
+        if (np.diff(steps, prepend=0, append=step) < 0).any() or (np.diff(masses, prepend=0.0, append=mass) < 0).any():
+            raise ValueError("steps and weights of candidates must grow with the rounds, up to those of now")
 
 
 def _power_of_two(position: int) -> int:

@@ -67,6 +67,13 @@ def no_peak(replicates: int) -> Peak:
     return Peak(np.zeros(replicates), nowhere - 1, nowhere)
 
 
+def check_peak(peak: Peak, rounds: int, step: int) -> None:
+    """Refuse a restored peak that points to the future."""
+    steps, before = np.asarray(peak.step), np.asarray(peak.rounds)
+    if steps.min() < -1 or steps.max() > step or before.min() < 0 or before.max() > rounds:
+        raise ValueError(f"a change must lie in the past, before step {step} and round {rounds}")
+
+
 class Channel(Saved, ABC):
     """One way of looking for a change. Subclass it, and hand an instance to `Monitor(..., channels=...)`.
 
@@ -86,8 +93,8 @@ class Channel(Saved, ABC):
         Default of the parameter.
     alarm_words : str
         What an alarm says has happened: "the {alarm_words}".
-    saved : tuple of str
-        The attributes that make up the state, see `Saved`.
+    saved, unfilled : tuple of str
+        The attributes that make up the state, and those of them that may hold NaN, see `Saved`.
     tabulated : bool
         Whether the package ships quantiles of the statistic, `thresholds.json`. Set by
         ``class MyChannel(Channel, tabulated=True)``, and not inherited; otherwise thresholds are simulated.
@@ -159,6 +166,12 @@ class Channel(Saved, ABC):
         A verdict's rollback is the last round before the earliest of them.
         """
         return OnsetSpan(peak.step, peak.rounds, peak.step)
+
+    def check(self, rounds: int, step: int) -> None:
+        """Raise a ValueError where a restored state cannot be that after so many watched rounds, at this step of SGD.
+
+        What `Saved` says of its kind, shape and finiteness was checked before.
+        """
 
     def started(self, conditions: Conditions) -> Self:
         """A copy of this template that is ready for its first round."""

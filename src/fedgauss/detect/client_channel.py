@@ -7,7 +7,7 @@ from scipy.special import binom, fdtrc
 
 from fedgauss._types import FloatArray
 from fedgauss.detect.candidates import DROP
-from fedgauss.detect.channel import Channel, Conditions, OnsetSpan, Peak, RoundSeen, no_peak
+from fedgauss.detect.channel import Channel, Conditions, OnsetSpan, Peak, RoundSeen, check_peak, no_peak
 from fedgauss.detect.client_rounds import noise_inverses
 from fedgauss.detect.spending import spent
 from fedgauss.detect.spread_channel import capped_mean
@@ -45,6 +45,7 @@ class ClientChannel(Channel):
         "rounds", "filled", "weight", "began", "pulls", "groups", "recent", "sizes", "starts", "count", "sum", "size",
         "statistic", "step", "rounds_before", "first", "rounds_first", "last",
     )  # fmt: skip
+    unfilled = ("pulls", "recent", "sizes")
 
     def begin(self, conditions: Conditions) -> None:
         """No rounds yet."""
@@ -113,6 +114,22 @@ class ClientChannel(Channel):
         # The change may lie between two windows.
         self.first, self.rounds_first = self.starts[-np.minimum(np.maximum(2 * longest - 1, 2), _WINDOWS[-1])].T
         self.last = self.starts[-back[likely.argmax(axis=0)], 0]
+
+    def check(self, rounds: int, step: int) -> None:
+        """Groups have no more rounds than were seen; counts and sizes belong to them; changes lie in the past."""
+        groups = self.groups * self.in_group + self.filled <= rounds and self.groups >= 0
+        filling = 0 <= self.filled < self.in_group and (self.weight > 0.0) == (self.filled > 0)
+        if self.rounds != rounds or not groups or not filling or not 0 <= self.began <= step:
+            raise ValueError("groups of the client channel must be of rounds that it has seen")
+        counted = (self.count >= 0) & (self.count <= self.groups) & (self.count == np.floor(self.count))
+        sizes = np.nan_to_num(self.sizes)
+        usual = _PRIOR + self.size - np.cumsum(sizes[::-1], axis=0)  # of what lies before a window
+        if not counted.all() or (sizes < 0.0).any() or (usual <= 0.0).any() or (self.statistic < 0.0).any():
+            raise ValueError("counts and sizes of the client channel must be those of its groups")
+        check_peak(Peak(self.statistic, self.step, self.rounds_before), rounds, step)
+        check_peak(Peak(self.statistic, self.first, self.rounds_first), rounds, step)
+        check_peak(Peak(self.statistic, self.last, self.rounds_first), rounds, step)
+        check_peak(Peak(self.statistic, *self.starts.T), rounds, step)
 
     def onset_span(self, peak: Peak) -> OnsetSpan:
         """From the windows whose p-value is near the smallest."""

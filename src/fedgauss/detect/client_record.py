@@ -22,6 +22,7 @@ class ClientRecord(Saved):
     """
 
     saved = ("rounds", "first", "reference", "sums", "at_alarm", "baseline", "frozen", "kept")
+    unfilled = ("reference",)
 
     def __init__(self, lin: Linearization, position: int = 0) -> None:
         self._lin = lin
@@ -77,17 +78,27 @@ class ClientRecord(Saved):
 
     def restore(self, arrays: Arrays) -> None:
         """Take up the state that `state` returned."""
-        length = len(self.sums)
-        super().restore(arrays)
-        rows = length - 1 - self._lin.dim  # of a file from before places were kept
-        for name in ("sums", "at_alarm", "baseline"):
-            column = getattr(self, name)
-            setattr(self, name, np.pad(column, ((0, length - len(column) if len(column) == rows else 0), (0, 0))))
-            if len(getattr(self, name)) != length:
-                raise ValueError(f"{name} must have {length} rows")
-        if self.kept.sums.shape[1] == rows:
-            self.kept.sums = np.pad(self.kept.sums, ((0, 0), (0, length - rows), (0, 0)))
+        added = 1 + self._lin.dim
+        rows = len(self.sums) - added  # of a file from before places were kept
+        full = dict(arrays)
+        for name in ("sums", "at_alarm", "baseline", "kept.sums"):
+            array = full.get(name, np.zeros(0))
+            if array.ndim >= 2 and array.shape[-2] == rows:
+                full[name] = np.pad(array, [(0, 0)] * (array.ndim - 2) + [(0, added), (0, 0)])
+        super().restore(full)
         self.kept.first = self.first
+
+    def check(self, rounds: int) -> None:
+        """Refuse a restored state that cannot be that after so many watched rounds."""
+        if self.rounds != rounds or not _FIRST <= self.first <= max(_FIRST, rounds):
+            raise ValueError("clients must have been seen in all rounds that were watched")
+        self.kept.check(rounds, 0, 0.0)
+        baseline_rounds, at_alarm = self.frozen.tolist()
+        if not 0 <= baseline_rounds <= at_alarm <= rounds:
+            raise ValueError("the rounds of a baseline must lie before the alarm, and the alarm before now")
+        seen = np.stack([self._segment(column).seen for column in (self.baseline, self.at_alarm, self.sums)])
+        if (seen != np.floor(seen)).any() or seen.min() < 0 or seen.max() > rounds or (np.diff(seen, axis=0) < 0).any():
+            raise ValueError("clients must be counted in rounds, and later at least as often as before")
 
     def _segment(self, column: FloatArray) -> Segment:
         """Its first K (d + 2) rows."""

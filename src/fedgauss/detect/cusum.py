@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._types import ArrayLike, FloatArray
 
 BLOCK = 64  # sums in a block, and steps that `extend` bounds together
@@ -60,6 +61,7 @@ class Cusum:
 
     def __init__(self, dim: int, norm: str = "euclidean") -> None:
         self.dim = _checks.whole("dim", dim)
+        check_memory(f"sums in {self.dim:,} dimensions", 16 * BLOCK * self.dim, "Use fewer dimensions.")
         self.norm = _checks.one_of("norm", norm, ["euclidean", "max"])
         self._n = 0
         self._centre = np.zeros(self.dim)

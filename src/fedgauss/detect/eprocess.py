@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.candidates import is_candidate
 
@@ -84,7 +85,9 @@ class EProcess:
 
     def __init__(self, dim: int, alpha: float = 0.05, effects: ArrayLike = EFFECTS) -> None:
         self.alpha = _checks.probability("alpha", alpha, fix="Use 0.05?")
-        self._capital = _Capital(1, _checks.whole("dim", dim), effects)
+        dim = _checks.whole("dim", dim)
+        check_memory(f"sums in {dim:,} dimensions", 400 * dim, "Use fewer dimensions.")
+        self._capital = _Capital(1, dim, effects)
 
     def update(self, x: ArrayLike, weight: float = 1.0) -> EVerdict:
         """Take in the next round.
@@ -104,8 +107,8 @@ class EProcess:
         w = _checks.real("weight", weight, above=0.0, fix="A round that brings nothing is left out.")
         _require_plausible(row)
         log_e = float(self._capital.update(row[None], w)[0])
-        alarm = log_e >= -np.log(self.alpha)
-        return EVerdict(bool(alarm), log_e, self.alpha, self._capital.round, int(self._capital.onset()[0]))
+        alarm = not log_e < -np.log(self.alpha)  # what is not a number is no silence
+        return EVerdict(alarm, log_e, self.alpha, self._capital.round, int(self._capital.onset()[0]))
 
 
 def e_process_paths(

@@ -63,7 +63,7 @@ class Innovations:
         # In the eigenvectors of A every matrix of the block is diagonal: one column for each eigenvalue.
         pulls, _ = pulls_and_product(step_sizes_between(self.steps, after, last), values)
         total = pulls.sum(axis=0)
-        if np.any(total <= 0.0):
+        if not np.all(total > 0.0):  # NaN is not, where a product of steps overflowed
             raise ValueError(
                 f"steps {after + 1} to {last} must move the mean towards the optimum; they do not in the direction "
                 f"of eigenvalue {values[int(np.argmin(total))]:.3g} of A. Use smaller step sizes: eta_t below 2 / that."
@@ -225,12 +225,14 @@ def server_only(
 def step_sizes_between(steps: StepSizes, after: int, last: int) -> FloatArray:
     """eta_t for t = after + 1, ..., last, without those before where the schedule has a formula.
 
-    A schedule without one is asked for all of its steps each time: give long runs a formula.
+    One of a kind that is not known here is asked for all of its steps each time: give long runs a formula.
     """
     if isinstance(steps, Polynomial):
         return replace(steps, shift=steps.shift + after).eta(last - after)
-    if isinstance(steps, WarmStart) and after >= steps.n_warm:
-        return step_sizes_between(steps.decay, after - steps.n_warm, last - steps.n_warm)
+    if isinstance(steps, WarmStart):
+        warm = np.full(min(max(steps.n_warm - after, 0), last - after), steps.constant)
+        begun = max(after - steps.n_warm, 0)
+        return np.concatenate([warm, step_sizes_between(steps.decay, begun, begun + last - after - len(warm))])
     return np.asarray(steps.eta(last), dtype=np.float64)[after:]
 
 

@@ -82,6 +82,15 @@ class MeanChannel(Channel, tabulated=True):
         earliest, latest = kept.span(self._evidence())
         return OnsetSpan(kept.steps[earliest], kept.positions[earliest], kept.steps[latest])
 
+    def check(self, rounds: int, step: int) -> None:
+        """Candidates of both kinds lie in the same slots, and have seen less than all rounds."""
+        self.candidates.check(rounds, step, self.mass)
+        places, masses = self.travel.places, self.candidates.masses
+        alike = np.array_equal(places.positions, self.candidates.positions)
+        if self.position != rounds or not alike or (masses <= 0.0).any() or (masses >= self.mass).any():
+            raise ValueError("the mean channel must have seen all rounds")
+        places.check(rounds, 0, 0.0)
+
     def may_be_travel(self, peak: Peak, contraction: FloatArray) -> BoolArray:
         """Whether a run that has not arrived may show this shift by itself."""
         return self.travel.may_explain(self, peak, contraction)

@@ -5,29 +5,33 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
-from fedgauss._types import ArrayLike, FloatArray
+from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.detect import storage
 from fedgauss.detect.attribution import Attribution
 from fedgauss.detect.channel import INVALID, Channel, Conditions, Peak, RoundSeen, checked_channels
 from fedgauss.detect.client_record import ClientRecord
 from fedgauss.detect.client_rounds import ClientInnovations
-from fedgauss.detect.innovations import Innovations, innovations, step_sizes_between
-from fedgauss.detect.saved import part, prefixed
+from fedgauss.detect.innovations import Block, Innovations, innovations, step_sizes_between
+from fedgauss.detect.locked import OwnLock, locked
+from fedgauss.detect.stored_monitor import Settings, checked_settings, contents_of, fill
 from fedgauss.detect.thresholds import Boundary, boundary
-from fedgauss.detect.updates import client_table, fault, mean_vector, participant_mask, participant_weights
+from fedgauss.detect.updates import LONGEST_GAP as LONGEST_GAP
+from fedgauss.detect.updates import (
+    client_table,
+    fault,
+    mean_vector,
+    next_step,
+    participant_mask,
+    participant_weights,
+)
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.detect.watch import CHANNELS_WITH_UPLOADS, DEFAULT_CHANNELS, Watch, rounds_to_drop
 from fedgauss.step_sizes import StepSizes
-
-_Settings = tuple[int, float, int | None]  # sync_every, alpha, horizon
-LONGEST_GAP = 1_000_000  # steps between two updates: their product is computed at once
 
 
 class Monitor:
@@ -77,6 +81,8 @@ class Monitor:
 
     State and time per round grow like log t: prefix sums of the innovations are kept at O(log t) rounds.
 
+    Several threads may call one monitor: calls wait for each other.
+
     Examples
     --------
     The clients' mean after every tenth step; from round 41 on something pulls it away:
@@ -107,7 +113,7 @@ class Monitor:
         seed: int = 0,
         channels: Sequence[Channel] | None = None,
     ) -> None:
-        settings = _settings(sync_every, alpha, horizon)
+        settings = checked_settings(sync_every, alpha, horizon)
         parts = innovations(lin, steps)
         watched = DEFAULT_CHANNELS if channels is None else checked_channels(channels)
         first = None if start is None else _checks.real_array("start", start, shape=(lin.dim,))
@@ -115,7 +121,8 @@ class Monitor:
         self._begin(parts, settings, boundary(lin.dim, *settings, self._seed, parts.whitening, watched), watched)
         self._mean = first
 
-    def _begin(self, parts: Innovations, settings: _Settings, limits: Boundary, channels: tuple[Channel, ...]) -> None:
+    def _begin(self, parts: Innovations, settings: Settings, limits: Boundary, channels: tuple[Channel, ...]) -> None:
+        self._lock = OwnLock()
         self.sync_every, self.alpha, self.horizon = settings
         self.innovations, self.lin, self.steps = parts, parts.lin, parts.steps
         self.boundary, self.channels = limits, channels
@@ -141,6 +148,7 @@ class Monitor:
         lin, state = self.lin, "no alarm" if self.alarm is None else "ALARM"
         return f"<Monitor of {lin.n_clients} clients in {lin.dim} dimensions, round {self.round}: {state}>"
 
+    @locked
     def reset(self, step: int | None = None, y: ArrayLike | None = None, round: int | None = None) -> None:
         """Forget what was seen and start watching again, with a fresh alpha: after a false alarm, or a rollback.
 
@@ -177,11 +185,12 @@ class Monitor:
 
     def _join_clients(self) -> None:
         """From the first round on there are uploads: clients are watched, too, and alpha is shared anew."""
-        self._may_join, self.channels = False, CHANNELS_WITH_UPLOADS
         settings = (self.sync_every, self.alpha, self.horizon, self._seed)
-        self.boundary = boundary(self.lin.dim, *settings, self.innovations.whitening, self.channels)
+        limits = boundary(self.lin.dim, *settings, self.innovations.whitening, CHANNELS_WITH_UPLOADS)
+        self._may_join, self.channels, self.boundary = False, CHANNELS_WITH_UPLOADS, limits
         self._forget()
 
+    @locked
     def reweight(self, weights: ArrayLike | None) -> None:
         """Change the clients' weights from the next round on.
 
@@ -205,9 +214,10 @@ class Monitor:
                 "alpha holds for rounds with other clients or weights only where all clients have one optimum, since "
                 "lin has no client gradients. Use linearize(problem), or linearization(..., gradients=...).",
                 _checks.FedgaussWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
+    @locked
     def update(
         self,
         y: ArrayLike,
@@ -239,7 +249,8 @@ class Monitor:
         -------
         Verdict
             An update that is not finite, or absurdly large, is an alarm of its own ("invalid update") and changes
-            nothing: send the round again, or go on with the next and its `step`.
+            nothing: send the round again, or go on with the next and its `step`. So is one after which the statistic
+            of a channel would not be a finite number.
 
         Raises
         ------
@@ -253,34 +264,67 @@ class Monitor:
             None if given is None else client_table(name, given, self.lin.n_clients, self.lin.dim, present)
             for name, given in (("clients", clients), ("began", began))
         )
-        now = self._next_step(step)
+        now = next_step(step, self.step, self.sync_every, self._mean is not None)
         if wrong := fault(parts, self._mean, value, sent, origin, present):
-            return Verdict(
-                True, np.inf, self.boundary.at(now - self._origin_step)[0], INVALID, self.round + 1, now,
-                self.step + 1, self.round, self.alpha, note=wrong,
-            )  # fmt: skip
+            return self._refused(now, wrong)
         if present is not None:
             self._warn_of_optima()
+        block = self._block(now, present)
         if self._may_join and sent is not None and self.round == self._origin_round:
             self._join_clients()
+        before = self._watch.copied()
+        try:
+            verdict = self._judged(value, now, block, sent, origin)
+        except BaseException:  # a channel of the user's may fail, and the others have taken the round in
+            self._watch = before
+            raise
+        if verdict.invalid:
+            self._watch = before
+        return verdict
+
+    def _block(self, now: int, present: BoolArray | None) -> Block | None:
+        """What the round's steps do; None where its beginning is not known."""
         if self._mean is None:
-            step_sizes_between(parts.steps, now - 1, now)  # a schedule that has ended says so
-            self._origin_step = now - self.sync_every
-            peaks = self._watch.skip()
+            step_sizes_between(self.steps, now - 1, now)  # a schedule that has ended says so
+            return None
+        base = self.lin.weights if self._weights is None else self._weights
+        weights = self._weights if present is None else participant_weights(present, base)
+        return self.innovations.block(self.step, now, weights)
+
+    def _judged(
+        self, value: FloatArray, now: int, block: Block | None, sent: FloatArray | None, origin: FloatArray | None
+    ) -> Verdict:
+        """A checked round, taken in and judged; an invalid one has changed nothing but the channels."""
+        parts, mean, pulls, where = self.innovations, self._mean, None, None
+        position, counted = self._watch.rounds, not self._watch.to_drop
+        if block is None or mean is None:
+            origin_step, peaks = now - self.sync_every, self._watch.skip()
         else:
-            base = self.lin.weights if self._weights is None else self._weights
-            weights = self._weights if present is None else participant_weights(present, base)
-            block = parts.block(self.step, now, weights)
-            where = np.broadcast_to(self._mean, (self.lin.n_clients, self.lin.dim)) if origin is None else origin
+            origin_step = self._origin_step
+            where = np.broadcast_to(mean, (self.lin.n_clients, self.lin.dim)) if origin is None else origin
             pulls = None if sent is None else self._pulls(where, sent, now)
-            if not self._watch.to_drop:
-                self._remember(where, pulls)
-            x, place = parts.whiten(block, self._mean, value), parts.place(self._mean)
+            x, place = parts.whiten(block, mean, value), parts.place(mean)
             theirs = None if pulls is None else pulls[..., None]
             seen = RoundSeen(x[:, None], block.weight, self.step, place[:, None], sent, origin, theirs)
             peaks = self._watch.update(seen)
-        self._mean, self.step, self.round = value, now, self.round + 1
-        return self._judge(peaks)
+        if broken := [c.name for c, peak in zip(self.channels, peaks, strict=True) if not _finite(peak)]:
+            return self._refused(now, f"The statistic of the channel {broken[0]} would not be a finite number.")
+        verdict, baseline = self._verdict(peaks, now, origin_step)
+        if where is not None and counted:
+            self._remember(position, where, pulls)
+        self._mean, self.step, self.round, self._origin_step = value, now, self.round + 1, origin_step
+        if verdict.alarm and self.alarm is None:
+            self.alarm = verdict
+            if self._clients is not None:
+                self._clients.freeze(baseline)
+        return verdict
+
+    def _refused(self, now: int, note: str) -> Verdict:
+        """An invalid update, after which everything is as it was."""
+        return Verdict(
+            True, np.inf, self.boundary.at(now - self._origin_step)[0], INVALID, self.round + 1, now,
+            self.step + 1, self.round, self.alpha, note=note,
+        )  # fmt: skip
 
     def _pulls(self, began: FloatArray, sent: FloatArray, now: int) -> FloatArray:
         """Client innovations of a round, (K, d)."""
@@ -288,15 +332,15 @@ class Monitor:
             self._innovations_of_clients = ClientInnovations(self.lin, self.steps, self._weights)
         return self._innovations_of_clients.of_round(began, sent, self.step, now)
 
-    def _remember(self, began: FloatArray, pulls: FloatArray | None) -> None:
+    def _remember(self, position: int, began: FloatArray, pulls: FloatArray | None) -> None:
         """Keep what clients did in a round for `suspects`, or that nothing is known of it."""
-        position = self._watch.rounds
         if self._clients is None:
             if pulls is None:
                 return
             self._clients = ClientRecord(self.lin, position)
         self._clients.update(position, began, np.full(began.shape, np.nan) if pulls is None else pulls)
 
+    @locked
     def suspects(self, rate: float = 0.10) -> Attribution:
         """Which clients turned malicious, the most suspect first.
 
@@ -323,8 +367,9 @@ class Monitor:
             raise ValueError("suspects needs the clients' uploads; none were given. Use update(y, clients=...).")
         return self._clients.attribution(level)
 
-    def _judge(self, peaks: tuple[Peak, ...]) -> Verdict:
-        watched_steps = self.step - self._origin_step
+    def _verdict(self, peaks: tuple[Peak, ...], now: int, origin_step: int) -> tuple[Verdict, int]:
+        """Of the round that ends at step `now`, and the rounds of a baseline that it would leave for `suspects`."""
+        watched_steps = now - origin_step
         limits, alarmed = self.boundary.at(watched_steps), np.array([self.alarm is not None])
         said = self._watch.judge(peaks, limits, alarmed, self.innovations.contraction_at)
         channel = self.channels[int(said.channel[0])]
@@ -349,38 +394,13 @@ class Monitor:
             if interval is not None and self.alarm.onset_interval is not None:
                 interval = (min(interval[0], self.alarm.onset_interval[0]), interval[1])
         verdict = Verdict(
-            alarm, statistic, threshold, channel.name, self.round, self.step, onset, rollback, self.alpha,
+            alarm, statistic, threshold, channel.name, self.round + 1, now, onset, rollback, self.alpha,
             travelling, note, channel.alarm_words, readings, interval,
         )  # fmt: skip
-        if alarm and self.alarm is None:
-            self.alarm = verdict
-            if self._clients is not None:
-                # A baseline from before the interval, unless that leaves less than half of what lies before the onset.
-                self._clients.freeze(max(rounds, int(said.rounds[0]) // 2))
-        return verdict
+        # A baseline from before the interval, unless that leaves less than half of what lies before the onset.
+        return verdict, max(rounds, int(said.rounds[0]) // 2)
 
-    def _next_step(self, step: int | None) -> int:
-        if step is None:
-            return self.step + self.sync_every
-        now = _checks.whole("step", step, fix="Steps count from 1.")
-        if now <= self.step:
-            raise ValueError(
-                f"step must grow from round to round; got {now} after {self.step}. "
-                f"Use {self.step + self.sync_every}, or reset(step=..., y=...) after a rollback?"
-            )
-        gap = now - self.step
-        if self._mean is not None and gap < self.sync_every:
-            raise ValueError(
-                f"step must lie at least sync_every = {self.sync_every} steps after the last; got {gap}. "
-                "Thresholds are for rounds of that length or longer."
-            )
-        if gap > LONGEST_GAP:
-            raise ValueError(
-                f"step must lie at most {LONGEST_GAP:,} steps after the last, {self.step}; got {now}. "
-                "Use reset(step=...) first, to begin in the middle of a run?"
-            )
-        return now
-
+    @locked
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file; `Monitor.load` continues from it with the same verdicts, bit for bit.
 
@@ -393,27 +413,7 @@ class Monitor:
         storage.write(path, *self._state())
 
     def _state(self) -> storage.Contents:
-        steps, arrays = storage.steps_to_words(self.steps)
-        words = {
-            "sync_every": self.sync_every,
-            "alpha": self.alpha,
-            "horizon": self.horizon,
-            "n_warmup": self.lin.n_warmup,
-            "dof": self.lin.dof,
-            "steps": steps,
-            "counters": [self.round, self.step, self._origin_round, self._origin_step],
-            "alarm": None if self.alarm is None else asdict(self.alarm),
-            "channels": [channel.name for channel in self.channels],
-            "seed": self._seed,
-            "may_join": self._may_join,
-        }
-        optional = {"last": self._mean, "weights": self._weights}
-        arrays |= {name: array for name, array in optional.items() if array is not None}
-        arrays |= storage.lin_to_arrays(self.lin) | {"ends": self.boundary.ends}
-        arrays |= prefixed("above.", self.boundary.levels) | prefixed("watch.", self._watch.state())
-        if self._clients is not None:
-            arrays |= prefixed("clients.", self._clients.state())
-        return words, arrays
+        return contents_of(self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], channels: Sequence[Channel] = CHANNELS_WITH_UPLOADS) -> Monitor:
@@ -439,41 +439,14 @@ class Monitor:
         words, arrays = storage.read(path)
         watched = storage.named_channels(words, checked_channels(channels))
         try:
-            return cls._restored(*storage.from_0_1_0(words, arrays), watched)
+            monitor = cls.__new__(cls)
+            fill(monitor, *storage.from_0_1_0(words, arrays), watched)
         except Exception as error:  # a damaged file may break anything
             raise ValueError(
                 f"{os.fspath(path)} must be a file that Monitor.save wrote; a part is missing or wrong ({error})."
             ) from error
-
-    @classmethod
-    def _restored(cls, words: dict[str, Any], arrays: storage.Arrays, channels: tuple[Channel, ...]) -> Monitor:
-        monitor = cls.__new__(cls)
-        monitor._seed = _checks.whole("seed", words.get("seed", 0), at_least=0)
-        monitor._may_join = words.get("may_join") is True  # a file of 0.1.0 has its channels
-        lin = storage.lin_from_arrays(arrays, words["n_warmup"], words["dof"])
-        parts = innovations(lin, storage.steps_from_words(words["steps"], arrays))
-        settings = _settings(words["sync_every"], words["alpha"], words["horizon"])
-        monitor._begin(parts, settings, storage.boundary_from_arrays(arrays, channels), channels)
-        # The origin may lie before step 0: it is sync_every steps before a first update that came early.
-        least = (0, 0, 0, -settings[0])
-        counters = (_checks.whole("counters", n, at_least=m) for n, m in zip(words["counters"], least, strict=True))
-        monitor.round, monitor.step, monitor._origin_round, monitor._origin_step = counters
-        if (last := arrays.get("last")) is not None:
-            monitor._mean = _checks.real_array("last", last, shape=(lin.dim,))
-        monitor._weights = storage.weights_from(arrays, lin.n_clients)
-        monitor.alarm = storage.verdict_from_words(words.get("alarm"), channels)
-        monitor._watch.restore(part(arrays, "watch."))
-        if stored := part(arrays, "clients."):
-            monitor._clients = ClientRecord(lin)
-            monitor._clients.restore(stored)
         return monitor
 
 
-def _settings(sync_every: Any, alpha: Any, horizon: Any) -> _Settings:
-    """The settings of a monitor, checked; they may come from a file."""
-    fix = "Use the number of steps between two updates."
-    tau = _checks.whole("sync_every", sync_every, fix=fix, at_most=LONGEST_GAP)
-    level = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
-    if horizon is not None:
-        horizon = _checks.whole("horizon", horizon, fix="It counts steps; use None for no end.")
-    return tau, level, horizon
+def _finite(peak: Peak) -> bool:
+    return bool(np.isfinite(peak.statistic).all())

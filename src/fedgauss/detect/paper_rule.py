@@ -313,7 +313,7 @@ class CusumRule:
             statistic, s = self._cusum.update(row)
             onset = s + limit.skipped
         threshold, onset = float(limit.values[self._round - 1]), onset * limit.every
-        alarm = statistic > threshold
+        alarm = not statistic <= threshold  # what is not a number is no silence
         verdict = CusumVerdict(alarm, statistic, threshold, self._round, step, onset, limit.alpha)
         if verdict.alarm and self.first_alarm is None:
             self.first_alarm = verdict

@@ -8,7 +8,7 @@ from scipy import special
 
 from fedgauss._types import FloatArray
 from fedgauss.detect.candidates import Candidates
-from fedgauss.detect.channel import Channel, Conditions, OnsetSpan, Peak, RoundSeen, no_peak
+from fedgauss.detect.channel import Channel, Conditions, OnsetSpan, Peak, RoundSeen, check_peak, no_peak
 
 _GROUP = 10  # steps, at least, behind each residual
 _PRIOR = 50.0  # residuals of exactly the expected size, put before the first: early ratios stay near one
@@ -118,6 +118,18 @@ class SpreadChannel(Channel, tabulated=True):
     def _rounds_before(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Rounds before candidates. The first group has no residual: it lies before all that are counted."""
         return (self.candidates.positions[slots] + 1) * self.group
+
+    def check(self, rounds: int, step: int) -> None:
+        """All rounds are in groups, the first of which has no residual, and sizes are not negative."""
+        kept, first = self.candidates, self.mass > 0.0
+        kept.check(self.count, step, float(self.count))
+        counted = (self.count + first) * self.group + self.rounds == rounds and (first or not self.count)
+        if not counted or not 0 <= self.rounds < self.group or (self.weight > 0.0) != (self.rounds > 0):
+            raise ValueError("groups of the spread channel must have all rounds")
+        sizes = np.concatenate([kept.sums.ravel(), self.size.ravel(), self.statistic])
+        if (sizes < 0.0).any() or not np.array_equal(kept.masses, kept.positions):
+            raise ValueError("sizes of the spread channel must not be negative")
+        check_peak(Peak(self.statistic, self.step, self.rounds_before), rounds, step)
 
     def onset_span(self, peak: Peak) -> OnsetSpan:
         """From the candidates whose L is near the largest."""

@@ -23,6 +23,7 @@ TABLE_FORMAT = "fedgauss thresholds 1"
 MARGIN = 1.015  # gradients away from the optimum are a little noisier than V
 FIRST_EPOCH = 500  # steps
 _GROWTH = 4.0  # how much likelier a window twice as long makes an exceedance; simulated: 2.0 to 3.9 at 4,000 steps
+LONGEST_HORIZON = 10**15  # steps: numbers of steps are added up, and must stay whole
 _EPOCHS = 40  # enough for 2^48 steps
 _SIMULATED_PATHS = 2_000  # paths of a simulation where the table has no column
 _ENOUGH = 50  # paths beyond a quantile, below which the tail's formula is better than the simulation
@@ -50,6 +51,20 @@ class Boundary:
         """The threshold of each channel after this many steps; the last ones hold beyond the end."""
         i = min(int(np.searchsorted(self.ends, step)), len(self.ends) - 1)
         return tuple(float(level[i]) for level in self.levels.values())
+
+
+def checked_horizon(horizon: int | None, sync_every: int) -> int | None:
+    """The number of steps over which alpha holds, or None: enough of them that something can be seen."""
+    if horizon is None:
+        return None
+    least = (2 * rounds_to_drop(sync_every) + 1) * sync_every
+    fix = f"With sync_every = {sync_every} nothing can be seen before step {least}; None is no end."
+    return _checks.whole("horizon", horizon, at_least=least, fix=fix, at_most=LONGEST_HORIZON)
+
+
+def epoch_ends(horizon: int | None) -> npt.NDArray[np.int64]:
+    """The steps at which thresholds change: that of the horizon, or 500 2^i."""
+    return FIRST_EPOCH << np.arange(_EPOCHS) if horizon is None else np.array([horizon])
 
 
 def boundary(
@@ -87,16 +102,10 @@ def boundary(
     """
     dim, sync_every = _checks.whole("dim", dim), _checks.whole("sync_every", sync_every)
     alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
-    if horizon is not None:
-        least = (2 * rounds_to_drop(sync_every) + 1) * sync_every
-        fix = f"With sync_every = {sync_every} nothing can be seen before step {least}; None is no end."
-        horizon = _checks.whole("horizon", horizon, at_least=least, fix=fix)
+    horizon = checked_horizon(horizon, sync_every)
     law = None if whitening is None or whitening.in_table else _rounded(whitening)
-    if horizon is not None:
-        ends, spent = np.array([horizon]), np.ones(1)
-    else:
-        epochs = np.arange(_EPOCHS)
-        ends, spent = FIRST_EPOCH << epochs, np.asarray(6.0 / (np.pi * (epochs + 1.0)) ** 2)
+    ends = epoch_ends(horizon)
+    spent = np.ones(1) if horizon is not None else np.asarray(6.0 / (np.pi * (np.arange(_EPOCHS) + 1.0)) ** 2)
     null = _Null(dim, sync_every, seed, law, tuple(c for c in channels if c.threshold(alpha) is None))
     total = sum(channel.share for channel in channels)
     levels = {}

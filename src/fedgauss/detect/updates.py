@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from fedgauss import _checks
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.detect.innovations import Innovations
 
+LONGEST_GAP = 1_000_000  # steps between two updates: their product is computed at once
 _HUGE = 1e100
 _PLAUSIBLE = 1e8  # standard deviations of one step's gradient: an update whose gradient is larger is broken or hostile
 
@@ -25,6 +27,30 @@ def client_table(name: str, value: ArrayLike, n_clients: int, dim: int, present:
     if present is not None:
         table[~present] = np.nan
     return table
+
+
+def next_step(step: int | None, last: int, sync_every: int, begun: bool) -> int:
+    """The step after which a round ended, by default sync_every after the last, where Y is known if it has `begun`."""
+    if step is None:
+        return last + sync_every
+    now = _checks.whole("step", step, fix="Steps count from 1.")
+    if now <= last:
+        raise ValueError(
+            f"step must grow from round to round; got {now} after {last}. "
+            f"Use {last + sync_every}, or reset(step=..., y=...) after a rollback?"
+        )
+    gap = now - last
+    if begun and gap < sync_every:
+        raise ValueError(
+            f"step must lie at least sync_every = {sync_every} steps after the last; got {gap}. "
+            "Thresholds are for rounds of that length or longer."
+        )
+    if gap > LONGEST_GAP:
+        raise ValueError(
+            f"step must lie at most {LONGEST_GAP:,} steps after the last, {last}; got {now}. "
+            "Use reset(step=...) first, to begin in the middle of a run?"
+        )
+    return now
 
 
 def fault(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,7 @@ class Watch(Saved):
     saved = ("to_drop", "rounds")
 
     def __init__(self, channels: Sequence[Channel], conditions: Conditions) -> None:
-        self.to_drop = conditions.first
+        self.to_drop = self._first = conditions.first
         self.rounds = 0  # taken in
         self.replicates = conditions.replicates
         self.channels = tuple(channel.started(conditions) for channel in channels)
@@ -86,7 +86,7 @@ class Watch(Saved):
         best = (tops / bounds[:, None]).argmax(axis=0)
         statistic, threshold = tops[best, runs], bounds[best]
         step, rounds = (np.stack(part)[best, runs] for part in ([p.step for p in peaks], [p.rounds for p in peaks]))
-        over = statistic > threshold
+        over = ~(statistic <= threshold)  # what is not a number is no silence
         travelling = np.zeros_like(over)
         for i, (channel, peak) in enumerate(zip(self.channels, peaks, strict=True)):
             doubtful = over & (best == i) & ~alarmed
@@ -106,3 +106,17 @@ class Watch(Saved):
         super().restore(arrays)
         for channel in self.channels:
             channel.restore(part(arrays, f"{channel.name}."))
+
+    def check(self, taken_in: int, step: int) -> None:
+        """Refuse a restored state that cannot be that after so many rounds, left out or not, at this step of SGD."""
+        left_out = self._first - self.to_drop
+        if not 0 <= left_out <= self._first or self.rounds != taken_in - left_out or (self.to_drop and self.rounds):
+            raise ValueError(f"the channels must have seen all of {taken_in} rounds but the first {self._first}")
+        for channel in self.channels:
+            channel.check(self.rounds, step)
+
+    def copied(self) -> Self:
+        """Another one with a state of its own."""
+        other = super().copied()
+        other.channels = tuple(channel.copied() for channel in self.channels)
+        return other

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._progress import ProgressBar
 from fedgauss._random import Key
 from fedgauss._types import AnyArray, BoolArray
@@ -65,9 +66,9 @@ class Chunks:
 
     def size(self, memory_budget: float) -> int:
         """How many replicates to run at once: within the budget, and on a CPU within its cache."""
-        some = self._part(0, 64)
-        shapes = begin.eval_shape(some, self.start.replicates(0, 64), self.start_key, 0, 64, self.length)
-        state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)) / 64
+        state = _bytes(self._shapes(64)) / 64
+        what = f"the state of one replicate, {self.n_clients:,} clients in {self.dim:,} dimensions,"
+        check_memory(what, int(2 * state), "Use fewer clients, dimensions or steps that are kept.")
         draws = 4.0 * self.n_clients * (self.dim + 1)
         # Twice, because a segment keeps the state it began with until it is known to have stayed finite.
         largest = int(_checks.real("memory_budget", memory_budget, above=0.0) / (2.0 * state + 3.0 * draws))
@@ -78,6 +79,16 @@ class Chunks:
             return max(16, -(-self.replicates // n_chunks))
         theta = 4.0 * self.n_settings * self.n_clients * self.dim
         return _lanes(self.replicates, min(largest, max(64, int(_CACHE / (draws + theta)))))
+
+    def result_bytes(self) -> int:
+        """What is kept of each replicate, in all settings."""
+        return -(-_bytes(read.eval_shape(self.algorithm.observers, self._shapes(64).states)) // 64)
+
+    def _shapes(self, count: int) -> Carry:
+        """The state of so many replicates, without its numbers."""
+        start = self.start.replicates(0, count)
+        shapes: Carry = begin.eval_shape(self._part(0, count), start, self.start_key, 0, count, self.length)
+        return shapes
 
     def run(self, first: int, count: int, bar: ProgressBar) -> dict[str, AnyArray]:
         """All steps of replicates first, ..., first + count - 1, and what observers saw, (S, count, ...)."""
@@ -137,6 +148,10 @@ class Chunks:
         client = int(np.argmin(good[setting, :, replicate]))
         eta = np.atleast_1d(algorithm.eta[setting, high - 1])
         return DivergedError(high, client, first + replicate, float(eta[client if eta.size > 1 else 0]))
+
+
+def _bytes(shapes: Any) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 
 def _lanes(replicates: int, largest: int) -> int:

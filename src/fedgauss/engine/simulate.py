@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._progress import ProgressBar
 from fedgauss._random import Key, stage_key
 from fedgauss._shown import Shown, html_table
@@ -23,7 +24,7 @@ from fedgauss.engine.projections import Projection
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.problems.linearize import exact_optimum, optimum
-from fedgauss.step_sizes import Steps, as_step_sizes, sync_mask, warn_if_unstable
+from fedgauss.step_sizes import PerClient, Steps, as_step_sizes, sync_mask, warn_if_unstable
 
 _SHOWN = 10  # coordinates of a run that is printed
 
@@ -297,11 +298,15 @@ def simulate_together(
         raise ValueError("settings must list at least one Setting; got none.")
     n_steps, replicates = _checks.step_number("n_steps", n_steps), _checks.whole("replicates", replicates)
     after = _checks.whole("after", after, at_least=0, at_most=n_steps - 1, fix="n_steps counts from step 1.")
+    for setting in settings:
+        _check_room(setting, n_steps, replicates)
     key = stage_key(seed, "data")
     algorithms = [_algorithm(setting, n_steps, key) for setting in settings]
     theta_0 = _stacked_starts([resolve_start(s.start, s.problem, replicates) for s in settings])
     chunks = Chunks(_to_device(stack(algorithms)), theta_0, stage_key(seed, "start"), n_steps, replicates, after)
     size = chunks.size(memory_budget)
+    what = f"results of {replicates:,} replicates"
+    check_memory(what, chunks.result_bytes() * replicates, "Use fewer replicates, or observe less.")
     values: dict[str, AnyArray] = {}
     with ProgressBar("simulating", replicates * (n_steps - after), progress) as bar:
         for first in range(0, replicates, size):
@@ -315,6 +320,15 @@ def simulate_together(
         own = {name: every[s] for name, every in values.items()}
         runs.append(Runs(own.pop("average"), own.pop("last"), n_steps, setting.problem.n_clients, seed, own))
     return runs
+
+
+def _check_room(setting: Setting, n_steps: int, replicates: int) -> None:
+    """What is allocated before shapes are known to the engine: the average and the last iterate, and step sizes."""
+    problem = checked_problem(setting.problem)
+    what = f"results of {replicates:,} replicates in {problem.dim:,} dimensions"
+    check_memory(what, 8 * replicates * problem.dim, "Use fewer replicates.")
+    each = problem.n_clients if isinstance(setting.steps, PerClient) else 1
+    check_memory(f"step sizes of {n_steps:,} steps", 40 * n_steps * each, "Use fewer steps, or `after` to go on.")
 
 
 def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:

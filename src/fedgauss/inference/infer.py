@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._types import ArrayLike
 from fedgauss.inference.client_steps import RowBatches
 from fedgauss.inference.client_sums import THINNED
@@ -116,6 +117,10 @@ def infer(
             f"method={method!r} and iterate={iterate!r}."
         )
     every = _checks.whole("every", every)
+    chains = 0
+    if method == "bootstrap":
+        chains = _checks.whole("bootstraps", bootstraps, at_least=20, fix="Fewer chains show no tail.")
+        check_memory(f"{chains:,} bootstrap chains", 16 * chains * problem.dim, "Use fewer bootstraps.")
     _check_length(n_steps, every, problem.dim, problem.n_clients, whitened=steps is None)
     graph = as_network(network, problem.n_clients)
     labels = checked_names(names, problem.dim)
@@ -143,7 +148,6 @@ def infer(
     check_hessian(one_pass)  # before chains take long
     draws = None
     if method == "bootstrap":
-        chains = _checks.whole("bootstraps", bootstraps, at_least=20, fix="Fewer chains show no tail.")
         draws = bootstrap_deviations(
             problem, graph, one_pass, tau, chains, seed, last=iterate == "last", progress=progress
         )

@@ -9,12 +9,14 @@ from scipy import sparse as sp
 from scipy.sparse import csgraph
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._types import ArrayLike
 from fedgauss.networks.network import Network
 
 if TYPE_CHECKING:
     import networkx as nx
 
+_MANY = 0.02  # of all pairs, from which on NumPy draws them by shuffling all
 _DRAWS = 100  # random graphs drawn before giving up on a connected one
 
 
@@ -36,7 +38,7 @@ def ring(n_clients: int) -> Network:
     >>> print(fg.networks.ring(10))
     Network ring: 10 clients, 10 edges, second eigenvalue 0.8727
     """
-    k = np.arange(_checks.whole("n_clients", n_clients))
+    k = np.arange(_number_of_clients(n_clients))
     return _metropolis("ring", len(k), k, np.roll(k, -1))
 
 
@@ -52,7 +54,7 @@ def path(n_clients: int) -> Network:
     -------
     Network
     """
-    k = np.arange(_checks.whole("n_clients", n_clients))
+    k = np.arange(_number_of_clients(n_clients))
     return _metropolis("path", len(k), k[:-1], k[1:])
 
 
@@ -68,7 +70,7 @@ def star(n_clients: int) -> Network:
     -------
     Network
     """
-    k = np.arange(_checks.whole("n_clients", n_clients))
+    k = np.arange(_number_of_clients(n_clients))
     return _metropolis("star", len(k), np.zeros_like(k), k)
 
 
@@ -85,6 +87,7 @@ def torus(rows: int, cols: int) -> Network:
     Network
     """
     rows, cols = _checks.whole("rows", rows), _checks.whole("cols", cols)
+    _number_of_clients(rows * cols, edges=2)
     k = np.arange(rows * cols).reshape(rows, cols)
     neighbours = np.concatenate([np.roll(k, -1, axis=0).ravel(), np.roll(k, -1, axis=1).ravel()])
     return _metropolis(f"torus({rows}, {cols})", rows * cols, np.tile(k.ravel(), 2), neighbours)
@@ -102,7 +105,7 @@ def complete(n_clients: int) -> Network:
     -------
     Network
     """
-    k = _checks.whole("n_clients", n_clients)
+    k = _number_of_clients(n_clients, edges=0)
     return Network("complete", sp.csr_array((k, k)), uniform=1.0)
 
 
@@ -120,7 +123,7 @@ def lazy(n_clients: int, rho: float) -> Network:
     -------
     Network
     """
-    k = _checks.whole("n_clients", n_clients)
+    k = _number_of_clients(n_clients, edges=0)
     rho = _checks.real("rho", rho)
     if not 0 <= rho < 1:
         raise ValueError(
@@ -151,6 +154,10 @@ def erdos_renyi(n_clients: int, probability: float, seed: int) -> Network:
     if probability > 1:
         raise ValueError(f"probability must be at most 1; got {probability:g}. Use networks.complete({n})?")
     seed = _checks.seed(seed)
+    pairs = n * (n - 1) // 2
+    each = 25 + 230 * probability if probability > _MANY else 280 * probability  # bytes, of a pair that may be linked
+    size = int(1e6 * each) * pairs // 10**6 + 100 * n
+    check_memory(f"{n:,} clients that are linked with probability {probability:g}", size, "Use fewer clients.")
     for draw in range(_DRAWS):
         i, j = _random_pairs(n, probability, np.random.default_rng((seed, draw)))
         if csgraph.connected_components(_adjacency(n, i, j), directed=False)[0] == 1:
@@ -238,6 +245,13 @@ def as_network(value: Any, n_clients: int) -> Network:
     if k != n_clients:
         raise ValueError(f"mixing must be K x K with K = {n_clients} clients (Assumption 2.1); got {k} x {k}. {fix}")
     return network
+
+
+def _number_of_clients(n_clients: Any, edges: int = 1) -> int:
+    """K, if a network of so many clients, with so many edges for each, fits into memory."""
+    n = _checks.whole("n_clients", n_clients)
+    check_memory(f"a network of {n:,} clients", (100 + 300 * edges) * n, "Use fewer clients.")
+    return n
 
 
 def _metropolis(name: str, n: int, i: Any, j: Any) -> Network:

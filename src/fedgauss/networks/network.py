@@ -11,6 +11,7 @@ from scipy import sparse as sp
 from scipy.sparse import csgraph, linalg
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._shown import Shown
 from fedgauss._types import FloatArray
 
@@ -54,6 +55,8 @@ class Network(Shown):
     @cached_property
     def matrix(self) -> FloatArray:
         """C as a dense, read-only (K, K) array."""
+        k = self.n_clients
+        check_memory(f"the matrix of {k:,} x {k:,} clients", 16 * k * k, "Use `sparse` and `uniform`, its two parts.")
         dense = self.sparse.toarray() + self.uniform / self.n_clients
         dense.setflags(write=False)
         return dense
@@ -96,7 +99,10 @@ class Network(Shown):
         """
         count = _checks.whole("times", times)
         sparse = sp.csr_array(self.sparse)
+        degree = int(np.diff(sparse.indptr).max())
         for _ in range(count - 1):
+            entries = min(sparse.nnz * degree, self.n_clients**2)
+            check_memory(f"{self.name}^{count}", 16 * entries, "Mix fewer times.")
             sparse = sp.csr_array(sparse @ self.sparse)
         # (S + u J)^m = S^m + (1 - (1 - u)^m) J, for the rows and columns of S sum to 1 - u.
         return Network(f"{self.name}^{count}", sparse, 1.0 - (1.0 - self.uniform) ** count)

@@ -14,7 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._forked import refuse_in_forked_child
 from fedgauss._linearization import Linearization, gradient_moments, linearization
+from fedgauss._memory import check_memory
 from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.problems.base import Moments, Problem, checked_problem
@@ -58,11 +60,13 @@ def linearize(problem: Problem, *, samples: int = 8192, batches: int = 32, seed:
     >>> lin.optimum.round(3), lin.hessian.shape, lin.noise_cov.shape
     (array([ 1.716, -2.364]), (2, 2), (2, 2))
     """
+    refuse_in_forked_child()
     exact = exact_linearization(checked_problem(problem))
     if exact is not None:
         return exact
     samples = _checks.whole("samples", samples, at_least=2)
     batches = _checks.whole("batches", batches, at_least=2, fix="One batch shows no spread.")
+    _check_room(problem, samples)
     problem = problem.reference()
     kept = _computed.setdefault(problem, {})
     how = (samples, batches, seed)
@@ -102,6 +106,7 @@ def warm_up(problem: Problem, n_warmup: int, at: ArrayLike, seed: int = 0) -> Li
     """
     n_warmup = _checks.whole("n_warmup", n_warmup, at_least=2, fix="One gradient shows no spread.")
     point = _checks.real_array("at", at, shape=(checked_problem(problem).dim,))
+    _check_room(problem, n_warmup)
     key = stage_key(seed, "warm up")
     problem = problem.reference()
     lanes = max(_LANES, 1 << (n_warmup - 1).bit_length())
@@ -113,6 +118,13 @@ def warm_up(problem: Problem, n_warmup: int, at: ArrayLike, seed: int = 0) -> Li
     symmetric = (hessians + hessians.transpose(0, 2, 1)) / 2  # but for rounding, they are
     weights = np.asarray(problem.weights, dtype=float)
     return linearization(symmetric, covariances, weights, n_warmup, point, kurtosis, gradients.mean(axis=2).T)
+
+
+def _check_room(problem: Problem, draws: int) -> None:
+    """Gradients and slopes of all clients at all draws are in memory at once."""
+    size = 16 * draws * problem.n_clients * problem.dim
+    what = f"{draws:,} draws of {problem.n_clients:,} clients in {problem.dim:,} dimensions"
+    check_memory(what, size, "Use fewer draws.")
 
 
 def exact_linearization(problem: Problem) -> Linearization | None:
@@ -148,6 +160,7 @@ def exact_optimum(problem: Problem) -> tuple[FloatArray, FloatArray] | None:
 
 def optimum(problem: Problem) -> FloatArray:
     """theta*_K, as cheaply as it can be had."""
+    refuse_in_forked_child()
     exact = exact_optimum(problem)
     return linearize(problem).optimum if exact is None else exact[0]
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._random import Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.problems.base import Problem, pytree
@@ -82,7 +83,9 @@ def from_loss(
     """
     dim = _checks.whole("dim", dim)
     if isinstance(clients, int | np.integer):
-        clients = np.arange(_checks.whole("clients", clients))
+        count = _checks.whole("clients", clients)
+        check_memory(f"{count:,} clients in {dim:,} dimensions", 8 * count * (dim + 2), "Use fewer clients?")
+        clients = np.arange(count)
     sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(clients)}
     if len(sizes) != 1 or () in sizes:
         raise ValueError(f"clients must be a number or arrays with one first axis, the client; got lengths {sizes}.")

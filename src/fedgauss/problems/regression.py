@@ -8,6 +8,7 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._lanes import add_up, times
+from fedgauss._memory import check_memory
 from fedgauss._random import Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, as_family
@@ -124,6 +125,7 @@ def random_effects(
     >>> problem = fg.problems.random_effects(n_clients=10, heterogeneity=1.0, seed=1907)
     """
     n_clients, dim = _checks.whole("n_clients", n_clients), _checks.whole("dim", dim)
+    _check_room(n_clients, dim)
     middle = np.resize([2.0, -3.0], dim) if center is None else _checks.real_array("center", center, shape=(dim,))
     gamma = _checks.real_array("heterogeneity", heterogeneity)
     if gamma.ndim == 0 and gamma < 0:
@@ -265,6 +267,7 @@ def from_family(
         raise ValueError(f"coefficients must have at least one client and one column; got shape {beta.shape}.")
     if beta.shape[1] % chosen.n_outputs:
         raise ValueError(f"coefficients must have columns for {chosen.n_outputs} outputs; got shape {beta.shape}.")
+    _check_room(n_clients, n_features)
     variances = _checks.real_array("noise_var", noise_var)
     if variances.shape not in ((), (n_clients,)):
         raise ValueError(f"noise_var must be a number or have shape ({n_clients},); got {variances.shape}.")
@@ -283,6 +286,11 @@ def from_family(
         weights=_checks.client_weights(weights, n_clients),
         family=chosen,
     )
+
+
+def _check_room(n_clients: int, dim: int) -> None:
+    what = f"{n_clients:,} clients in {dim:,} dimensions, each with a covariance of its own,"
+    check_memory(what, 40 * n_clients * dim * (dim + 1), "Use fewer clients or dimensions.")
 
 
 def _degrees(df: float | None) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from fedgauss._linearization import Linearization, linearization
 from fedgauss._types import FloatArray
 from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen, checked_channels
 from fedgauss.detect.monitor import Monitor
+from fedgauss.detect.saved import Saved
 from fedgauss.detect.thresholds import boundary
 from fedgauss.testing.battery import Check, Report, checks, expect, run
 
@@ -223,6 +224,36 @@ def _saved(case: _Case) -> None:
     expect(same, "another onset after it was restored", fix)
 
 
+def _damaged(case: _Case) -> None:
+    """A state that is damaged is refused: with a NaN where none can be, or an array of another shape."""
+    channel = case.started()
+    case.watched(channel, case.x[:_CUT])
+    state = channel.state()
+    for name in _finite_parts(channel):
+        array = np.array(state[name])
+        if not array.size:
+            continue
+        without_number, longer = array.copy(), np.concatenate([array.reshape(-1, 1)] * 3, axis=1)
+        without_number.flat[0] = np.nan
+        for damaged, words in ((without_number, "NaN"), (longer, f"shape {longer.shape}")):
+            try:
+                case.started().restore(state | {name: damaged})
+            except ValueError:
+                continue
+            fix = "call the `restore` of Saved, and list in `unfilled` what may be NaN."
+            expect(False, f"{name} restored with {words}", fix)
+
+
+def _finite_parts(part: Saved, prefix: str = "") -> Iterator[str]:
+    """The names of saved numbers that are never NaN."""
+    for name in part.saved:
+        value = getattr(part, name)
+        if isinstance(value, Saved):
+            yield from _finite_parts(value, f"{prefix}{name}.")
+        elif np.asarray(value).dtype.kind == "f" and name not in part.unfilled:
+            yield prefix + name
+
+
 def _memory(case: _Case) -> None:
     """The state does not grow with every round: a monitor may watch for years."""
     channel, generator, sizes = case.started(1), np.random.default_rng(2), []
@@ -288,6 +319,7 @@ def _same(before: Any, after: Any) -> bool:
 
 
 _RULES: Sequence[Any] = (
-    _named, _template, _peak, _finite, _points_back, _moves, _runs_apart, _weights, _everything_known, _saved, _memory,
+    _named, _template, _peak, _finite, _points_back, _moves, _runs_apart, _weights, _everything_known, _saved, _damaged,
+    _memory,
     _dof, _thresholds, _in_a_monitor,
 )  # fmt: skip

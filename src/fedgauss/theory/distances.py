@@ -8,6 +8,7 @@ import numpy as np
 from scipy import special
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._shown import ShownInSentences
 from fedgauss._types import ArrayLike, FloatArray
 
@@ -117,7 +118,9 @@ def half_space_distance(
     """
     z = _standardised(sample, center, cov, rate)
     seed = _checks.seed(seed)
-    units = _directions(z.shape[1], _checks.whole("directions", directions), seed)
+    directions = _checks.whole("directions", directions)
+    check_memory(f"{directions:,} directions", 16 * directions * z.shape[1], "Use fewer directions.")
+    units = _directions(z.shape[1], directions, seed)
     share = 1.0 - (1.0 - _checks.level(level)) / len(units)
     found = [_kolmogorov("half-space distance", z @ u, special.ndtr, share) for u in units]
     worst = max(found, key=lambda d: d.estimate)
@@ -180,6 +183,7 @@ def quantile_gap_error(
     a, b, levels = _gap_levels(reference, other, trim)
     rng = np.random.default_rng(_checks.seed(seed))
     size = _checks.whole("resamples", resamples, at_least=2)
+    check_memory(f"{size:,} resamples", 32 * size * (len(a) + len(b)), "Use fewer resamples.")
     q, r = (_row_quantiles(rng.choice(x, (size, len(x))), levels) for x in (a, b))
     return float(np.std(np.max(np.abs(q - r) / q, axis=1), ddof=1))
 

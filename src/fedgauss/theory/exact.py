@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.networks import Network, as_network
@@ -229,6 +230,8 @@ def _moments(
 def _laws(data: _Data, start_mean: ArrayLike, start_cov: ArrayLike | None) -> Iterator[_Law]:
     """The recursion of `exact_moments`, one step at a time."""
     k, d = data.coefficients.shape
+    what = f"the covariance of {k:,} clients in {d:,} dimensions"
+    check_memory(what, 40 * (k * d) ** 2, "Use mean_recursion for the means alone, or fewer clients.")
     mean = _start_mean(start_mean, k, d)
     cov = _start_cov(start_cov, k, d)
     mixing = data.network.matrix
@@ -319,6 +322,7 @@ class _Data:
         self.design_cov = _checks.real_array("model.design_cov", model.design_cov, shape=(k, d, d))
         _checks.covariance("model.design_cov", self.design_cov)
         self.weights = _checks.client_weights(model.weights, k)
+        check_memory(f"{n:,} steps of {k:,} clients", 24 * n * k, "Use fewer steps or clients.")
         self.scales = client_eta(steps, n, k).reshape(n, -1) * (k * self.weights)  # a_k = eta_{t,k} K w_k, (n, K)
         self.sync = sync_mask(sync_every, n, sync_phase)
         self.network = as_network(network, k)

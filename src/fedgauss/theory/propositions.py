@@ -161,7 +161,7 @@ def measure_propositions(
     lag = _checks.whole("lag", lag, fix="Proposition 5 speaks of t > i.")
     n = _checks.whole("n_steps", n_steps)
     low, high = max(1, n // 16), n - lag
-    grid = np.geomspace(low, max(low, high), _checks.whole("points", points, at_least=2)).astype(int)
+    grid = np.geomspace(low, max(low, high), _checks.whole("points", points, at_least=2, at_most=10_000)).astype(int)
     grid = np.unique(grid // tau * tau + 1)
     grid = grid[grid <= high]
     if len(grid) < 2:

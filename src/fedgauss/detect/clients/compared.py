@@ -28,6 +28,23 @@ class Compared(NamedTuple):
     along_own: FloatArray
     evenness: FloatArray
 
+    def checked(self) -> Compared:
+        """The same, or a ValueError where something is not finite or does not fit: nobody could be judged by it."""
+        count = len(self.clients)
+        shapes = [np.shape(part) for part in self[1:]]
+        if shapes != [(count, count), (count,), (count,)] or len(set(self.clients)) != count:
+            raise ValueError(f"{count} clients must each have a row of products and two numbers; got shapes {shapes}.")
+        lengths = np.diagonal(self.products)
+        wrong = ~np.isfinite(self.products).all(axis=1) | (lengths < 0) | np.isinf(self.along_own)
+        wrong |= ~(np.isfinite(self.evenness) & (self.evenness >= 0))
+        if wrong.any():
+            worst = int(np.argmax(np.where(wrong, np.nan_to_num(lengths, nan=np.inf), -1.0)))
+            raise ValueError(
+                f"products of moves must be finite; those of client {self.clients[worst]!r} are not: its move is too "
+                "large. Leave that client out?"
+            )
+        return self
+
     def without(self, names: Collection[Name]) -> Compared:
         """The round as if these clients had not been there."""
         kept = [place for place, name in enumerate(self.clients) if name not in names]

@@ -6,7 +6,7 @@ import math
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._types import FloatArray
 from fedgauss.detect import storage
+from fedgauss.detect.channel import INVALID
 from fedgauss.detect.clients.compared import Compared, Exclusion
 from fedgauss.detect.clients.features import Moves
 from fedgauss.detect.clients.groups import chance
@@ -22,15 +23,21 @@ from fedgauss.detect.clients.naming import named
 from fedgauss.detect.clients.seen import SeenRounds
 from fedgauss.detect.clients.shown import monitor_html
 from fedgauss.detect.clients.sketch import Single, Sketch
+from fedgauss.detect.clients.stored import FORMAT as FORMAT
+from fedgauss.detect.clients.stored import contents_of, fill
 from fedgauss.detect.clients.surprise import LEAST_PAST
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
 from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
-from fedgauss.detect.saved import Arrays
+from fedgauss.detect.locked import OwnLock, locked
 from fedgauss.detect.spending import spent
 
-FORMAT = "fedgauss client monitor 1"
 _KEPT = 0.9  # of a client's average direction, from round to round
 _WIDTH = 8192  # of the sketch
+_CHANGED = ("round", "compared", "_numbers", "_dim", "_watch", "_directions")  # by a round, without an alarm
+
+
+class _NotANumber(Exception):
+    """A statistic is not a number, which is no silence."""
 
 
 class ClientMonitor:
@@ -80,7 +87,8 @@ class ClientMonitor:
     independent over rounds, and clients nearly so given what they share; that real runs are tame enough is measured
     (docs/clients.md). A client that was bad from its first round on has a bad past, and is not seen.
 
-    Memory is 35 kB a client, and inner products of the last 64 rounds; time a round does not grow.
+    Memory is 35 kB a client, and inner products of the last 64 rounds; time a round does not grow. Several threads may
+    call one monitor: calls wait for each other.
 
     Examples
     --------
@@ -112,6 +120,7 @@ class ClientMonitor:
         self.rate = _checks.probability("rate", rate, fix="Use 0.05, a wrong name in one alarm of 20?")
         seed = secrets.randbits(63) if seed is None else _checks.whole("seed", seed, at_least=0)
         self._sketch = Sketch(_WIDTH, seed)
+        self._lock = OwnLock()
         self._begin(())
 
     def _begin(self, out: tuple[Name, ...]) -> None:
@@ -126,6 +135,7 @@ class ClientMonitor:
         self._watch.left_out[:] = True
         self._directions = np.empty((0, 0), dtype=np.float32)
 
+    @locked
     def reset(self) -> None:
         """Forget all rounds and start with a fresh alpha. Clients that were left out stay out."""
         self._begin(self.left_out)
@@ -147,6 +157,7 @@ class ClientMonitor:
     def _repr_html_(self) -> str:
         return monitor_html(self)
 
+    @locked
     def plot(self, accuracy: Mapping[int, float] | Sequence[float] | None = None) -> Any:
         """A figure of all clients by rounds, deeper in colour the more surprising, with alarms and names.
 
@@ -173,6 +184,7 @@ class ClientMonitor:
             raise ValueError("plot needs a round; there is none yet. Call update first.")
         return heat_figure(self, accuracy)
 
+    @locked
     def update(
         self, moves: ClientMoves | Compared, participants: Iterable[int] | None = None, round: int | None = None
     ) -> ClientVerdict:
@@ -200,35 +212,54 @@ class ClientMonitor:
         """
         number = self.round + 1 if round is None else _checks.whole("round", round, at_least=self.round + 1)
         if isinstance(moves, Compared):
-            return self._judge(number, moves.without(self.left_out), None)
+            return self._judge(number, moves.checked().without(self.left_out), None, self._dim)
         vectors = flat_moves(moves, participants, self.left_out)
-        self._check_sizes(vectors)
+        dim = self._checked_size(vectors)
         each = [self._sketch(move) for move in vectors.values()]
         sketches = np.stack(each) if each else np.empty((0, 0), dtype=np.float32)
         evenness = np.array([_evenness(move) for move in vectors.values()])
-        return self._judge(number, self._compare(tuple(vectors), sketches, evenness), sketches)
+        return self._judge(number, self._compare(tuple(vectors), sketches, evenness).checked(), sketches, dim)
 
-    def _judge(self, number: int, compared: Compared, sketches: Single | None) -> ClientVerdict:
-        """A checked round; without sketches clients' own directions are whoever's who compared them."""
-        names, products, own, evenness = self.compared = compared
-        self.round = number
+    def _judge(self, number: int, compared: Compared, sketches: Single | None, dim: int) -> ClientVerdict:
+        """A checked round, all of it or nothing; without sketches whoever compared clients keeps their directions."""
+        before = {name: getattr(self, name) for name in _CHANGED}
+        self._numbers, self._watch = dict(self._numbers), self._watch.copied()
+        self.round, self._dim, self.compared = number, dim, compared
+        try:
+            return self._judged(compared, sketches)
+        except _NotANumber as error:
+            vars(self).update(before)
+            threshold = _surprise(spent(self.alpha, self.horizon, number))
+            last = self.round
+            return ClientVerdict(
+                True, math.inf, threshold, INVALID, number, number, None, last, self.alpha, note=str(error)
+            )  # fmt: skip
+        except BaseException:
+            vars(self).update(before)
+            raise
+
+    def _judged(self, compared: Compared, sketches: Single | None) -> ClientVerdict:
+        names, products, own, evenness = compared
         if len(names) < FEWEST:
             few = self._verdict({}, f"At least {FEWEST} clients must take part in a round; {len(names)} did.")
             self.seen.add(few, {name: self._numbers[name] for name in names if name in self._numbers})
             return few
         self._join(names)
         who = np.array([self._numbers[name] for name in names])
-        self._watch.round = number - 1  # rounds with fewer clients, or that were missed, count
+        self._watch.round = self.round - 1  # rounds with fewer clients, or that were missed, count
         p, jumped = self._watch.update(Moves(who[None], products[None], own[None], evenness[None]))
+        if (lost := np.isnan(p[0]) & self._watch.has_past(0, who)).any():
+            raise _NotANumber(f"The surprise of client {names[int(np.argmax(lost))]!r} would not be a finite number.")
+        verdict = self._verdict(dict(zip(names, p[0].tolist(), strict=True)), self._remark(p[0], bool(jumped[0])))
         if sketches is not None:
             self._turn(who, sketches)
-        verdict = self._verdict(dict(zip(names, p[0].tolist(), strict=True)), self._remark(p[0], bool(jumped[0])))
         self.seen.add(verdict, {name: self._numbers[name] for name in names})
         if jumped[0] and not verdict.alarm:
             self._watch.forget(jumped)
         return verdict
 
-    def _check_sizes(self, vectors: dict[Name, FloatArray]) -> None:
+    def _checked_size(self, vectors: dict[Name, FloatArray]) -> int:
+        """The number of parameters that all clients have."""
         sizes = {name: len(move) for name, move in vectors.items()}
         dim = self._dim or next(iter(sizes.values()), 0)
         for name, size in sizes.items():
@@ -237,7 +268,7 @@ class ClientMonitor:
                     f"all moves must have {dim} parameters, like the first; that of client {name!r} has {size}. "
                     "Is a layer missing?"
                 )
-        self._dim = dim
+        return dim
 
     def _join(self, names: tuple[Name, ...]) -> None:
         """Numbers for clients that are new."""
@@ -281,6 +312,8 @@ class ClientMonitor:
         watched = len(surprises)
         allowed = spent(self.alpha, self.horizon, self.round)
         smallest = float(chance(self._watch, p[None])[0]) if watched else 1.0
+        if math.isnan(smallest):
+            raise _NotANumber("The surprise of the round would not be a finite number.")
         statistic, threshold = _surprise(smallest), _surprise(allowed)
         if self.horizon is not None and self.round > self.horizon:
             note = f"The horizon of {self.horizon} rounds is over: no client is judged any more. {note}".rstrip()
@@ -305,6 +338,7 @@ class ClientMonitor:
         self.seen.add_alarm(self.alarm)
         return self.alarm
 
+    @locked
     def suspects(self, rate: float | None = None) -> tuple[Name, ...]:
         """Clients of the last six rounds that stand out, the most surprising first.
 
@@ -319,6 +353,7 @@ class ClientMonitor:
         found = named(self._watch, 0, share)
         return () if found is None else tuple(self.clients[k] for k in found.clients)
 
+    @locked
     def exclude(self, names: Iterable[Name] | None = None, back_to: int | None = None) -> tuple[Name, ...]:
         """Go on without some clients, from the model of an earlier round; rounds are counted on.
 
@@ -348,68 +383,22 @@ class ClientMonitor:
         self.alarm = None
         return chosen
 
+    @locked
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the monitor to one file; `load` goes on from it to the bit. It holds the sketch's secret seed."""
-        alarm = None
-        if self.alarm is not None:  # names may be numbers, which JSON does not have as keys
-            alarm = asdict(self.alarm) | {"surprises": [*self.alarm.surprises.items()]}
-        words = {
-            "alpha": self.alpha,
-            "horizon": self.horizon,
-            "rate": self.rate,
-            "seed": self._sketch.seed,
-            "round": self.round,
-            "dim": self._dim,
-            "clients": list(self._numbers),
-            "alarm": alarm,
-            "exclusions": self.exclusions,
-            "alarms": self.seen.words(),
-        }
-        arrays: Arrays = {
-            "directions": self._directions,
-            "seen.rounds": self.seen.rounds,
-            "seen.tenths": self.seen.tenths(len(self._numbers)),
-            **self._watch.state(),
-        }
-        storage.write(path, words, arrays, FORMAT)
+        """Write the monitor to one file, that only its owner can read; `load` goes on from it to the bit.
+
+        It is written completely or not at all, and is on disk when this returns. It holds the sketch's secret seed.
+        """
+        storage.write(path, *contents_of(self), FORMAT)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClientMonitor:
-        """The monitor that `save` wrote."""
+        """The monitor that `save` wrote; a ValueError says that the file is none, or is damaged."""
         words, arrays = storage.read(path, (FORMAT,), "ClientMonitor.save")
         try:
             monitor = cls(words["alpha"], words["horizon"], words["rate"], words["seed"])
-            monitor.round = _checks.whole("round", words["round"], at_least=0)
-            monitor._dim = _checks.whole("dim", words["dim"], at_least=0)
-            monitor._numbers = {name: k for k, name in enumerate(words["clients"])}
-            count = len(words["clients"])
-            if len(monitor._numbers) != count:
-                raise ValueError("a client is named twice")
-            directions = arrays.pop("directions")
-            shape = (count, monitor._sketch.length(monitor._dim)) if monitor._dim and count else (0, 0)
-            if directions.shape != shape or directions.dtype != np.float32:
-                raise ValueError(f"directions must be float32 of shape {shape}")
-            if not np.isfinite(directions).all():
-                raise ValueError("directions must be finite")
-            monitor._directions = directions
-            monitor._watch = ClientWatch.from_state(arrays, count)
-            monitor.exclusions = tuple(
-                Exclusion(tuple(out), *(_checks.whole("round", at, at_least=0, at_most=monitor.round) for at in when))
-                for out, *when in words.get("exclusions", ())
-            )
-            if words["alarm"] is not None:
-                fields = dict(words["alarm"], suspects=tuple(words["alarm"]["suspects"]), readings=())
-                fields["onset_interval"] = tuple(fields["onset_interval"])
-                fields["surprises"] = dict(fields.get("surprises", ()))  # not in files before they were kept
-                monitor.alarm = ClientVerdict(**fields)
-            if "seen.rounds" in arrays:  # not in files before they were kept
-                seen = words["alarms"], arrays["seen.rounds"], arrays["seen.tenths"]
-                monitor.seen = SeenRounds.from_state(*seen, n_clients=count)
-            told = [out.clients for out in monitor.exclusions] + [alarm.clients for alarm in monitor.seen.alarms]
-            told += [monitor.alarm.suspects] if monitor.alarm else []
-            if not {name for names in told for name in names} <= monitor._numbers.keys():
-                raise ValueError("clients that are named or left out must be among those seen")
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            fill(monitor, words, arrays)
+        except Exception as error:  # a damaged file may break anything
             raise ValueError(f"{os.fspath(path)} is not a whole client monitor: {error}.") from error
         return monitor
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,17 +66,18 @@ class SeenRounds:
 
     @classmethod
     def from_state(
-        cls, alarms: list[Any], rounds: npt.NDArray[Any], table: npt.NDArray[Any], n_clients: int
+        cls, alarms: Iterable[tuple[Any, ...]], rounds: npt.NDArray[Any], table: npt.NDArray[Any], n_clients: int
     ) -> SeenRounds:
-        """What `words`, `rounds` and `tenths` took apart; a ValueError where something does not fit."""
+        """What `words`, `rounds` and `tenths` took apart, with alarms that were checked; else a ValueError."""
         seen = cls()
-        fits = table.shape == (len(rounds), n_clients) and len(rounds) <= _MOST_ROUNDS
-        if not fits or rounds.dtype != np.int64 or table.dtype != np.int16 or (np.diff(rounds) <= 0).any():
+        fits = table.shape == (rounds.size, n_clients) and rounds.ndim == 1 and rounds.size <= _MOST_ROUNDS
+        kinds = rounds.dtype == np.int64 and table.dtype == np.int16
+        if not fits or not kinds or rounds.min(initial=0) < 0 or (np.diff(rounds) <= 0).any():
             raise ValueError("rounds seen must be in order, each with a number (int16) for every client")
         if table.size and (table.min() < ABSENT or table.max() > _MOST_TENTHS):
             raise ValueError(f"surprises of rounds seen must lie in {ABSENT}, ..., {_MOST_TENTHS} tenths")
         seen._rounds.extend(zip(rounds.tolist(), table, strict=True))
-        seen.alarms = [SeenAlarm(int(round), int(onset), tuple(clients)) for round, onset, clients in alarms]
+        seen.alarms = [SeenAlarm(*alarm) for alarm in alarms]
         return seen
 
 

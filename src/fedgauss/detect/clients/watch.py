@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ _JUMP = 0.5  # of the log size that all clients share, plus five deviations of i
 FEWEST = 4  # clients in a round that can be compared
 _SAME = 0.99  # the cosine from which on two moves are one
 _LATELY = 6  # rounds in one of which a client must have been there to be judged
+_LARGEST = 1e4  # of features, which are logarithms
 _SAVED = ("values", "numbers", "scores", "left_out", "sizes")
 
 
@@ -52,6 +54,18 @@ class ClientWatch:
         self.sizes = np.full((n_runs, MEMORY + 1), np.nan)  # that all clients share, the newest last
         self.recent: deque[tuple[int, Moves]] = deque(maxlen=RECENT)
         self.round = 0
+
+    def copied(self) -> ClientWatch:
+        """Another one with a past of its own."""
+        other = copy.copy(self)
+        for name in (*_SAVED, "recent"):
+            setattr(other, name, getattr(self, name).copy())
+        return other
+
+    def has_past(self, run: int, clients: IntArray) -> BoolArray:
+        """Which of these clients had enough rounds before the last to be judged in it, (P,)."""
+        before = self.numbers[run, clients][:, -MEMORY - 1 : -1]
+        return (self.numbers[run, clients, -1] == self.round) & ((before > 0).sum(axis=1) >= LEAST_PAST)
 
     def update(self, moves: Moves) -> Judged:
         """Take in a round."""
@@ -147,31 +161,56 @@ class ClientWatch:
         return held
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, npt.NDArray[Any]], n_clients: int) -> ClientWatch:
-        """The watch of one run that `state` took apart; a ValueError where something does not fit."""
-        watch = cls(1, n_clients)
+    def from_state(cls, arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last: int) -> ClientWatch:
+        """The watch of one run that `state` took apart after round `last`, or a ValueError."""
+        watch = cls(1, 0)
         for name in _SAVED:
             kept, given = getattr(watch, name), arrays[name]
-            fits = given.shape == kept.shape and given.dtype == kept.dtype
-            if not fits or (given.dtype.kind == "f" and np.isinf(given).any()):
-                raise ValueError(f"{name} must be {kept.dtype} of shape {kept.shape}, and finite or NaN")
+            shape = kept.shape if name == "sizes" else (1, n_clients, *kept.shape[2:])
+            if given.shape != shape or given.dtype != kept.dtype:
+                raise ValueError(f"{name} must be {kept.dtype} of shape {shape}")
             setattr(watch, name, given.copy())
-        watch.round = int(arrays["round"])
-        present = [int(p) for p in arrays["recent.present"]]
-        if len(present) > RECENT or min(present, default=0) < 0 or len(arrays["recent.round"]) != len(present):
-            raise ValueError("the recent rounds must be as many as are kept")
-        parts = {}
-        for field in Moves._fields:
-            sizes = [p * p if field == "products" else p for p in present]
-            flat = arrays[f"recent.{field}"]
-            if len(flat) != sum(sizes) or np.isinf(flat).any():
-                raise ValueError(f"{field} of recent rounds must have {sum(sizes)} numbers")
-            parts[field] = np.split(flat, np.cumsum(sizes)[:-1]) if sizes else []
-        for i, (number, p) in enumerate(zip(arrays["recent.round"], present, strict=True)):
-            who = parts["who"][i].astype(np.int64)
-            if p and (who.min() < 0 or who.max() >= n_clients):
-                raise ValueError(f"clients of recent rounds must lie in 0, ..., {n_clients - 1}")
-            products = parts["products"][i].reshape(1, p, p)
-            moves = Moves(who[None], products, parts["along_own"][i][None], parts["evenness"][i][None])
-            watch.recent.append((int(number), moves))
+        for name, most in (("values", _LARGEST), ("sizes", _LARGEST), ("scores", np.finfo(np.float64).max)):
+            if (np.abs(getattr(watch, name)) > most).any():  # NaN stands for what there was not
+                raise ValueError(f"{name} must be NaN or at most {most:g}")
+        number = arrays["round"]
+        if number.shape != () or number.dtype != np.int64 or not 0 <= number <= last:
+            raise ValueError(f"the last round that was judged must lie in 0, ..., {last}")
+        watch.round = int(number)
+        numbers = watch.numbers
+        disorder = np.diff(numbers) < (numbers[..., 1:] > 0)  # zeros come first
+        if disorder.any() or numbers.min(initial=0) < 0 or numbers.max(initial=0) > watch.round:
+            raise ValueError("the rounds of every client must be in order")
+        if np.isfinite(watch.values[numbers == 0]).any():
+            raise ValueError("only rounds of a client can have values")
+        watch.recent.extend(_recent(arrays, n_clients, watch.round))
         return watch
+
+
+def _recent(arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last: int) -> list[tuple[int, Moves]]:
+    """The inner products of recent rounds."""
+    numbers, present = arrays["recent.round"], arrays["recent.present"]
+    fits = numbers.shape == present.shape == (len(present),) and len(present) <= RECENT
+    if not fits or numbers.dtype != np.int64 or present.dtype != np.int64:
+        raise ValueError(f"recent rounds must be at most {RECENT}, each with the number of its clients")
+    if not len(present):
+        return []
+    ordered = (np.diff(numbers) > 0).all() and numbers[0] > 0 and numbers[-1] == last
+    if not ordered or present.min() < FEWEST or present.max() > n_clients:
+        raise ValueError(f"recent rounds must be in order, the last one {last}, and of {FEWEST} to {n_clients} clients")
+    parts = {}
+    for field in Moves._fields:
+        sizes, flat = present**2 if field == "products" else present, arrays[f"recent.{field}"]
+        if flat.shape != (sizes.sum(),) or flat.dtype != (np.int64 if field == "who" else np.float64):
+            raise ValueError(f"{field} of recent rounds must have {sizes.sum()} numbers")
+        if (np.isinf(flat) if field == "along_own" else ~np.isfinite(flat)).any():
+            raise ValueError(f"{field} of recent rounds must be finite")
+        parts[field] = np.split(flat, np.cumsum(sizes)[:-1])
+    rounds = []
+    for i, p in enumerate(present.tolist()):
+        who = parts["who"][i]
+        if who.min() < 0 or who.max() >= n_clients or len(np.unique(who)) != p:
+            raise ValueError(f"clients of a recent round must lie in 0, ..., {n_clients - 1}, each once")
+        one = (who, parts["products"][i].reshape(p, p), parts["along_own"][i], parts["evenness"][i])
+        rounds.append((int(numbers[i]), Moves(*(part[None] for part in one))))
+    return rounds
