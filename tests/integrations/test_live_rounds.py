@@ -68,8 +68,8 @@ def numbers(lines):
     return [found if isinstance(found, ValueError) else found.number for found in lines.poll()]
 
 
-def said(number):
-    return json.dumps({"round": number, "parameters": [0.5, 1.5]}) + "\n"
+def said(number, first=0.5):
+    return json.dumps({"round": number, "parameters": [first, 1.5]}) + "\n"
 
 
 def test_lines_are_read_as_they_come_and_half_a_line_waits(tmp_path):
@@ -115,33 +115,79 @@ def test_a_line_without_end_is_refused_once_and_skipped(tmp_path):
     assert numbers(lines) == [5]
 
 
+def followed(tmp_path):
+    """A log of four rounds that were read, and how it is read."""
+    log = tmp_path / "run.jsonl"
+    log.write_text("".join(map(said, range(1, 5))))
+    lines = LineLog(log, round_from_json, lambda found: found.number > 4)
+    assert numbers(lines) == [1, 2, 3, 4]
+    return log, lines
+
+
 def cut_short(log):
     log.write_text(said(1))
 
 
 def replaced(log):
     fresh = log.with_name("fresh")
-    fresh.write_text("".join(map(said, range(1, 9))))
+    fresh.write_text("nonsense\n" + "".join(said(j, 7.0) for j in range(1, 9)))
     fresh.replace(log)
 
 
 def rewritten(log):
-    log.write_text("".join(said(100 + j) for j in range(20)))  # the same file, longer than before
+    log.write_text("".join(said(j, 7.0) for j in range(1, 20)))  # the same file, longer than before
 
 
-def gone(log):
-    log.unlink()
-
-
-@pytest.mark.parametrize("change", [cut_short, replaced, rewritten, gone])
+@pytest.mark.parametrize("change", [cut_short, replaced, rewritten])
 def test_another_runs_log_in_the_same_place_is_noticed(tmp_path, change):
-    log = tmp_path / "run.jsonl"
-    log.write_text("".join(map(said, range(1, 5))))
-    lines = LineLog(log, round_from_json)
-    assert numbers(lines) == [1, 2, 3, 4]
+    log, lines = followed(tmp_path)
     change(log)
     with pytest.raises(Replaced):
         numbers(lines)
+
+
+def test_a_log_that_is_renamed_and_begun_again_is_gone_on_with(tmp_path):
+    """As logrotate does with `create`; the writer is still at the old file for a while."""
+    log, lines = followed(tmp_path)
+    old = log.rename(tmp_path / "run.jsonl.1")
+    with old.open("a") as writer:
+        writer.write(said(5))
+        writer.flush()
+        assert numbers(lines) == [5]  # there is no new one yet
+        log.touch()
+        writer.write(said(6))
+        writer.flush()
+        assert numbers(lines) == [6]
+        writer.write(said(7))
+    log.write_text(said(8))
+    assert numbers(lines) == [7, 8]
+    with log.open("a") as writer:
+        writer.write(said(9))
+    assert numbers(lines) == [9]
+
+
+def test_a_log_that_is_copied_and_cut_to_nothing_is_gone_on_with(tmp_path):
+    """As logrotate does with `copytruncate`, whether or not the new lines are more than the old."""
+    for count in (1, 30):
+        log, lines = followed(tmp_path)
+        os.truncate(log, 0)
+        assert numbers(lines) == []
+        with log.open("a") as writer:
+            writer.write("".join(map(said, range(5, 5 + count))))
+        assert numbers(lines) == list(range(5, 5 + count))
+        log.unlink()
+
+
+def test_a_longer_copy_in_its_place_is_the_same_log(tmp_path):
+    """As rsync does each time."""
+    log, lines = followed(tmp_path)
+    for last in (9, 12):
+        fresh = log.with_name("fresh")
+        fresh.write_text("".join(map(said, range(1, last + 1))))
+        fresh.replace(log)
+        assert numbers(lines) == list(range(5 if last == 9 else 10, last + 1))
+    log.unlink()
+    assert numbers(lines) == []  # it may come back
 
 
 @pytest.mark.parametrize("reader", [lambda path: LineLog(path, round_from_json), ArrayLog], ids=["lines", "arrays"])

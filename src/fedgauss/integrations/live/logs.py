@@ -24,13 +24,11 @@ class Replaced(Exception):
     """The log is not the one that was followed so far: a new run began."""
 
 
-def plain_file(path: Path, begun: bool) -> os.stat_result | None:
-    """What is known of a file before it is opened, None where there is none yet; opening a pipe would wait for ever."""
+def plain_file(path: Path) -> os.stat_result | None:
+    """What is known of a file before it is opened, None where there is none; opening a pipe would wait for ever."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        if begun:
-            raise Replaced(f"{path} was there and is gone") from None
         return None
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(f"the log must be a plain file; {path} is none. Use --listen for a stream?")
@@ -45,44 +43,90 @@ class LineLog(Generic[Line]):
 
     A last line without an end of line counts once it is valid JSON, which half of an object never is. A line that is
     too long is cut after the limit, so that whoever reads it refuses it, and skipped to its end.
+
+    The log may be rotated: renamed, with a new file in its place, or copied and cut to nothing. What was still written
+    to the old file is read first. The new one must go on from there, or another run has begun.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    read : callable
+        From a line to what it says; a ValueError says what is wrong with it.
+    goes_on : callable, optional
+        Whether what a line says may come next in the run; None where it says nothing of it.
     """
 
-    def __init__(self, path: Path, read: Callable[[bytes], Line]) -> None:
-        self._path, self._read = path, read
-        self._at, self._inode, self._fingerprint = 0, 0, b""
+    def __init__(
+        self, path: Path, read: Callable[[bytes], Line], goes_on: Callable[[Line], bool | None] = lambda _: True
+    ) -> None:
+        self._path, self._read, self._goes_on = path, read, goes_on
+        self._file: BinaryIO | None = None  # held open, so that a renamed log is read to its end
+        self._at, self._fingerprint = 0, b""
         self._rest, self._skipping = b"", False
+        self._rotated = False  # and not a line of the new file has been read
 
     def poll(self) -> Iterator[Line | ValueError]:
         """What is in the lines since the last call, or why a line is refused."""
         for line in self._new_lines():
             try:
-                yield self._read(line)
+                said = self._read(line)
             except ValueError as error:
                 yield error
+                continue
+            if self._rotated and (goes_on := self._goes_on(said)) is not None:
+                if not goes_on:
+                    raise Replaced(f"{self._path} was replaced or cut short")
+                self._rotated = False
+            yield said
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    __del__ = close
 
     def _new_lines(self) -> Iterator[bytes]:
-        if plain_file(self._path, bool(self._at)) is None:
-            return
-        with self._path.open("rb") as file:
-            self._check_same(file)
-            while chunk := file.read(_CHUNK):
-                if not self._at:
-                    self._check_text(chunk)
-                self._at += len(chunk)
-                self._fingerprint = (self._fingerprint + chunk)[-_FINGERPRINT:]
-                yield from self._cut(chunk)
+        there = plain_file(self._path)
+        if self._file is None:
+            if there is None:
+                return
+            self._file = self._path.open("rb")
+        now = os.fstat(self._file.fileno())
+        if now.st_size < self._at or not self._is_same(self._file):
+            self._begin_again()
+        yield from self._rest_of(self._file)
+        moved = there is not None and (there.st_ino, there.st_dev) != (now.st_ino, now.st_dev)
+        if moved and there is not None and there.st_size:  # an empty one: the writer may still be at the old file
+            fresh = self._path.open("rb")
+            self._file.close()
+            self._file = fresh
+            if not self._is_same(fresh):  # else it is a copy of the old file, which may be longer
+                self._begin_again()
+            yield from self._rest_of(fresh)
+
+    def _is_same(self, file: BinaryIO) -> bool:
+        """Whether the bytes before the place reached are those that were there; the file is at that place then."""
+        file.seek(max(self._at - _FINGERPRINT, 0))
+        return file.read(len(self._fingerprint)) == self._fingerprint
+
+    def _begin_again(self) -> None:
+        self._rotated = True
+        self._at, self._fingerprint = 0, b""
+        self._rest, self._skipping = b"", False
+
+    def _rest_of(self, file: BinaryIO) -> Iterator[bytes]:
+        file.seek(self._at)
+        while chunk := file.read(_CHUNK):
+            if not self._at:
+                self._check_text(chunk)
+            self._at += len(chunk)
+            self._fingerprint = (self._fingerprint + chunk)[-_FINGERPRINT:]
+            yield from self._cut(chunk)
         if self._rest.rstrip().endswith(b"}") and _is_json(self._rest):
             line, self._rest = self._rest, b""
             yield line
-
-    def _check_same(self, file: BinaryIO) -> None:
-        now = os.fstat(file.fileno())
-        if self._at:
-            file.seek(max(self._at - _FINGERPRINT, 0))
-            same = now.st_ino == self._inode and now.st_size >= self._at
-            if not same or file.read(len(self._fingerprint)) != self._fingerprint:
-                raise Replaced(f"{self._path} was replaced or cut short")
-        self._inode = now.st_ino
 
     def _check_text(self, chunk: bytes) -> None:
         """Said once, in place of a refusal for every line."""
@@ -138,7 +182,7 @@ class ArrayLog:
 
     def poll(self) -> Iterator[LoggedRound | ValueError]:
         """The rounds since the last call, or why the file holds none. A half-written file is waited for."""
-        now = plain_file(self._path, bool(self._seen.size))
+        now = plain_file(self._path)
         if now is None:
             return
         stamp = (now.st_ino, now.st_size, now.st_mtime_ns)
