@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 import fedgauss as fg
 from fedgauss.cli import app
-from fedgauss.integrations.live.command import WatchOptions
+from fedgauss.integrations.live.command import Ending
 from fedgauss.integrations.live.command import watch as watch_run
+from fedgauss.integrations.live.options import WatchOptions
 
 TAU, STEPS = 20, fg.step_sizes.polynomial(0.3, 0.75)
 
@@ -49,12 +50,11 @@ class Watching:
     """The command in a thread of this process: starting another takes seconds."""
 
     def __init__(self, log=None, **options):
-        self._lines, self._stop, self.outcome = [], threading.Event(), None
-        asked = WatchOptions(log, port=0, **options)
-        self._thread = threading.Thread(target=self._work, args=(asked,))
+        self._lines, self._stop, self.ending = [], threading.Event(), None
+        self._thread = threading.Thread(target=self._work, args=(WatchOptions(log, port=0, **options),))
 
-    def _work(self, asked):
-        self.outcome = watch_run(asked, self._lines.append, self._stop)
+    def _work(self, options):
+        self.ending = watch_run(options, self._lines.append, self._stop)
 
     def __enter__(self):
         self._thread.start()
@@ -75,11 +75,11 @@ class Watching:
         return found
 
     def end(self, stop=True):
-        """Whether it ended because it was told to."""
+        """How it ended."""
         if stop:
             self._stop.set()
         self._thread.join(20)
-        return self.outcome
+        return self.ending
 
 
 def test_help_teaches():
@@ -93,6 +93,9 @@ def test_help_teaches():
         '"parameters": [0.1, -0.3]',
         "/rounds",
         "all_clients",
+        "--quiet-after",
+        "--webhook",
+        "4 stopped while NOT WATCHING",
     ):
         assert word in shown
     assert "fedgauss watch" in CliRunner().invoke(app, ["--help"]).output
@@ -115,18 +118,18 @@ def test_a_log_is_followed_alarmed_of_saved_and_gone_on_with(tmp_path):
         assert 31 <= int(alarm[1]) <= 34
         state = wait_for_round(address, 40)
         assert (state["kind"], state["refused"]["count"]) == ("alarm", 1)
-        assert it.end() is True
+        assert it.end() is Ending.ALARM
         assert f"saved as {saved}" in it.said
         assert it.said.count("ALARM") == 1
     assert fg.Monitor.load(saved).round == 40
     with log.open("a") as file:
         file.write(lines(path[40:], 41))
     with Watching(log, monitor=saved) as it:
-        it.wait_for(r"round 1 \(step 20\): judged in an earlier session")
+        it.wait_for(r"Going on from|judged in an earlier session")
         it.wait_for(r"ALARM at round 41 \(step 820\)")
         log.write_text(lines(path[:3]))  # a new run's
         it.wait_for("replaced or cut short: another run seems to have begun")
-        assert it.end(stop=False) is False
+        assert it.end(stop=False) is Ending.NOT_WATCHING
 
 
 def wait_for_round(address, number):

@@ -15,9 +15,10 @@ import fedgauss as fg
 from fedgauss.integrations.live.client_lines import client_line_from_json
 from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.client_state import client_state
-from fedgauss.integrations.live.command import WatchOptions, watch
+from fedgauss.integrations.live.command import watch
 from fedgauss.integrations.live.followed import Ended
 from fedgauss.integrations.live.history import OutOfOrder
+from fedgauss.integrations.live.options import WatchOptions
 from fedgauss.integrations.sinks import client_log
 
 
@@ -270,11 +271,12 @@ def test_the_command_follows_a_log_saves_and_goes_on(tmp_path):
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[:60]) + b'{"round": 30, "moves": {"a": ["<b>"]}}\n')  # to round 30, and nonsense
     said = follow(WatchOptions(log, port=0, save=kept), "refused: ")
-    assert f"go on from it with --monitor {kept}." in said[-2]
+    assert f"The monitor is saved as {kept}; the same command goes on from it." in said[-2]
     assert fg.ClientMonitor.load(kept).round == 30
     log.write_bytes(b"".join(lines))
     said = follow(WatchOptions(log, port=0, monitor=kept, save=kept), "ALARM")
-    assert "judged in an earlier session" in said[1]
+    assert said[1] == f"Going on from {kept}, after round 30."
+    assert "judged in an earlier session" in said[2]
     first = next(verdict for verdict in wanted if verdict.alarm)
     assert str(first) in said
     again = ClientRun(fg.ClientMonitor.load(kept))

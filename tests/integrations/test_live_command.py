@@ -13,7 +13,8 @@ from live_certificates import certificate
 from live_runs import line, monitor, rounds
 
 import fedgauss as fg
-from fedgauss.integrations.live.command import WatchOptions, _signals, watch
+from fedgauss.integrations.live.command import _signals, watch
+from fedgauss.integrations.live.options import WatchOptions
 from fedgauss.integrations.live.page import LivePage
 
 

@@ -10,8 +10,9 @@ from live_chromium import BROWSER, Tab
 from live_pages import CONNECTED, fits, serving
 from live_runs import NAMES, OPTIMUM, line, monitor, rounds
 
-from fedgauss.integrations.live.command import WatchOptions, watch
+from fedgauss.integrations.live.command import watch
 from fedgauss.integrations.live.history import HistoryRow
+from fedgauss.integrations.live.options import WatchOptions
 from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from rich.console import Console
 from rich.text import Text
@@ -45,11 +45,24 @@ step, participation (booleans), clients, names.
   --hessian, --eta0 ...  only the server's view: A is known, the noise is estimated from the first --warm-up rounds, \
 which must be honest and close to the optimum
 
+[bold]Months[/bold]
+A round or step that jumps is refused, and believed from the third round in a row on. When rounds are refused \
+one after the other, no longer come, or cannot be judged, page, terminal, --webhook and --notices say NOT \
+WATCHING, since when and why. With --save FILE the watch may be killed at any moment: a POSTed round is on disk, \
+in FILE.journal, before it is answered, a log is read again, and the same command goes on. A round may be sent \
+again: with the same content it is already taken (200), with other content refused (409). A log may be rotated.
+
+[bold]Exit codes[/bold]
+  0  stopped, by Ctrl-C or SIGTERM, while all was well
+  2  wrong options
+  3  stopped while an alarm was on
+  4  stopped while NOT WATCHING, or the log became that of another run
+
 [bold]Examples[/bold]
   fedgauss watch run.jsonl                                           clients of any model
   fedgauss watch run.jsonl --monitor monitor.npz
   fedgauss watch run.npz --hessian A.npy --eta0 0.3 --beta 0.75 --sync-every 20
-  fedgauss watch --listen --monitor monitor.npz --save monitor.npz    goes on where it stopped
+  fedgauss watch --listen --monitor monitor.npz --save watch.npz      goes on where it stopped
   fedgauss watch run.jsonl --host 0.0.0.0 --token-file token --cert cert.pem --key key.pem
 """
 
@@ -57,6 +70,11 @@ which must be honest and close to the optimum
 def _alone(words: str) -> Any:
     """An option for a watch without a monitor's file; a log of `client_log` has its own alpha, horizon and rate."""
     return Option(help=words, rich_help_panel="Without --monitor")
+
+
+def _told(words: str) -> Any:
+    """An option about who hears of what."""
+    return Option(help=words, rich_help_panel="Who is told")
 
 
 def _server(words: str) -> Any:
@@ -88,17 +106,31 @@ def watch(
     token: Annotated[str | None, _server("The secret itself; others on this machine can see it.")] = None,
     cert: Annotated[Path | None, _server("Certificate, with its chain, in PEM: the page is then https.")] = None,
     key: Annotated[Path | None, _server("Its private key, in PEM, mode 0600.")] = None,
-    save: Annotated[Path | None, Option(help="Where to save the monitor at the end.")] = None,
+    save: Annotated[
+        Path | None, Option(help="Where to save the monitor as it goes; the same command goes on from it.")
+    ] = None,
+    quiet_after: Annotated[
+        float | None,
+        _told(
+            "Seconds without a round after which nothing is being watched. By default ten times the longest of the "
+            "last 20 intervals, at least 300; 3600 while fewer than 5 are known."
+        ),
+    ] = None,
+    webhook: Annotated[str | None, _told("URL that alarms and changes of watching are POSTed to, as JSON.")] = None,
+    notices: Annotated[Path | None, _told("File that the same is appended to, one JSON line each.")] = None,
+    log_format: Annotated[
+        Literal["text", "json"], _told("What is printed: sentences, or one JSON object a line.")
+    ] = "text",
 ) -> None:
     """`fedgauss.integrations.live`."""
     with plain_endings():
-        from fedgauss.integrations.live.command import WatchOptions
         from fedgauss.integrations.live.command import watch as watch_run
+        from fedgauss.integrations.live.options import WatchOptions
 
         console = Console()
-        asked = WatchOptions(
+        options = WatchOptions(
             log, listen, monitor, hessian, warm_up, sync_every, eta0, beta, shift, alpha, horizon,
-            rate, host, port, token, token_file, cert, key, save,
+            rate, host, port, token, token_file, cert, key, save, quiet_after, webhook, notices, log_format,
         )  # fmt: skip
-        if not watch_run(asked, lambda words: console.print(Text(words), soft_wrap=True)):
-            raise Exit(1)
+        if ending := watch_run(options, lambda words: console.print(Text(words), soft_wrap=True)):
+            raise Exit(int(ending))

@@ -17,6 +17,7 @@ from fedgauss.integrations.live.page import LivePage
 from fedgauss.integrations.live.request import Request
 from fedgauss.integrations.live.rounds import MOST_BYTES
 from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.saving import NotSaved
 from fedgauss.integrations.live.state import state_of
 
 Hear = Callable[[Outcome], None]
@@ -135,7 +136,7 @@ class Answers:
             outcome = self._run.take_json(asked.body)
         except ValueError as error:
             self._run.refuse(str(error))
-            return refusal({OutOfOrder: 409, Ended: 503}.get(type(error), 400), str(error))
+            return refusal({OutOfOrder: 409, Ended: 503, NotSaved: 503}.get(type(error), 400), str(error))
         assert self._hear is not None
         self._hear(outcome)
         wrong = outcome.kind == "invalid update"

@@ -100,14 +100,15 @@ class ClientRun(FollowedRun[ClientLine]):
     @property
     def round(self) -> int | None:
         """The last round taken; None before the first."""
-        return self.last or None
+        return self.last or self.seen_before or None
 
     def read(self, text: bytes) -> ClientLine:
         """What a line of its log means."""
         return client_line_from_json(text)
 
-    def _is_round(self, line: ClientLine) -> bool:
-        return line.moves is not None or bool(line.refused)
+    def number_of(self, line: ClientLine) -> int | None:
+        """The number of the round that a line tells of; None where it tells of none."""
+        return line.number if line.moves is not None or line.refused else None
 
     def _taken(self, line: ClientLine) -> Outcome:
         """Judge a round, or remember what a line says of one."""
@@ -118,7 +119,7 @@ class ClientRun(FollowedRun[ClientLine]):
                 self.refusals.add(f"round {line.number}, by the run itself: {line.refused}")
                 self._invalid(line.number, f"The run refused it: {line.refused}")
             elif line.moves is None:
-                self._show(line, self.last)
+                self._show(line, max(self.last, self.seen_before))
             else:
                 self._judge(line)
             return self.outcome

@@ -3,67 +3,47 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fedgauss import _checks, step_sizes
-from fedgauss._types import FloatArray
-from fedgauss.detect import storage
+from fedgauss import _checks
 from fedgauss.detect.clients import ClientMonitor
-from fedgauss.detect.clients.monitor import FORMAT as CLIENT_FORMAT
-from fedgauss.detect.monitor import Monitor
+from fedgauss.integrations.live.announcer import Announcer, Say
 from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.credentials import find_token, tls_context
-from fedgauss.integrations.live.followed import Outcome
 from fedgauss.integrations.live.guard import Guard
-from fedgauss.integrations.live.history import Kind
 from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
+from fedgauss.integrations.live.notices import Notices
+from fedgauss.integrations.live.options import WatchOptions
 from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.saving import SaveFile
 from fedgauss.integrations.live.server import LiveServer
-from fedgauss.integrations.live.warm_up import WarmUp
+from fedgauss.integrations.live.starting_point import starting_point
+from fedgauss.integrations.sinks.webhook import host_of
 
 _PERIOD = 0.2  # seconds between two looks at the log
-_SAID = 20  # refusals that the terminal hears of
+_AT_ONCE = 2048  # lines that are judged before the rest of the world is looked at
 
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class WatchOptions:
-    """The options of the command; without `monitor`, `hessian` and `eta0` clients are watched. Else see its help."""
-
-    log: Path | None = None
-    listen: bool = False
-    monitor: Path | None = None
-    hessian: str | None = None
-    warm_up: int = 25
-    sync_every: int = 20
-    eta0: float | None = None
-    beta: float = 0.75
-    shift: float = 0.0
-    alpha: float = 0.05
-    horizon: int | None = None
-    rate: float = 0.05
-    host: str = "127.0.0.1"
-    port: int = 8765
-    token: str | None = None
-    token_file: Path | None = None
-    cert: Path | None = None
-    key: Path | None = None
-    save: Path | None = None
+Run = LiveRun | ClientRun
 
 
-def watch(asked: WatchOptions, say: Say, stop: threading.Event | None = None) -> bool:
-    """Watch until Ctrl-C or `stop`.
+class Ending(IntEnum):
+    """How a watch ended: the exit code of the command."""
+
+    WATCHED = 0
+    ALARM = 3
+    NOT_WATCHING = 4
+
+
+def watch(options: WatchOptions, say: Say, stop: threading.Event | None = None) -> Ending:
+    """Watch until Ctrl-C, a signal to end, or `stop`.
 
     Parameters
     ----------
-    asked : WatchOptions
+    options : WatchOptions
         The options of the command.
     say : callable
         Prints a line.
@@ -72,51 +52,105 @@ def watch(asked: WatchOptions, say: Say, stop: threading.Event | None = None) ->
 
     Returns
     -------
-    bool
-        False if it ended because the log was replaced by that of another run.
+    Ending
+        Whether the run was being watched when it ended, and whether an alarm was on.
     """
-    if (asked.log is None) == (not asked.listen):
-        raise ValueError("watch needs one source of rounds: a LOG to follow, or --listen.")
-    for path in (asked.log, asked.save):
-        if path is not None and not path.parent.is_dir():
-            raise ValueError(f"the folder of {path.name} must exist; {path.parent} does not.")
-    if asked.save is not None and asked.save.is_dir():
-        raise ValueError(f"--save must be a file to write; {asked.save} is a folder. Use {asked.save / 'monitor.npz'}?")
-    watcher, tell, ended = _watcher(asked), Announcer(say), stop or threading.Event()
-    run = ClientRun(watcher) if isinstance(watcher, ClientMonitor) else LiveRun(watcher)
-    if isinstance(run, ClientRun) and asked.log is not None and asked.log.suffix.lower() == ".npz":
-        raise ValueError(f"a log of clients must be JSON lines; {asked.log.name} would be arrays. Use client_log?")
-    title = "Watching posted rounds" if asked.log is None else f"Watching {asked.log.name}"
+    _check(options)
+    save_file = None if options.save is None else SaveFile(options.save, options.listen)
+    try:
+        run = _begun(options, save_file)
+        notices = Notices(options.notices, options.webhook)
+        announcer = Announcer(say, options.log_format, notices)
+        try:
+            return _watch(options, run, announcer, stop or threading.Event())
+        finally:
+            for words in notices.close():
+                announcer.say(words, "notices", "error")
+    finally:
+        if save_file is not None:
+            save_file.close()
+
+
+def _watch(options: WatchOptions, run: Run, announcer: Announcer, ended: threading.Event) -> Ending:
+    title = "Watching posted rounds" if options.log is None else f"Watching {options.log.name}"
     warned: list[str] = []
-    token = find_token(asked.token, asked.token_file, os.environ, warned.append)
-    guard = Guard(asked.host, token, tls_context(asked.cert, asked.key, warned.append))
-    server = LiveServer(run, title, guard, asked.port, tell if asked.listen else None)
+    token = find_token(options.token, options.token_file, os.environ, warned.append)
+    guard = Guard(options.host, token, tls_context(options.cert, options.key, warned.append))
+    server = LiveServer(run, title, guard, options.port, announcer if options.listen else None)
+    say, why = announcer.say, ""
     with _signals(ended):
         threading.Thread(target=server.serve_forever, name="fedgauss page", daemon=True).start()
         try:
-            say(f"The page is {server.address}" + ("?token=..." if token else "") + "; Ctrl-C ends.")
-            if asked.listen:
-                say(f"Rounds are taken by POST at {server.address}rounds.")
-            elif asked.log is not None and not asked.log.exists():
-                say(f"Waiting for {asked.log}.")
+            say(f"The page is {server.address}" + ("?token=..." if token else "") + "; Ctrl-C ends.", "page")
+            if options.listen:
+                say(f"Rounds are taken by POST at {server.address}rounds.", "page")
+            elif options.log is not None and not options.log.exists():
+                say(f"Waiting for {options.log}.")
             for words in warned:
-                say(words)
-            if run.alarm is not None:
-                say(run.outcome.words)
-            why = "" if asked.log is None else _follow(asked.log, run, tell, say, ended)
-            while not why and not ended.wait(_PERIOD):  # a wait without an end would not hear Ctrl-C everywhere
-                pass
+                say(words, "page", "warning")
+            announcer.tell("started", title)
+            _resumed(run, options, announcer)
+            why = _follow(options.log, run, announcer, ended)
         finally:
             server.shutdown()
             server.server_close()
             run.end()
-            if asked.save is not None and run.monitor is not None:
-                run.monitor.save(asked.save)
-                say(f"The monitor is saved as {asked.save}; go on from it with --monitor {asked.save}.")
-            elif asked.save is not None:
-                say("Nothing is saved: the warm-up was not over.")
-    say(why or "Stopped.")
-    return not why
+            _saved(run, say)
+    health = run.health()
+    announcer.health(health)
+    say(why or "Stopped.", "stopped")
+    announcer.tell("stopped", why or "Stopped.")
+    if why or health.state == "not watching":
+        return Ending.NOT_WATCHING
+    return Ending.ALARM if health.state == "alarm" else Ending.WATCHED
+
+
+def _check(options: WatchOptions) -> None:
+    if (options.log is None) == (not options.listen):
+        raise ValueError("watch needs one source of rounds: a LOG to follow, or --listen.")
+    for path in (options.log, options.save, options.notices):
+        if path is not None and not path.parent.is_dir():
+            raise ValueError(f"the folder of {path.name} must exist; {path.parent} does not.")
+    if options.save is not None and options.save.is_dir():
+        file = options.save / "monitor.npz"
+        raise ValueError(f"--save must be a file to write; {options.save} is a folder. Use {file}?")
+    if options.quiet_after is not None:
+        _checks.real("quiet-after", options.quiet_after, above=0.0, fix="It counts seconds.")
+    _checks.one_of("log-format", options.log_format, ("text", "json"))
+    if options.webhook is not None:
+        host_of(options.webhook)
+
+
+def _begun(options: WatchOptions, save_file: SaveFile | None) -> Run:
+    """The run as an earlier watch left it, or at its beginning."""
+    watcher = starting_point(options)
+    run = ClientRun(watcher) if isinstance(watcher, ClientMonitor) else LiveRun(watcher)
+    if isinstance(run, ClientRun) and options.log is not None and options.log.suffix.lower() == ".npz":
+        raise ValueError(f"a log of clients must be JSON lines; {options.log.name} would be arrays. Use client_log?")
+    run.pulse.quiet_after = options.quiet_after
+    if save_file is not None:
+        run.take_up(save_file)
+    return run
+
+
+def _resumed(run: Run, options: WatchOptions, announcer: Announcer) -> None:
+    """Say what is known from before; an alarm that is on is told again, since nobody knows whether it arrived."""
+    if options.save is not None and (run.seen_before or run.taken):
+        announcer.say(f"Going on from {options.save}, after round {run.round or run.seen_before}.", "resumed")
+    if run.alarm is not None:
+        announcer.say(run.outcome.words, "alarm", "error")
+        announcer.tell("alarm", run.outcome.words)
+
+
+def _saved(run: Run, say: Callable[[str, str], None]) -> None:
+    if run.save_file is None:
+        return
+    if run.save_file.save():
+        say(f"The monitor is saved as {run.save_file.path}; the same command goes on from it.", "saved")
+    elif run.taken and run.save_file.journal.rounds:
+        say("The warm-up was not over; its rounds are kept, and the same command goes on from them.", "saved")
+    else:
+        say("Nothing is saved: the warm-up was not over.", "saved")
 
 
 @contextmanager
@@ -136,88 +170,52 @@ def _signals(ended: threading.Event) -> Iterator[None]:
             signal.signal(kind, handler)
 
 
-class Announcer:
-    """Says what a round brought when it is not what the round before brought."""
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._kind: Kind = "waiting"
-        self._lock = threading.Lock()
-
-    def __call__(self, told: Outcome) -> None:
-        """Of one round."""
-        with self._lock:
-            if told.kind != self._kind:
-                self._say(told.words)
-            self._kind = told.kind
-
-
-def _follow(log: Path, run: LiveRun | ClientRun, tell: Announcer, say: Say, stop: threading.Event) -> str:
-    """Read a log until told to stop, or until another run's takes its place; returns why it ended."""
-    try:
-        source = ArrayLog(log) if log.suffix.lower() == ".npz" else LineLog(log, run.read)
-        for found in _new_rounds(source, log, stop):
-            if stop.is_set():
-                break
+def _follow(log: Path | None, run: Run, announcer: Announcer, ended: threading.Event) -> str:
+    """Read a log, if there is one, and look after the run until the end; returns why, if another run has begun."""
+    source: ArrayLog | LineLog[Any] | None = None
+    if log is not None:
+        source = ArrayLog(log) if log.suffix.lower() == ".npz" else LineLog(log, run.read, run.goes_on)
+    troubles: set[str] = set()
+    run.pulse.catching_up = source is not None  # with the lines that are there already
+    while not ended.is_set():
+        if source is not None and log is not None:
             try:
-                if isinstance(found, ValueError):
-                    raise found
-                tell(run.take(found))
-            except ValueError as error:
-                run.refuse(str(error))
-                if (count := run.refusals.count) <= _SAID:
-                    say(f"refused: {error}" + " Further ones are only counted." * (count == _SAID))
-    except Replaced as ended:
-        return f"{ended}: another run seems to have begun. Start again to watch it."
+                for lines in _batches(source.poll()):
+                    for found in run.take_many(lines):
+                        announcer.refused(found) if isinstance(found, ValueError) else announcer(found)
+                    _look_after(run, announcer)
+                    if ended.is_set():
+                        return ""
+                run.pulse.catching_up = False
+            except Replaced as why:
+                return f"{why}: another run seems to have begun. Start again to watch it."
+            except OSError as error:  # as with too many open files; it is tried again, and said once
+                if (words := f"{log} cannot be read now, and is tried again; {error.strerror}.") not in troubles:
+                    troubles.add(words)
+                    run.refuse(words)
+                    announcer.refused(ValueError(words))
+        _look_after(run, announcer)
+        ended.wait(_PERIOD)  # a wait without an end would not hear Ctrl-C everywhere
     return ""
 
 
-def _new_rounds(source: ArrayLog | LineLog[Any], log: Path, stop: threading.Event) -> Iterator[Any]:
-    """What is new in a log. One that cannot be opened now, as with too many open files, is tried again; said once."""
-    troubles: set[str] = set()
-    while not stop.is_set():
-        try:
-            yield from source.poll()
-        except OSError as error:
-            if (words := f"{log} cannot be read now, and is tried again; {error.strerror}.") not in troubles:
-                troubles.add(words)
-                yield ValueError(words)
-        stop.wait(_PERIOD)
-
-
-def _watcher(asked: WatchOptions) -> Monitor | WarmUp | ClientMonitor:
-    if asked.monitor is not None:
-        if asked.hessian is not None or asked.eta0 is not None:
-            raise ValueError("--monitor brings its own A and step sizes; leave out --hessian and --eta0.")
-        if not asked.monitor.is_file():
-            raise ValueError(f"--monitor must be a file that Monitor.save wrote; {asked.monitor} is not there.")
-        of_clients = storage.format_of(asked.monitor) == CLIENT_FORMAT
-        return ClientMonitor.load(asked.monitor) if of_clients else Monitor.load(asked.monitor)
-    if asked.hessian is None and asked.eta0 is None:
-        return ClientMonitor(asked.alpha, asked.horizon, asked.rate)
-    if asked.hessian is None or asked.eta0 is None:
-        raise ValueError("a warm-up needs --hessian and --eta0; leave out both to watch clients.")
-    eta0, beta = asked.eta0, asked.beta
-    steps = step_sizes.constant(eta0) if beta == 0 else step_sizes.polynomial(eta0, beta, asked.shift)
-    return WarmUp(
-        _hessian(asked.hessian),
-        steps,
-        _checks.whole("sync-every", asked.sync_every),
-        _checks.whole("warm-up", asked.warm_up),
-        _checks.probability("alpha", asked.alpha, fix="Use 0.05, one false alarm in 20 runs?"),
-        None if asked.horizon is None else _checks.whole("horizon", asked.horizon),
-    )
-
-
-def _hessian(text: str) -> FloatArray:
-    """A from a .npy file, or c for c times the identity."""
+def _batches(found: Iterable[Any]) -> Iterator[list[Any]]:
+    """What is found, in lists; where an error ends it, what came before the error is there."""
+    lines: list[Any] = []
     try:
-        return np.array(_checks.real("hessian", float(text), above=0.0))
-    except ValueError:
-        if not text.endswith(".npy"):
-            raise ValueError(f"--hessian must be a .npy file with A, or a positive number; got {text}.") from None
-    try:
-        matrix = np.load(text, allow_pickle=False)
-    except (OSError, EOFError, ValueError) as error:
-        raise ValueError(f"--hessian must be a .npy file with A, (d, d); {text} cannot be read.") from error
-    return _checks.covariance("hessian", matrix, definite=True)
+        for line in found:
+            lines.append(line)
+            if len(lines) == _AT_ONCE:
+                yield lines
+                lines = []
+    except (Replaced, OSError):
+        if lines:
+            yield lines
+        raise
+    if lines:
+        yield lines
+
+
+def _look_after(run: Run, announcer: Announcer) -> None:
+    run.tick()
+    announcer.health(run.health())

@@ -1,17 +1,22 @@
 """What every run that is followed has in common: lines are taken in turn, refusals are remembered, and it can end."""
 
+import hashlib
 import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from fedgauss.detect.verdict import Verdict
+from fedgauss.integrations.live.gaps import Gaps
 from fedgauss.integrations.live.health import Health, State
-from fedgauss.integrations.live.history import Kind
+from fedgauss.integrations.live.history import Kind, OutOfOrder
 from fedgauss.integrations.live.pulse import IN_A_ROW, Pulse
 from fedgauss.integrations.live.refusals import Refusals
+from fedgauss.integrations.live.saving import SaveFile
+
+_REMEMBERED = 1000  # POSTed rounds whose content is known, should they be sent again
 
 Line = TypeVar("Line")
 
@@ -33,11 +38,15 @@ class Outcome(NamedTuple):
 class FollowedRun(ABC, Generic[Line]):
     """Lines of a log go in one at a time; `lock` is for whoever reads what came of them."""
 
+    gaps: Gaps
+
     def __init__(self) -> None:
         self._id = secrets.token_hex(8)
         self.lock, self._turn = threading.RLock(), threading.Lock()
         self.refusals = Refusals()
         self.pulse = Pulse()
+        self.save_file: SaveFile | None = None
+        self._contents: dict[int, str] = {}  # hashes of POSTed rounds, by number
         self.damaged = ""  # why the monitor's own numbers cannot be trusted
         self._ended = False
         self.taken = 0  # rounds
@@ -49,6 +58,8 @@ class FollowedRun(ABC, Generic[Line]):
     @abstractmethod
     def id(self) -> str:
         """Of what a page has seen: another one asks it to begin from the first row again."""
+
+    monitor: Any  # that is fed; None as long as there is a warm-up
 
     @property
     @abstractmethod
@@ -68,9 +79,9 @@ class FollowedRun(ABC, Generic[Line]):
     def _taken(self, line: Line) -> Outcome:
         """What comes of a line."""
 
-    def _is_round(self, line: Line) -> bool:
-        """Whether a line tells of a round; others set something, or say what is shown beside rounds."""
-        return True
+    @abstractmethod
+    def number_of(self, line: Line) -> int | None:
+        """The number of the round that a line tells of; None where it sets something, or is shown beside rounds."""
 
     @abstractmethod
     def _cannot_begin(self) -> str:
@@ -84,18 +95,91 @@ class FollowedRun(ABC, Generic[Line]):
     def take(self, line: Line) -> Outcome:
         """Judge a round, or remember what a line says of one."""
         with self._turn:
-            if self._ended:
-                raise Ended
-            outcome = self._taken(line)
-            if self._is_round(line):
-                with self.lock:
-                    self.taken += outcome.kind != "invalid update"
-                    self.pulse.taken(outcome.kind)
+            outcome = self._take_in_turn(line)
+            if self.save_file is not None:
+                self.save_file.after(outcome.kind)
             return outcome
 
     def take_json(self, text: bytes) -> Outcome:
-        """Judge what a line of JSON says."""
-        return self.take(self.read(text))
+        """Judge what was POSTed. With a file to save to it is on disk when this returns.
+
+        A round may be sent again, as when an answer was lost: with the same content it is already taken, with other
+        content out of order.
+        """
+        line = self.read(text)
+        number, content = self.number_of(line), hashlib.sha256(text.strip()).hexdigest()[:16]
+        with self._turn:
+            known = None if number is None else self._contents.get(number)
+            if known is not None and known != content:
+                raise OutOfOrder(f"rounds must come in order, each once; got {number} again, with other content.")
+            if self.save_file is not None:
+                self.save_file.check()
+            if known is None:
+                outcome = self._take_in_turn(line)
+                if number is not None and outcome.kind != "invalid update":
+                    self._remember_content(number, content)
+            else:
+                outcome = Outcome("already taken", f"round {number} was already taken, with the same content.")
+            if self.save_file is not None:
+                self.save_file.after(outcome.kind, text)
+            return outcome
+
+    def _take_in_turn(self, line: Line) -> Outcome:
+        if self._ended:
+            raise Ended
+        outcome = self._taken(line)
+        if self.number_of(line) is not None:
+            with self.lock:
+                self.taken += outcome.kind != "invalid update"
+                self.pulse.taken(outcome.kind)
+        return outcome
+
+    def _remember_content(self, number: int, content: str) -> None:
+        self._contents[number] = content
+        while len(self._contents) > _REMEMBERED:
+            del self._contents[next(iter(self._contents))]
+
+    def goes_on(self, line: Line) -> bool | None:
+        """Whether a line may come after the last round; None where it tells of no round."""
+        number = self.number_of(line)
+        return None if number is None else self.round is None or number > self.round
+
+    def kept(self) -> dict[str, Any]:
+        """What a resumed run must know and its monitor does not."""
+        return {"last": self.gaps.last, "contents": self._contents}
+
+    def resume(self, words: dict[str, Any]) -> None:
+        """Take up what `kept` returned; it comes from a file, and may be wrong."""
+        last, contents = words.get("last"), words.get("contents")
+        if not isinstance(last, list) or len(last) != len(self.gaps.last) or not isinstance(contents, dict):
+            raise ValueError("the journal beside --save does not belong to this kind of run. Move it away?")
+        known = (max(0, now) if type(now) is int else before for now, before in zip(last, self.gaps.last, strict=True))
+        self.gaps.last = tuple(known)
+        self._contents = {int(number): str(content)[:16] for number, content in contents.items()}
+
+    def take_up(self, save_file: SaveFile) -> None:
+        """Go on with what an earlier watch left, and save from here on."""
+        kept = save_file.journal.read()
+        if kept is not None:
+            self.resume(kept.words)
+            contents, self._contents = self._contents, {}  # rounds of the journal may be among them
+            for text in kept.rounds:
+                try:
+                    self.take_json(text)
+                except ValueError as error:
+                    raise ValueError(
+                        f"the rounds beside {save_file.path} must be those that were taken after it; {error} Move "
+                        "them away to go on without them."
+                    ) from error
+            self._contents = contents | self._contents
+        save_file.begin(self, () if kept is None else kept.rounds)
+        self.save_file = save_file
+
+    def tick(self) -> None:
+        """Save what is to be saved by now."""
+        if self.save_file is not None:
+            with self._turn:
+                self.save_file.tick()
 
     def take_many(self, lines: Iterable[Line | ValueError]) -> Iterator[Outcome | ValueError]:
         """Judge several lines of a log, of which some could not be read; says what came of them, or why not."""
@@ -135,12 +219,13 @@ class FollowedRun(ABC, Generic[Line]):
         if blind := self._blind(now):
             reason, since = blind
             return "not watching", f"{reason}{self._past()}", at if since is None else since
+        trouble = "" if self.save_file is None else self.save_file.trouble
         kind, words = self.outcome
         if self.alarm is not None or kind == "invalid update":
             return "alarm", words, at
         if kind == "waiting":
-            return "waiting", "", at
-        return ("warming up" if self.pulse.unjudged else "watching"), "", at
+            return "waiting", trouble, at
+        return ("warming up" if self.pulse.unjudged else "watching"), trouble, at
 
     def _blind(self, now: float | None) -> tuple[str, float | None] | None:
         """Why an attack would not be seen now, and since when; None where it would, or where the run has just begun."""

@@ -3,6 +3,7 @@
 import math
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from fedgauss.integrations.live.followed import FollowedRun, Outcome
 from fedgauss.integrations.live.gaps import Gaps
 from fedgauss.integrations.live.history import History, HistoryRow, Kind, Participation
 from fedgauss.integrations.live.pulse import IN_A_ROW
-from fedgauss.integrations.live.rounds import ClientNames, LoggedRound, round_from_json, with_name
+from fedgauss.integrations.live.rounds import ClientNames, LoggedRound, checked_names, round_from_json, with_name
 from fedgauss.integrations.live.warm_up import WarmUp
 
 
@@ -70,11 +71,28 @@ class LiveRun(FollowedRun[LoggedRound]):
     @property
     def round(self) -> int | None:
         """The last round taken; None before the first."""
-        return self.history.last[1] or None
+        return self.history.last[1] or self.gaps.last[0] or None
 
     def read(self, text: bytes) -> LoggedRound:
         """What a line of its log means."""
         return round_from_json(text)
+
+    def number_of(self, line: LoggedRound) -> int | None:
+        """The number of the round."""
+        return line.number
+
+    def kept(self) -> dict[str, Any]:
+        """Who is who, beside what every run keeps."""
+        return super().kept() | {"names": None if self.roster is None else self.roster.names}
+
+    def resume(self, words: dict[str, Any]) -> None:
+        """Take up what `kept` returned."""
+        super().resume(words)
+        if self.roster is not None and words.get("names") is not None:
+            names = checked_names("names", words["names"])
+            if len(names) != self.roster.n_clients:
+                raise ValueError(f"names in the journal must be {self.roster.n_clients}; got {len(names)}.")
+            self.roster.names = names
 
     def _taken(self, given: LoggedRound) -> Outcome:
         """Judge a round."""

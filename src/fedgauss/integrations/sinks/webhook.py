@@ -45,9 +45,8 @@ class Webhook:
     """
 
     def __init__(self, url: str, alarms_only: bool = False, timeout: float = 3.0) -> None:
-        self._url, self._host, self._alarms_only = url, _host(url), alarms_only
+        self._url, self._host, self._alarms_only = url, host_of(url), alarms_only
         self._timeout = _checks.real("timeout", timeout, above=0.0, fix="It counts seconds.")
-        self._opener = urllib.request.build_opener(_NoRedirection)
         self._news = threading.Condition()  # guards everything below
         self._waiting: list[_Round] = []
         self._sending: _Round | None = None
@@ -116,7 +115,7 @@ class Webhook:
     def _send_all(self) -> None:
         pause = _PAUSE
         while (one := self._next()) is not None:
-            why = self._send(one.body)
+            why = post(self._url, one.body, self._timeout)
             with self._news:
                 given_up, self._sending = self._sending is None, None  # by `close`
                 if why is None:
@@ -140,25 +139,26 @@ class Webhook:
                 self._waiting.remove(self._sending)
             return self._sending
 
-    def _send(self, body: bytes) -> str | None:
-        """Send one round; what went wrong, without the url."""
-        headers = {"Content-Type": "application/json"}
-        asked = urllib.request.Request(self._url, data=body, headers=headers)  # noqa: S310 - _host takes http(s) alone
-        try:
-            with self._opener.open(asked, timeout=self._timeout):
-                return None
-        except urllib.error.HTTPError as error:
-            error.close()
-            redirected = ", a redirection, which is not followed" if 300 <= error.code < 400 else ""
-            return f"it answered {error.code}{redirected}"
-        except Exception as error:  # whatever it is, the thread goes on
-            cause = error.reason if isinstance(error, urllib.error.URLError) else error
-            if isinstance(cause, TimeoutError):
-                return f"no answer came in {self._timeout:g} s"
-            return getattr(cause, "strerror", None) or type(cause).__name__
+
+def post(url: str, body: bytes, timeout: float) -> str | None:
+    """POST JSON; returns what went wrong, without the url. Redirections are not followed."""
+    headers = {"Content-Type": "application/json"}
+    asked = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310 - host_of takes http(s) alone
+    try:
+        with _OPENER.open(asked, timeout=timeout):
+            return None
+    except urllib.error.HTTPError as error:
+        error.close()
+        redirected = ", a redirection, which is not followed" if 300 <= error.code < 400 else ""
+        return f"it answered {error.code}{redirected}"
+    except Exception as error:  # whatever it is, the thread goes on
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(cause, TimeoutError):
+            return f"no answer came in {timeout:g} s"
+        return getattr(cause, "strerror", None) or type(cause).__name__
 
 
-def _host(url: str) -> str:
+def host_of(url: str) -> str:
     """The host of a url that can be sent to, with its port."""
     parts = urlsplit(url)
     named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -173,3 +173,6 @@ def _host(url: str) -> str:
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirection)
