@@ -1,7 +1,6 @@
 """A run whose clients are watched: lines of its log go in, checked and in order; what the page shows comes out."""
 
 import copy
-import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -164,6 +163,9 @@ class ClientRun(FollowedRun[ClientLine]):
             return
         before = line.number <= self.seen_before
         verdict = None if before else self._verdict(line)
+        if verdict is not None and verdict.invalid:
+            self._invalid(line.number, verdict.note)
+            return
         self.last = line.number
         self.gaps.add((line.number,))
         if verdict is None:
@@ -172,12 +174,6 @@ class ClientRun(FollowedRun[ClientLine]):
         else:
             kind: Kind = "alarm" if verdict.alarm else "quiet" if verdict.watched else "warming up"
             self.outcome, self.verdict = Outcome(kind, str(verdict)), verdict
-            if math.isnan(verdict.statistic) or math.isnan(verdict.threshold):
-                self.damaged = (
-                    f"the monitor's own numbers are not finite since round {line.number}: it judges nothing. Start "
-                    "again from an earlier save, or without one."
-                )
-                self.outcome = Outcome("invalid update", f"ALARM after round {line.number}: {self.damaged}")
         self._remember(line.number, names, verdict)
         self._show(line, line.number)
 
@@ -208,6 +204,8 @@ class ClientRun(FollowedRun[ClientLine]):
                 raise ValueError(f"clients must be left out once; {short(again[0])} is out already.")
             monitor.exclude(out.clients, back_to=min(out.back_to, monitor.round))
         verdict = monitor.update(line.moves, round=line.number)
+        if verdict.invalid:
+            return verdict
         self.monitor = monitor
         if verdict is monitor.alarm:
             self.alarms.append(verdict)

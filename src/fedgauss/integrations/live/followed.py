@@ -47,7 +47,6 @@ class FollowedRun(ABC, Generic[Line]):
         self.pulse = Pulse()
         self.save_file: SaveFile | None = None
         self._contents: dict[int, str] = {}  # hashes of POSTed rounds, by number
-        self.damaged = ""  # why the monitor's own numbers cannot be trusted
         self._ended = False
         self.taken = 0  # rounds
         self._state: State = "waiting"
@@ -230,12 +229,10 @@ class FollowedRun(ABC, Generic[Line]):
     def _blind(self, now: float | None) -> tuple[str, float | None] | None:
         """Why an attack would not be seen now, and since when; None where it would, or where the run has just begun."""
         pulse = self.pulse
-        if self.damaged:
-            return self.damaged, None
         if pulse.refused >= IN_A_ROW:
             return f"the last {pulse.refused} rounds were refused. The last: {pulse.last_refusal}", pulse.first_refusal
         if pulse.invalid >= IN_A_ROW:
-            return f"the last {pulse.invalid} updates were not finite or not plausible, and not used.", None
+            return f"the last {pulse.invalid} updates could not be used. {self.outcome.words}", None
         if (seconds := pulse.silence(now)) > pulse.longest_silence:
             what = "no round has come" if self.round is None else f"no round has come after round {self.round}"
             return (

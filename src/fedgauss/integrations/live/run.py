@@ -1,6 +1,5 @@
 """A run that is being watched: rounds go in, checked and in order; what the page shows comes out."""
 
-import math
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -218,12 +217,6 @@ class LiveRun(FollowedRun[LoggedRound]):
         if verdict.invalid:
             verdict = replace(verdict, note=with_name(verdict.note, everybody))
             return Outcome("invalid update", f"{verdict}{self._past()}"), None
-        if math.isnan(verdict.statistic) or math.isnan(verdict.threshold):
-            self.damaged = (
-                f"the monitor's own numbers are not finite since round {given.number}: it judges nothing. Start again "
-                "from an earlier save, or from a monitor that has seen no run."
-            )
-            return Outcome("invalid update", f"ALARM after round {given.number}: {self.damaged}{self._past()}"), None
         self.readings = verdict.readings
         self.average.add(given.parameters, step, mask)
         kind: Kind = "alarm" if verdict.alarm else "travelling" if verdict.travelling else "quiet"
