@@ -159,7 +159,11 @@ def test_an_introduction_is_accepted_or_refused_in_words(folder, values):
     assert len(said) < 1000
 
 
-@fuzzed(st.one_of(json_mutants({"0": "zero"}), json_mutants({"0": "zero", "2": "two"}), st.binary(min_size=1)), numbers)
+@fuzzed(
+    st.one_of(json_mutants({"0": "zero"}), json_mutants({"0": "zero", "2": "two"}), st.binary(min_size=1)),
+    numbers,
+    many=1000,
+)
 def test_what_a_neighbour_passes_on_is_heard_or_refused(folder, text, length):
     """Peer 1 of a path of three; both neighbours say the same nonsense."""
 
