@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 # Help is laid out here because a line break in it is one on the screen.
 _HELP = """\
-Measure, infer and watch decentralised federated learning with local SGD.
+Watch, fit and simulate federated learning.
 
-Clients on a network take gradient steps on their own data and average with their neighbours now and then. \
-This command simulates such runs and compares them with theory, giving a standard error with every simulated number.
+Watch a run and get an alarm when clients turn bad; fit a regression to data that stay with their owners; simulate \
+local SGD and compare it with theory, with a standard error for every simulated number.
 
 [bold]Examples[/bold]
   fedgauss demo                               a page in ./demo, in seconds
   fedgauss demo --replicates 20000 --out big  smaller Monte Carlo errors
   fedgauss advise --steps 5000 --clients 40   which step sizes to use
-  fedgauss reproduce --scale quick            the paper's results, in short
+  fedgauss reproduce --scale quick            a short version of the paper's results
   fedgauss fit data.csv --target y --client hospital --family logistic
   fedgauss coverage --runs 200                check interval coverage
   fedgauss watch run.jsonl                    live page and alarms

@@ -22,7 +22,7 @@ _COVERAGE_HELP = """\
 Check interval coverage by simulation: how often intervals cover, and how wide they are, over many runs of a federation.
 
 Every option takes several values, separated by commas, and every combination is run. Prints the coverage of each \
-method with its Monte Carlo error, and what the diagnostic of bias predicts. Writes coverage.html, figures, and rows \
+method with its Monte Carlo error, and what the bias diagnostic predicts. Writes coverage.html, figures, and rows \
 as CSV. Finished federations are kept in the output folder: after Ctrl-C the same command resumes, and another command \
 adds to them.
 

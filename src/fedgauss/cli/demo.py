@@ -14,15 +14,15 @@ from fedgauss._progress import progress
 from fedgauss.cli.app import app, plain_endings, print_place
 
 _DEMO_HELP = """\
-Watch a network heal after clients turn bad, then see theory beside simulation; a page with pictures.
+Watch a network heal after clients turn bad, then compare simulation with theory; a page with pictures.
 
-Ten clients train a small network to read digits. Three of them turn bad half-way; a monitor raises an alarm and \
-names them, and the run goes back and on without them. Then the paper's random-effects regression is simulated and set \
-beside exact theory. All of this is in index.html; every figure is also written as PNG and SVG.
+Ten clients train a small network to read digits. Half-way, three of them turn bad; a monitor raises an alarm and \
+names them, and the run goes back and continues without them. Then the paper's random-effects regression is simulated \
+and compared with exact theory. All of this is in index.html; every figure is also written as PNG and SVG.
 
 [bold]Examples[/bold]
   fedgauss demo
-  fedgauss demo --paper    with the paper's results in short, in paper/ below the folder
+  fedgauss demo --paper    with a short version of the paper's results, in the subfolder paper
 """
 
 
@@ -31,7 +31,7 @@ def demo(
     out: Annotated[Path, Option(help="Folder for the page and its figures.")] = Path("demo"),
     replicates: Annotated[int, Option(help="Simulated runs for each start, 200 to 1,000,000.")] = 2000,
     seed: Annotated[int, Option(help="Fixes every random number.")] = 0,
-    paper: Annotated[bool, Option("--paper", help="Also compute the paper's results in short.")] = False,
+    paper: Annotated[bool, Option("--paper", help="Also compute a short version of the paper's results.")] = False,
 ) -> None:
     """Train, heal, simulate, compare, and write the page."""
     with plain_endings():

@@ -21,9 +21,9 @@ _ROUNDS = "rounds.jsonl"  # of a fit that is not done
 _SITE_HELP = """\
 Take part in a federated fit with rows that stay here.
 
-Answers what `fedgauss federate` asks, line by line: names of columns and levels, and sums over all rows. No row \
-leaves. The log has every order and every line that left. `fedgauss federate` starts it, on this machine or through \
-ssh, and ends it.
+Answers the questions of `fedgauss federate`, line by line, with names of columns and levels and with sums over all \
+rows. No row leaves. With --log, every order and every line sent is written down. `fedgauss federate` starts this \
+command, here or through ssh, and ends it.
 
 [bold]Example[/bold]
   fedgauss site --example-policy > policy.toml
@@ -32,11 +32,11 @@ ssh, and ends it.
 _FEDERATE_HELP = """\
 Fit a regression to files that stay where they are, and print what `fedgauss fit` would print for all rows together.
 
-Each --site has a name and the command that starts it; that command must run `fedgauss site`. Orders and replies go \
-through its pipes: no port is opened, and ssh encrypts them. Sites add up sums over all of their rows, a round for \
-each step of the fit. With --masked they add masks that cancel in the total, so that nobody sees one site's sums. A \
-fit that was stopped goes on from its rounds in the output folder when it is started again. With --solver sgd sites \
-take gradient steps and average on a ring.
+Each --site has a name and a command that runs `fedgauss site`. Orders and replies go through its pipes: no port is \
+opened, and with ssh they are encrypted. Sites sum over all of their rows, one round for each step of the fit. With \
+--masked they add masks that cancel in the total, so that nobody sees a single site's sums. A fit that was stopped \
+resumes from the rounds in the output folder when it is started again. With --solver sgd, sites take gradient steps \
+and average on a ring.
 
 [bold]Example[/bold]
   fedgauss federate --target died --family logistic \
@@ -48,11 +48,11 @@ take gradient steps and average on a ring.
 def site(
     data: Annotated[Path | None, Argument(help="A .csv or .parquet file, a row for each observation.")] = None,
     policy: Annotated[Path | None, Option(help="File with this site's own rules.")] = None,
-    least_rows: Annotated[int | None, Option(help="Fewest rows with which to take part; 10 by default.")] = None,
+    least_rows: Annotated[int | None, Option(help="Refuse to take part with fewer rows than this; 10 by default.")] = None,
     columns: Annotated[
         str | None, Option(help="Columns that may be asked about, separated by commas; all if not given.")
     ] = None,
-    log: Annotated[Path | None, Option(help="File for every order, and every line that leaves.")] = None,
+    log: Annotated[Path | None, Option(help="File that records every order and every line sent.")] = None,
     example_policy: Annotated[bool, Option("--example-policy", help="Print a sample policy and exit.")] = False,
 ) -> None:
     """`fedgauss.inference.federated.lines` on standard input and output."""
@@ -112,7 +112,7 @@ def federate(
     network: options.NetworkName = None,
     weights: options.Weights = None,
     correct_drift: options.CorrectDrift = None,
-    timeout: Annotated[float, Option(help="Seconds to wait for a reply of a site.")] = 600.0,
+    timeout: Annotated[float, Option(help="Seconds to wait for a site's reply.")] = 600.0,
     out: options.Out = Path("fit"),
 ) -> None:
     """`fedgauss.inference.federated.coordinator` with sites behind pipes."""

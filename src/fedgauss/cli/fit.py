@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _FIT_HELP = f"""\
 Fit a regression to a table whose rows belong to clients, without bringing the rows together.
 
-Each client adds up sums over its own rows; from their totals follows, in a few rounds, the maximum-likelihood fit of \
-all rows together, with its standard errors and intervals. With --solver sgd clients take gradient steps on their own \
-rows, read once, and average with their neighbours on a ring. Writes fit.json, and coefficients.png and .svg, into \
-the output folder. Text columns are taken as categories; missing values, collinear columns and separable classes are \
-refused.
+Each client sums over its own rows. A few rounds of totals give the maximum-likelihood fit of all rows together, with \
+its standard errors and intervals. With --solver sgd, clients take gradient steps on their own rows, read once, and \
+average with their neighbours on a ring. Writes fit.json, coefficients.png and coefficients.svg to the output folder. \
+Text columns are treated as categories. Missing values (unless --missing drop), collinear columns and separable \
+classes are refused.
 
 [bold]Families[/bold]
   {options.FAMILIES}
@@ -62,7 +62,7 @@ def fit(
     ridge: options.Ridge = 0.0,
     level: options.Level = 0.95,
     passes: Annotated[
-        int | None, Option(help="How often rows are read; more than once for small data.", rich_help_panel=options.SGD)
+        int | None, Option(help="How often each row is read; more than once for small data.", rich_help_panel=options.SGD)
     ] = None,
     sync_every: options.SyncEvery = None,
     method: Annotated[

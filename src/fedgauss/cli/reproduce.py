@@ -17,21 +17,21 @@ from fedgauss.cli.completion import among
 from fedgauss.paper.results import ORDER
 
 _REPRODUCE_HELP = """\
-Compute the paper's numbers again, under every reading of its settings, and say which come out.
+Recompute the paper's numbers under every reading of its settings, and say which ones agree.
 
 Prints a verdict for each result; with -v also the paper's numbers, ours with their Monte-Carlo errors, and reasons. \
-Writes report.html, every figure as PNG and SVG, rows as CSV and verdicts as JSON. NAMES picks results; without any, \
-all run.
+Writes report.html, every figure as PNG and SVG, rows as CSV and verdicts as JSON. NAMES selects results; without \
+any, all are run.
 
 [bold]Scales[/bold]
-  quick  fewer runs and points, one draw of the clients, attacks and what is beyond the paper only when named; \
-half a minute
+  quick  fewer runs and points, one draw of the clients; attacks, and results beyond the paper, only if named; half \
+a minute
   paper  the runs and points of the paper, four draws of the clients; three minutes on two cores
   large  100 times the runs, over eight draws of the clients; an hour, or minutes on a GPU
 
-Finished parts are kept in results.sqlite in the output folder. After Ctrl-C, a crash or a reboot the same command \
-goes on where it stopped; once all is there it only draws again. A folder holds one scale, and its report has every \
-result that is finished there.
+Finished parts are kept in results.sqlite in the output folder. After Ctrl-C, a crash or a reboot, the same command \
+continues where it stopped; once everything is there, it only redraws. A folder holds one scale, and its report \
+includes every result that is finished there.
 
 [bold]Examples[/bold]
   fedgauss reproduce --list                   what there is to reproduce
