@@ -48,7 +48,7 @@ and average on a ring.
 def site(
     data: Annotated[Path | None, Argument(help="A .csv or .parquet file, a row for each observation.")] = None,
     policy: Annotated[Path | None, Option(help="File with this site's own rules.")] = None,
-    least_rows: Annotated[int | None, Option(help="Refuse to take part with fewer rows than this; 10 by default.")] = None,
+    least_rows: Annotated[int | None, Option(help="Take no part with fewer rows than this; 10 by default.")] = None,
     columns: Annotated[
         str | None, Option(help="Columns that may be asked about, separated by commas; all if not given.")
     ] = None,

@@ -62,7 +62,8 @@ def fit(
     ridge: options.Ridge = 0.0,
     level: options.Level = 0.95,
     passes: Annotated[
-        int | None, Option(help="How often each row is read; more than once for small data.", rich_help_panel=options.SGD)
+        int | None,
+        Option(help="How often each row is read; more than once for small data.", rich_help_panel=options.SGD),
     ] = None,
     sync_every: options.SyncEvery = None,
     method: Annotated[
