@@ -29,6 +29,8 @@ def main() -> int:
     seed = secrets.randbelow(10**6) if given.seed is None else given.seed
     folder = Path(tempfile.mkdtemp(prefix="soak-")) if given.folder is None else given.folder
     print(f"Seed {seed}, folder {folder}; Ctrl-C ends.", flush=True)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; processes would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     soak = Soak(chosen, folder, seed, given.seconds, given.faults)
     signal.signal(signal.SIGTERM, lambda *_: soak.stop.set())
     soak.start()

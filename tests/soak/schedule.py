@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_OFTEN = {"kill -9": 3}  # times in a deck, since so much depends on the moment
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -25,8 +27,8 @@ class Planned:
 
 
 def planned(seed: int, scenario: str, kinds: Iterable[str], number: int) -> Planned:
-    """Kinds are dealt like cards, so that each comes up before any comes up again."""
-    deck = sorted(kinds)
+    """Kinds are dealt like cards, so that each comes up before the deck is dealt again."""
+    deck = sorted(kind for kind in kinds for _ in range(_OFTEN.get(kind, 1)))
     dealt, place = divmod(number - 1, len(deck))
     random.Random(f"{seed}/{scenario}/deck {dealt}").shuffle(deck)
     return Planned(seed, scenario, number, deck[place])

@@ -69,6 +69,8 @@ class Sweeps(Scenario):
         """Once its own lines run: while Python loads it, Ctrl-C is Python's."""
         sweep.wait_for("begun")
         sweep.signal(signal.SIGINT)
+        code = sweep.wait()
+        demand(code in (0, 130), f"after Ctrl-C a sweep ended with {code}: {sweep.said()[-1000:]}")
 
     def _kill_a_worker(self, sweep: Child, rng: random.Random) -> None:
         if workers := sweep.children():

@@ -13,13 +13,13 @@ import pytest
 
 from soak import invariants
 from soak.invariants import Violation
+from soak.logged import Logged
 from soak.posted import Posted
 from soak.processes import Child, environment, marked, program
 from soak.report import record, stories, table
 from soak.runner import Outcome, Soak
 from soak.scenarios import SCENARIOS
 from soak.schedule import Planned, planned
-from soak.sinks import SinksAlone
 from soak.sweeps import Sweeps
 
 
@@ -34,8 +34,10 @@ def soaked(tmp_path, kinds, seconds, faults=None, seed=16):
 
 
 def test_a_short_soak(tmp_path):
-    outcomes = soaked(tmp_path, [Sweeps, SinksAlone], seconds=600, faults=2)
-    assert len(outcomes) == 4
+    """Two faults each of a watcher by POST, a watcher of a log and a sweep; with this seed each of them is killed."""
+    outcomes = soaked(tmp_path, [Posted, Logged, Sweeps], seconds=600, faults=2, seed=58)
+    killed = [outcome.fault.scenario for outcome in outcomes if outcome.fault.kind == "kill -9"]
+    assert (len(outcomes), set(killed)) == (6, {"posted", "logged", "sweeps"})
 
 
 @pytest.mark.study
@@ -48,7 +50,7 @@ def test_two_minutes(tmp_path):
 # --- the schedule ----------------------------------------------------------------------------------------------------
 
 
-def test_faults_are_a_function_of_the_seed_and_each_kind_comes_up_before_any_comes_again():
+def test_faults_are_a_function_of_the_seed_and_each_kind_comes_up_before_the_deck_is_dealt_again():
     kinds = ["a", "b", "c", "d"]
     first = [planned(7, "posted", kinds, number) for number in range(1, 9)]
     assert first == [planned(7, "posted", reversed(kinds), number) for number in range(1, 9)]
