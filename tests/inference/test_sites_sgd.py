@@ -139,6 +139,11 @@ def changed(**values):
     return lambda reply: reply | values
 
 
+def huge_gradients(reply):
+    """A sum that the squares of its terms do not allow; the fit used to be of NaN."""
+    return reply | {"gradient_sum": np.full(5, 1e12)} if "gradient_sum" in reply else reply
+
+
 WIDE, MINUS = np.zeros((2, 2)), -np.eye(5)
 
 
@@ -160,6 +165,7 @@ WIDE, MINUS = np.zeros((2, 2)), -np.eye(5)
         ("advance", changed(theta=np.full(5, 1e300)), "'theta' must be an array of d numbers"),
         ("report", changed(hessian_sum=WIDE), "'hessian_sum' must be"),
         ("report", changed(count=7), "'count' must not be there"),
+        ("report", huge_gradients, "'gradient_sum' must be a sum of .* gradients whose squares"),
     ],
 )  # fmt: skip
 def test_a_wrong_reply_is_refused_with_the_name_of_the_site(fitted, order, change, message):
@@ -411,18 +417,42 @@ def test_a_site_answers_nonsense_politely_and_goes_on(site):
 @pytest.mark.parametrize(
     "value",
     [
-        {"shape": [2], "values": [1.0]},
-        {"shape": [1], "values": ["x"]},
-        {"shape": [-1], "values": [1.0]},
-        {"shape": [1], "values": [[1.0]]},
-        {"shape": [1], "values": [10**400]},
-        {"shape": [2**32, 2**32], "values": []},
+        {"$array": [[2], [1.0]]},
+        {"$array": [[1], ["x"]]},
+        {"$array": [[-1], [1.0]]},
+        {"$array": [[1], [[1.0]]]},
+        {"$array": [[1], [10**400]]},
+        {"$array": [[2**32, 2**32], []]},
+        {"$array": [[1], [1.0], [1.0]]},
+        {"$array": 1.0},
+        {"$words": [[1], "AAAA"]},
     ],
-    ids=["short", "text", "negative", "nested", "400 digits", "overflow"],
+    ids=["short", "text", "negative", "nested", "400 digits", "overflow", "three", "number", "words"],
 )
 def test_arrays_that_are_none_are_refused(value):
     with pytest.raises(ValueError, match="'theta' must hold"):
         decoded(json.dumps({"theta": value}))
+
+
+@pytest.mark.parametrize(
+    "names", [("shape", "values"), ("shape", "words"), ("$array", "$words"), ("$", "$$array"), ("$array",), ("$words",)]
+)
+def test_columns_of_any_names_can_be_told(names):
+    """Of a table with just the columns `shape` and `values`, their levels used to be taken for an array."""
+    told = {"levels": dict.fromkeys(names), "m": np.arange(3.0), "w": np.arange(3, dtype=np.uint64)}
+    heard = decoded(encoded(told))
+    assert heard["levels"] == told["levels"]
+    np.testing.assert_array_equal(heard["m"], told["m"])
+    np.testing.assert_array_equal(heard["w"], told["w"])
+    with pytest.raises(ValueError, match="a name that begins with \\$ must begin with two"):
+        decoded('{"levels": {"$array": null, "x": null}}')
+
+
+def test_a_table_of_the_columns_shape_and_values_can_be_federated():
+    frame = pd.DataFrame({"shape": FRAME["age"], "values": FRAME["died"], "h": FRAME["h"]})
+    channel = Channel(frame)
+    found = fit_any(channel.ask, channel.names, "values", family="binomial")
+    np.testing.assert_allclose(found.params, fg.fit(frame, "values", "h", family="binomial").params, rtol=1e-9)
 
 
 def test_numbers_keep_every_bit():

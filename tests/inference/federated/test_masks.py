@@ -378,14 +378,14 @@ def test_words_keep_every_bit_in_a_line():
 @pytest.mark.parametrize(
     "value",
     [
-        {"shape": [1], "words": "AAAA"}, {"shape": [1], "words": "AAAAAAAAAAB="},
-        {"shape": [1], "words": "AAAAAAAAAAA"},
-        {"shape": [1], "words": "AAAAAAAAAAA=\n"}, {"shape": [1], "words": "AAAAAA*AAAA="},
-        {"shape": [1], "words": 0}, {"shape": [1], "words": None}, {"shape": [1], "words": ["AAAAAAAAAAA="]},
-        {"shape": [-1], "words": "AAAAAAAAAAA="}, {"shape": [1.0], "words": "AAAAAAAAAAA="},
-        {"shape": [True], "words": "AAAAAAAAAAA="}, {"shape": 1, "words": "AAAAAAAAAAA="},
-        {"shape": [2**32, 2**32], "words": ""}, {"shape": [1] * 100, "words": "AAAAAAAAAAA="},
-        {"shape": [1], "words": "ÄAAAAAAAAAA="},
+        {"$words": [[1], "AAAA"]}, {"$words": [[1], "AAAAAAAAAAB="]},
+        {"$words": [[1], "AAAAAAAAAAA"]},
+        {"$words": [[1], "AAAAAAAAAAA=\n"]}, {"$words": [[1], "AAAAAA*AAAA="]},
+        {"$words": [[1], 0]}, {"$words": [[1], None]}, {"$words": [[1], ["AAAAAAAAAAA="]]},
+        {"$words": [[-1], "AAAAAAAAAAA="]}, {"$words": [[1.0], "AAAAAAAAAAA="]},
+        {"$words": [[True], "AAAAAAAAAAA="]}, {"$words": [1, "AAAAAAAAAAA="]},
+        {"$words": [[2**32, 2**32], ""]}, {"$words": [[1] * 100, "AAAAAAAAAAA="]},
+        {"$words": [[1], "ÄAAAAAAAAAA="]},
     ],
 )  # fmt: skip
 def test_words_that_are_none_are_refused(value):

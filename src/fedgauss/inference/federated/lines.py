@@ -1,5 +1,8 @@
 """Messages between sites, a line of JSON each: text, numbers, lists, arrays with their shape. Nothing in them can run.
 
+An array is an object with the one name "$array", and any other name that begins with $ gets a second one: columns may
+have any names, and none of them is taken for an array.
+
 Unsigned 64-bit integers, which masked numbers are made of, travel as base64: JSON's numbers are floats to many readers.
 A site behind a pair of pipes reads orders and writes replies, and a log of both.
 """
@@ -22,6 +25,7 @@ Message = dict[str, Any]
 
 LONGEST = 64_000_000  # bytes of one message; a d x d matrix of d = 1,000 is a third of it
 _DEEPEST = 12
+_ARRAY, _WORDS = "$array", "$words"  # of a shape and numbers
 _SHOWN = 60  # characters of what is no message, in words about it
 
 
@@ -40,7 +44,7 @@ def decoded(text: str | bytes) -> Message:
         raise ValueError(f"a message must be one line of JSON; got {text[:_SHOWN]!r}.") from error
     if not isinstance(message, dict):
         raise ValueError(f"a message must be a JSON object; got {type(message).__name__}.")
-    return {name: _restored(name[:_SHOWN], value, 0) for name, value in message.items()}
+    return _restored_parts(message, 0)
 
 
 def printable(text: str) -> str:
@@ -54,11 +58,11 @@ def _refused(constant: str) -> NoReturn:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype == np.uint64:
-        return {"shape": list(value.shape), "words": base64.b64encode(value.astype("<u8").tobytes()).decode()}
+        return {_WORDS: [list(value.shape), base64.b64encode(value.astype("<u8").tobytes()).decode()]}
     if isinstance(value, np.ndarray):
-        return {"shape": list(value.shape), "values": value.astype(float).ravel().tolist()}
+        return {_ARRAY: [list(value.shape), value.astype(float).ravel().tolist()]}
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
+        return {f"${name}" if str(name).startswith("$") else name: _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return value.item() if isinstance(value, np.generic) else value
@@ -67,15 +71,24 @@ def _plain(value: Any) -> Any:
 def _restored(name: str, value: Any, depth: int) -> Any:
     if depth > _DEEPEST:
         raise ValueError(f"a message may be nested {_DEEPEST} deep; {name!r} is deeper.")
-    if isinstance(value, dict) and value.keys() == {"shape", "values"}:
-        return _array(name, value["shape"], value["values"])
-    if isinstance(value, dict) and value.keys() == {"shape", "words"}:
-        return _words(name, value["shape"], value["words"])
     if isinstance(value, dict):
-        return {part: _restored(part[:_SHOWN], inside, depth + 1) for part, inside in value.items()}
+        for tag, read in ((_ARRAY, _array), (_WORDS, _words)):
+            if value.keys() == {tag}:
+                pair = value[tag]
+                return read(name, *(pair if isinstance(pair, list) and len(pair) == 2 else (None, None)))
+        return _restored_parts(value, depth + 1)
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name!r} must hold finite numbers.")
     return [_restored(name, part, depth + 1) for part in value] if isinstance(value, list) else value
+
+
+def _restored_parts(value: Message, depth: int) -> Message:
+    parts = {}
+    for name, part in value.items():
+        if name.startswith("$") and not name.startswith("$$"):
+            raise ValueError(f"a name that begins with $ must begin with two; got {name[:_SHOWN]!r}.")
+        parts[name.removeprefix("$")] = _restored(name[:_SHOWN], part, depth)
+    return parts
 
 
 def _array(name: str, shape: Any, values: Any) -> Any:

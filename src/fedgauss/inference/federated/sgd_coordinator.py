@@ -31,6 +31,8 @@ from fedgauss.inference.tables import listed
 from fedgauss.networks import Network, as_network, ring
 from fedgauss.problems.arrays import checked_weights
 
+_ROUNDING = 0.01  # of sums in single precision
+
 
 def fit_sites_by_sgd(
     talk: Conversation, data: ModelData, start_terms: FloatArray, columns: Location, about: Location | None,
@@ -60,6 +62,8 @@ def fit_sites_by_sgd(
     request = Request("plugin", level, data.all_names, readout, correct_drift=options.correct_drift)
     busy = busy_steps(counts, n_steps, one_pass.clients.count)
     estimate = estimate_from_pass(one_pass, request, graph, tau, busy).with_notes(*notes)
+    if not (np.isfinite(estimate.params).all() and np.isfinite(estimate.cov).all()):
+        raise ValueError("sums of all sites must give a finite fit; these do not. Is a site's data in other units?")
     return as_fit(estimate, data, columns.scale, sgd_facts(options))
 
 
@@ -75,6 +79,16 @@ def _checked(talk: Conversation, data: ModelData, columns: Location) -> tuple[st
         f"No site by itself shows that {listed(unsure)} is not linearly separable: if coefficients look large, they "
         "may have no finite estimate.",
     )
+
+
+def _check_sums(site: str, reply: Message, window: int) -> None:
+    """No sum of gradients has a square larger than the number of its terms times the sum of their squares (Cauchy)."""
+    square = window * np.diagonal(reply["square_sum"])
+    if (reply["gradient_sum"] ** 2 > (1.0 + _ROUNDING) * square).any():
+        raise ValueError(
+            f"site {site!r} sent a wrong reply to 'report': 'gradient_sum' must be a sum of {window:,} gradients whose "
+            "squares add up to 'square_sum'; it is too large for that."
+        )
 
 
 def _run(
@@ -121,6 +135,8 @@ def _run(
             second = inverse(hessian[None])[0]
             contents = [{**content, "matrix": second} for content in contents]
     told = talk.all("report", {})
+    for site, reply in zip(talk.sites, told, strict=True):
+        _check_sums(site, reply, plan.window)
     sums = {name: np.stack([reply[name] for reply in told])[None] for name in REPLIES["report"]}
     average = sums["average"].mean(axis=1)
     runs = Runs(average, average, n_steps, n_sites, seed, {})  # sites do not share their last iterate
