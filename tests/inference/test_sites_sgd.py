@@ -180,6 +180,35 @@ def test_a_wrong_reply_is_refused_with_the_name_of_the_site(fitted, order, chang
         fit_sites(ask, fitted[0].names, "died", "logistic")
 
 
+@pytest.mark.parametrize("how_many", [30, pytest.param(2_000, marks=pytest.mark.study)])
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value", "ignore:divide by zero")
+def test_a_mutated_reply_gives_a_finite_fit_or_is_refused(fitted, how_many):
+    """One number of one reply of site b is another, from 1e-30 to 1e30 times as large or more."""
+    rng, counts = np.random.default_rng(12), {"refused": 0, "taken": 0}
+    for _ in range(how_many):
+        said, at = iter(fitted[0].said), int(rng.integers(len(fitted[0].said)))
+        place = iter(range(10**6))
+
+        def ask(asked, contents, said=said, at=at, place=place):
+            replies = [decoded(text) for text in next(said)[1]]
+            numbers = [name for name, value in replies[1].items() if isinstance(value, np.ndarray) and value.size]
+            if next(place) == at and numbers:
+                array = replies[1][str(rng.choice(numbers))]
+                array.flat[rng.integers(array.size)] = rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(-30, 30)
+            return replies
+
+        try:
+            found = fit_sites(ask, fitted[0].names, "died", "logistic")
+        except ValueError as error:
+            assert str(error).isprintable()  # noqa: PT017
+            counts["refused"] += 1
+            continue
+        counts["taken"] += 1
+        assert np.isfinite(found.params).all()
+        assert np.isfinite(found.cov).all()
+    assert min(counts.values()) > 0.05 * how_many
+
+
 def test_control_characters_of_a_site_reach_no_terminal(fitted):
     with pytest.raises(ValueError, match=r"site 'a': \\x1b\[31mred") as raised:
         fit_sites(lambda order, contents: [{"error": "\x1b[31mred\x07"}] * 3, list("abc"), "died")
