@@ -51,10 +51,11 @@ def test_shell_lines_of_the_tutorial_on_fits_run_as_pasted(tmp_path, monkeypatch
     """On the files that its Python writes; a federated fit, masked or not, prints the table of the page."""
     page = "tutorials/fit_federated.md"
     names = run(page, tmp_path, monkeypatch)
-    bin_folder = str(Path(sys.executable).parent)
+    # The environment of Flower lies within the one that has the command.
+    folders = [str(Path(sys.executable).parent), str(Path(sys.prefix).parent / "bin")]
     text = (DOCS / page).read_text()
     for lines in re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        path = os.pathsep.join([bin_folder, os.environ["PATH"]])
+        path = os.pathsep.join([*folders, os.environ["PATH"]])
         done = subprocess.run(
             ["bash", "-ec", lines],
             cwd=tmp_path,

@@ -24,8 +24,8 @@ def healed(healing: Healing) -> Drawing:
         "healed",
         figure,
         f"Above, accuracy on 1,000 images that no client has. {told.ending(healing)} Below, how surprising each "
-        "client’s move is beside those of the others and its own past: the darker, the less likely if all are honest. "
-        "Clients are judged from round 12 on, once they have a past.",
+        "client’s move is beside those of the others and its own past: the stronger the colour, the less likely if all "
+        "are honest. Clients are judged from round 12 on, once they have a past.",
         f"Two panels over {ROUNDS} rounds. {told.headline(healing)}. {told.ending(healing)}",
     )
 
