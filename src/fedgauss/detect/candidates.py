@@ -9,7 +9,7 @@ from fedgauss.detect.saved import Saved
 # Twice the log-likelihood ratio by which a candidate may fall short of the best one and still be the onset: about
 # 2 log 20 = 6 for the noise after a change of known size, and the rest for an alarm that rings at a moment of its own.
 DROP = 8.0
-_FINE = 12  # ages up to here keep every round; each doubling of the age then keeps every second one of those left
+FINE = 12  # ages up to here keep every round; each doubling of the age then keeps every second one of those left
 
 
 def is_candidate(position: int, now: int) -> bool:
@@ -19,7 +19,7 @@ def is_candidate(position: int, now: int) -> bool:
     power divides therefore lives until age 12 2^l, and is never needed again after that.
     """
     age = now - position
-    return position > 0 and 1 <= age <= _FINE * _power_of_two(position)
+    return position > 0 and 1 <= age <= FINE * _power_of_two(position)
 
 
 def kept_at(now: int, first: int) -> npt.NDArray[np.int64]:
@@ -27,7 +27,7 @@ def kept_at(now: int, first: int) -> npt.NDArray[np.int64]:
     found: set[int] = set()
     power = 1
     while power < now:  # multiples of it up to the age of 12 times it
-        oldest = max(now - _FINE * power, first, 1)
+        oldest = max(now - FINE * power, first, 1)
         found.update(range((now - 1) // power * power, oldest - 1, -power))
         power *= 2
     return np.array(sorted(found), dtype=np.int64)
@@ -74,7 +74,7 @@ class Candidates(Saved):
 
     def keep(self, position: int, step: int, mass: float, total: FloatArray) -> None:
         """Take in the newest position, with its prefix sum, in place of the one whose time is over."""
-        over = position - _FINE * _power_of_two(position)
+        over = position - FINE * _power_of_two(position)
         slots = np.flatnonzero((self.positions == over) & (over >= self.first))
         if len(slots):
             slot = slots[0]

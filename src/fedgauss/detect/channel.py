@@ -6,7 +6,7 @@ import copy
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from fedgauss._deprecated import warn_renamed
 from fedgauss._linearization import Linearization
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.saved import Saved
+
+if TYPE_CHECKING:
+    from fedgauss.detect.stretch import Ahead, RoundsSeen
 
 TEMPERING = 0.35  # where nothing is known of the gradients' tails
 INVALID = "invalid update"  # what a verdict has in place of a channel when the update itself is refused
@@ -141,6 +144,13 @@ class Channel(Saved, ABC):
     @abstractmethod
     def update(self, seen: RoundSeen) -> Peak:
         """Take in a round, and return the statistic after it."""
+
+    def ahead(self, seen: RoundsSeen) -> Ahead | None:
+        """What `update` would show after each of several rounds, where that can be told at once; else None.
+
+        A channel may leave this out. It makes `fedgauss watch` catch up faster with a long log.
+        """
+        return None
 
     def dof(self, dim: int) -> int:
         """Degrees of freedom of the chi law that the statistic's tail follows, in `dim` dimensions."""

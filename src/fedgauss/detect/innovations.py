@@ -77,6 +77,26 @@ class Innovations:
         least, mean = float(weights_by_direction.min()), float(weights_by_direction[-1])
         return Block(slope, pull, least, mean, self._offset(weights))
 
+    def blocks(self, after: npt.NDArray[np.int64], length: int, weights: FloatArray | None = None) -> Blocks | None:
+        """Those of rounds of `length` steps that begin after these, in a row; None where `block` must say why not."""
+        values, rotated, back, noise = (
+            self.everybody if weights is None else _curvature(self.lin, weights, self.whitening.matrix)
+        )
+        try:
+            eta = step_sizes_of_rounds(self.steps, after, length)
+        except ValueError:
+            return None
+        pulls, _ = pulls_and_product(eta.T, np.broadcast_to(values, (len(after), len(values))))
+        pulls = np.ascontiguousarray(pulls.transpose(1, 0, 2))
+        total = pulls.sum(axis=1)
+        if len(eta) < len(after) or np.any(total <= 0.0):
+            return None
+        shares = pulls / total[:, None]
+        spread = np.linalg.eigvalsh(rotated @ ((shares.transpose(0, 2, 1) @ shares) * noise) @ rotated.T)
+        sizes = np.cumsum(spread[:, ::-1], axis=1)
+        slope, pull = (rotated / total[:, None, :]) @ back, (rotated * values) @ back
+        return Blocks(slope, pull, (self.whitening.sizes / sizes).min(axis=1), self._offset(weights))
+
     def _offset(self, weights: FloatArray | None) -> FloatArray:
         """M sum_k (v_k - w_k) grad F_k(theta*) for a round with weights v_k."""
         pulls = self.lin.client_gradients
@@ -89,6 +109,11 @@ class Innovations:
         shift = self._optimum(now)
         offset = block.offset if now.ndim == 1 else block.offset[:, None]
         return block.slope @ (now - before) + block.pull @ (before - shift) + offset
+
+    def places(self, rows: FloatArray) -> FloatArray:
+        """`place` of each row, (n, d)."""
+        gaps = (rows - self.lin.optimum)[..., None]
+        return np.asarray((self.whitening.matrix @ (self.lin.hessian @ gaps))[..., 0])
 
     def place(self, y: FloatArray) -> FloatArray:
         """u = M A (y - theta*), (d,) or (d, R): where a run is, in the units of its innovations."""
@@ -131,6 +156,20 @@ class Block(NamedTuple):
     weight: float
     mean_weight: float  # by the mean over directions in place of the worst
     offset: FloatArray
+
+
+class Blocks(NamedTuple):
+    """Rounds in a row, as a `Block` each."""
+
+    slope: FloatArray  # (n, d, d)
+    pull: FloatArray  # (d, d)
+    weight: FloatArray  # (n,)
+    offset: FloatArray  # (d,)
+
+    def whiten(self, before: FloatArray, now: FloatArray, optimum: FloatArray) -> FloatArray:
+        """x_j of each round from Y_{j-1} and Y_j, (n, d)."""
+        moved = (self.slope @ (now - before)[..., None])[..., 0]
+        return np.asarray(moved + (self.pull @ (before - optimum)[..., None])[..., 0] + self.offset)
 
 
 def innovations(lin: Linearization, steps: StepSizes | ArrayLike) -> Innovations:
@@ -234,6 +273,17 @@ def step_sizes_between(steps: StepSizes, after: int, last: int) -> FloatArray:
         begun = max(after - steps.n_warm, 0)
         return np.concatenate([warm, step_sizes_between(steps.decay, begun, begun + last - after - len(warm))])
     return np.asarray(steps.eta(last), dtype=np.float64)[after:]
+
+
+def step_sizes_of_rounds(steps: StepSizes, after: npt.NDArray[np.int64], length: int) -> FloatArray:
+    """`step_sizes_between` for rounds of one length that follow each other, (n, length)."""
+    if isinstance(steps, WarmStart) and after[0] >= steps.n_warm:
+        return step_sizes_of_rounds(steps.decay, after - steps.n_warm, length)
+    if isinstance(steps, Polynomial):
+        t = np.arange(1.0, length + 1.0) + (steps.shift + after)[:, None]
+        return np.asarray(steps.eta0 * t**-steps.beta)
+    last = int(after[-1]) + length
+    return np.asarray(steps.eta(last), dtype=np.float64)[int(after[0]) :].reshape(-1, length)
 
 
 def dof_needed(dim: int) -> int:

@@ -9,6 +9,7 @@ from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.candidates import Candidates
 from fedgauss.detect.channel import TEMPERING, Channel, Conditions, OnsetSpan, Peak, RoundSeen, no_peak
 from fedgauss.detect.saved import Saved
+from fedgauss.detect.stretch import Ahead, CandidatesAhead, RoundsSeen, running
 
 _SIGNIFICANT = 4.0  # standard deviations that a gradient must have to count as a journey
 _STRETCH = 20.0  # a shift this many times larger than the way made along it is not the journey's doing
@@ -65,6 +66,34 @@ class MeanChannel(Channel, tabulated=True):
         t2 = self._evidence()
         best = t2.argmax(axis=0)
         return Peak(np.sqrt(t2[best, np.arange(len(best))]), kept.steps[best], kept.positions[best])
+
+    def ahead(self, seen: RoundsSeen) -> Ahead | None:
+        """Prefix sums first, then the evidence of all candidates after every round."""
+        if not self.position:
+            return None
+        masses = running(self.mass, seen.weight)
+        totals = running(self.total[:, 0], seen.weight[:, None] * seen.x)
+        kept = CandidatesAhead(self.candidates, self.position, seen.before, masses[:-1], totals[:-1])
+        walked = running(self.travel.total[:, 0], seen.weight[:, None] * seen.place)
+        mass, now = kept.masses, masses[1:, None]
+        share = mass / now
+        with np.errstate(divide="ignore", invalid="ignore"):  # in slots that are still empty
+            m = mass * (1.0 - share)
+            gap = kept.sums - share[..., None] * totals[1:, None]
+            flat = gap.reshape(-1, gap.shape[-1], 1)
+            z2 = np.einsum("cdr,cdr->cr", flat, flat).reshape(m.shape) / m
+            t2 = tempered(z2, m, self.tempering)
+        best = np.where(kept.valid, t2, -1.0).max(axis=1, initial=-1.0)
+
+        def take(k: int) -> None:
+            kept.take(k)
+            nothing, both = np.zeros(k), np.concatenate([seen.place[:k], walked[:k]], axis=1)
+            kept.fill(self.travel.places, k, nothing.astype(np.int64), nothing, both)
+            self.position += k
+            self.mass, self.total = float(masses[k]), totals[k, :, None].copy()
+            self.travel.total = walked[k, :, None].copy()
+
+        return Ahead(np.sqrt(np.maximum(best, 0.0)), take)
 
     def _evidence(self) -> FloatArray:
         """T^2 of every candidate, (C, R)."""

@@ -1,6 +1,7 @@
 """The spread channel: sees noise that grows while the mean stays, which the mean channel cannot."""
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,7 @@ from scipy import special
 from fedgauss._types import FloatArray
 from fedgauss.detect.candidates import Candidates
 from fedgauss.detect.channel import Channel, Conditions, OnsetSpan, Peak, RoundSeen, check_peak, no_peak
+from fedgauss.detect.stretch import Ahead, CandidatesAhead, RoundsSeen, running
 
 _GROUP = 10  # steps, at least, behind each residual
 _PRIOR = 50.0  # residuals of exactly the expected size, put before the first: early ratios stay near one
@@ -84,6 +86,35 @@ class SpreadChannel(Channel, tabulated=True):
             self.sum = np.zeros_like(self.sum)
         return Peak(self.statistic, self.step, self.rounds_before)
 
+    def ahead(self, seen: RoundsSeen) -> Ahead | None:
+        """Where every round is a group of its own, and there are residuals: prefix sums first, then the evidence."""
+        if self.group > 1 or self.rounds or not self.count:
+            return None
+        weighted = seen.weight[:, None] * seen.x
+        masses, totals = running(self.mass, seen.weight), running(self.total[:, 0], weighted)
+        gap = weighted / seen.weight[:, None] - totals[:-1] / masses[:-1, None]
+        square = np.einsum("cdr,cdr->cr", gap[..., None], gap[..., None])[:, 0]
+        square = square * (seen.weight * masses[:-1] / (masses[:-1] + seen.weight))
+        sizes = running(self.size[0], (np.minimum(square, self._cap) / self._expected)[:, None])
+        counts = self.count + np.arange(len(seen.x))
+        kept = CandidatesAhead(self.candidates, self.count, seen.before, counts.astype(np.float64), sizes[:-1])
+        with np.errstate(divide="ignore", invalid="ignore"):  # in slots that are still empty
+            evidence = self._compared(kept.sums[..., 0], kept.masses, sizes[1:], (counts + 1)[:, None])
+        evidence = np.where(kept.valid, evidence, -1.0)
+        best = evidence.max(axis=1, initial=-1.0)
+        statistic = np.where(best >= 0.0, np.sqrt(np.maximum(best, 0.0)), self.statistic)
+
+        def take(k: int) -> None:
+            kept.take(k)
+            self.count, self.began = self.count + k, int(seen.before[k - 1])
+            self.mass, self.total, self.size = float(masses[k]), totals[k, :, None].copy(), sizes[k, :, None].copy()
+            if best[k - 1] >= 0.0:
+                slot = evidence[k - 1].argmax(keepdims=True)
+                self.statistic = statistic[k - 1 : k].copy()
+                self.step, self.rounds_before = self.candidates.steps[slot], self._rounds_before(slot)
+
+        return Ahead(np.where(np.isnan(best), best, statistic), take)
+
     def _residual_size(self) -> FloatArray:
         """q of the group that is full."""
         gap = self.sum / self.weight - self.total / self.mass
@@ -107,10 +138,13 @@ class SpreadChannel(Channel, tabulated=True):
     def _evidence(self) -> FloatArray:
         """L of every candidate, (C, R)."""
         kept = self.candidates
-        before, n1 = kept.sums[:, 0], (_PRIOR + kept.masses)[:, None]
-        n2 = (self.count - kept.masses)[:, None]
-        r1, r2 = (_PRIOR + before) / n1, (self.size - before) / n2
-        pooled = (_PRIOR + self.size) / (_PRIOR + self.count)
+        return self._compared(kept.sums[:, 0], kept.masses[:, None], self.size, self.count)
+
+    def _compared(self, before: FloatArray, masses: FloatArray, size: FloatArray, count: Any) -> FloatArray:
+        """L from sizes before candidates and of all residuals, and how many residuals both are of."""
+        n1, n2 = _PRIOR + masses, count - masses
+        r1, r2 = (_PRIOR + before) / n1, (size - before) / n2
+        pooled = (_PRIOR + size) / (_PRIOR + count)
         grown = r2 > r1
         ratio = (n1 + n2) * np.log(pooled) - n1 * np.log(r1) - n2 * np.log(np.where(grown, r2, 1.0))
         return len(self.total) * np.where(grown, np.maximum(ratio, 0.0), 0.0)

@@ -8,7 +8,7 @@ from fedgauss.detect.innovations import Innovations
 
 LONGEST_GAP = 1_000_000  # steps between two updates: their product is computed at once
 _HUGE = 1e100
-_PLAUSIBLE = 1e8  # standard deviations of one step's gradient: an update whose gradient is larger is broken or hostile
+PLAUSIBLE = 1e8  # standard deviations of one step's gradient: an update whose gradient is larger is broken or hostile
 
 
 def mean_vector(y: ArrayLike, dim: int) -> FloatArray:
@@ -74,7 +74,7 @@ def fault(
         wrong = ~np.isfinite(rows).all(axis=1)
         with np.errstate(invalid="ignore"):
             far = np.abs(rows).max(axis=1) if last is None else parts.distances(rows, last)
-            wrong |= ~(far <= (_HUGE if last is None else _PLAUSIBLE))
+            wrong |= ~(far <= (_HUGE if last is None else PLAUSIBLE))
         if not wrong.any():
             continue
         i = int(np.argmax(wrong))
@@ -85,7 +85,7 @@ def fault(
             return f"The value of {whose} is not plausible: more than {_HUGE:.0e} is refused."
         return (
             f"The value of {whose} is not plausible: the mean gradient there would be {far[i]:.2g} standard "
-            f"deviations of one step's noise from the last, and more than {_PLAUSIBLE:.0e} is refused."
+            f"deviations of one step's noise from the last, and more than {PLAUSIBLE:.0e} is refused."
         )
     return ""
 

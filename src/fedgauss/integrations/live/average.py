@@ -8,7 +8,7 @@ from scipy.special import ndtri, stdtrit
 from fedgauss._contraction import pulls_and_product
 from fedgauss._linearization import Linearization
 from fedgauss._types import BoolArray, FloatArray
-from fedgauss.detect.innovations import step_sizes_between
+from fedgauss.detect.innovations import step_sizes_between, step_sizes_of_rounds
 from fedgauss.detect.monitor import LONGEST_GAP
 from fedgauss.detect.updates import participant_weights
 from fedgauss.step_sizes import StepSizes
@@ -56,10 +56,31 @@ class RunningAverage:
         self._total = self._total + shared + shared.T + self._last
         self._cross = shared + self._last
 
+    def add_many(self, means: FloatArray, length: int) -> None:
+        """Rounds of `length` steps each, (n, d), that follow the last one, in which everybody took part."""
+        after = self._step + length * np.arange(len(means))
+        eta = step_sizes_of_rounds(self._steps, after, length)
+        pulls, products = pulls_and_product(eta.T, np.broadcast_to(self._values, means.shape))
+        each = np.einsum("tni,tnj->nij", pulls, pulls) * self._noise(None)  # becomes Var(D) after each round
+        squares, shared = products[:, :, None] * products[:, None, :], np.empty_like(each)
+        for product, square, last, cross in zip(products, squares, each, shared, strict=True):
+            last += square * self._last
+            np.multiply(self._cross, product, out=cross)
+            self._last, self._cross = last, cross + last
+        self._last = self._last.copy()
+        self._total = self._total + (shared + shared.transpose(0, 2, 1) + each).sum(axis=0)
+        self._sum = self._sum + means.sum(axis=0)
+        self._rounds += len(means)
+        self._step += length * len(means)
+
+    def _noise(self, present: BoolArray | None) -> FloatArray:
+        """V of those who took part, in the eigenvectors of A."""
+        weights = self._lin.weights if present is None else participant_weights(present, self._lin.weights)
+        return self._vectors.T @ np.einsum("k,kij->ij", weights**2, self._lin.client_noise_cov) @ self._vectors
+
     def _move(self, step: int, present: BoolArray | None) -> FloatArray:
         """Var(D) after this step, in the eigenvectors of A; returns Cov(S, D) there."""
-        weights = self._lin.weights if present is None else participant_weights(present, self._lin.weights)
-        noise = self._vectors.T @ np.einsum("k,kij->ij", weights**2, self._lin.client_noise_cov) @ self._vectors
+        noise = self._noise(present)
         if step - self._step > LONGEST_GAP:
             self._step = step - LONGEST_GAP
             self._last = self._hovering(noise)

@@ -63,6 +63,12 @@ class Gaps:
                 return False
         return len(self._jumped) == BELIEVED
 
+    def add_many(self, place: Place, count: int) -> None:
+        """Rounds that were taken, as far apart as is usual, up to this one."""
+        for usual, seen in zip(self._usual, self._gaps, strict=True):
+            seen.extend([usual] * min(count, _REMEMBERED))
+        self.last, self._jumped = place, []
+
     def add(self, place: Place) -> None:
         """A round that was taken."""
         for now, last, seen in zip(place, self.last, self._gaps, strict=True):

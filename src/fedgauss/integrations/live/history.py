@@ -170,6 +170,12 @@ class Participation:
         for name in present:
             self._counts[name] = self._counts.get(name, 0) + 1
 
+    def add_many(self, count: int, everybody: tuple[str, ...] | None) -> None:
+        """Rounds in which everybody took part."""
+        self.add(None, everybody)
+        self.rounds += count - 1
+        self._full += count - 1
+
     def state(self, n_clients: int | None) -> dict[str, Any]:
         """For the page: those who took part least come first."""
         rows = sorted(((name, self._full + count) for name, count in self._counts.items()), key=lambda row: row[1])

@@ -36,6 +36,12 @@ class LoggedRound:
     clients: Mapping[str, FloatArray] | None = None
     all_clients: tuple[str, ...] | None = None
 
+    def is_plain(self, number: int, step: int, sync_every: int) -> bool:
+        """Whether it is this round, after this step, and tells of nothing but parameters."""
+        if self.number != number or (number * sync_every if self.step is None else self.step) != step:
+            return False
+        return self.participants is None and self.clients is None and self.all_clients is None
+
 
 def round_from_json(text: bytes) -> LoggedRound:
     """The round in a line or body of JSON; a ValueError says what is wrong with it.
@@ -45,6 +51,8 @@ def round_from_json(text: bytes) -> LoggedRound:
     NaN and Infinity are numbers here: whether such an update may count is for the monitor to say.
     """
     said = object_from_json(text)
+    if len(said) == 2 and "round" in said and "parameters" in said:  # most rounds
+        return LoggedRound(count("round", said["round"]), numbers("parameters", said["parameters"]))
     for name in ("round", "parameters"):
         if name not in said:
             raise ValueError(f"a round must have {name!r}; this one has {short(sorted(said))}.")
@@ -63,7 +71,7 @@ def object_from_json(text: bytes) -> dict[str, Any]:
     if len(text) > MOST_BYTES:
         raise ValueError(f"a round must have at most {MOST_BYTES:,} bytes; this one has more. Log fewer parameters?")
     try:
-        said = json.loads(text.decode("utf-8-sig"), object_pairs_hook=_once_each)
+        said = _decoded(text.decode("utf-8-sig" if text.startswith(b"\xef\xbb\xbf") else "utf-8"))
     except _Repeated:
         raise
     except RecursionError:
@@ -86,6 +94,18 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return held
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=_once_each)  # making one takes as long as reading a short line
+
+
+def _decoded(text: str) -> Any:
+    """As `json.loads`, in half the time where the text is short and begins and ends without spaces."""
+    try:
+        said, end = _DECODER.scan_once(text, 0)
+    except StopIteration:
+        return _DECODER.decode(text)
+    return said if end == len(text) else _DECODER.decode(text)
+
+
 def count(name: str, value: Any) -> int:
     """A number of a round or step."""
     if type(value) is not int or not 1 <= value <= _LAST:
@@ -93,14 +113,18 @@ def count(name: str, value: Any) -> int:
     return value
 
 
+_NUMBERS = frozenset((float, int))
+
+
 def numbers(name: str, value: Any) -> FloatArray:
     """A list of numbers as an array."""
     if not isinstance(value, list) or not value:
         raise ValueError(f"{name} must be a list of numbers; got {short(value)}.")
-    if wrong := [x for x in value if type(x) is not float and type(x) is not int]:
-        raise ValueError(f"{name} must be a list of numbers; {short(wrong[0])} is none.")
+    if not _NUMBERS.issuperset(map(type, value)):
+        wrong = next(x for x in value if type(x) not in _NUMBERS)
+        raise ValueError(f"{name} must be a list of numbers; {short(wrong)} is none.")
     try:
-        return np.array([float(x) for x in value])
+        return np.array(value, dtype=np.float64)
     except OverflowError:
         raise ValueError(f"{name} must be numbers below 1e308; one is larger.") from None
 

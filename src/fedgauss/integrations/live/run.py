@@ -1,6 +1,7 @@
 """A run that is being watched: rounds go in, checked and in order; what the page shows comes out."""
 
 import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,8 @@ from fedgauss._checks import FedgaussWarning
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.attribution import Attribution
 from fedgauss.detect.monitor import Monitor
-from fedgauss.detect.updates import fault, mean_vector, participant_mask
+from fedgauss.detect.stretch import first_false, take_stretch
+from fedgauss.detect.updates import PLAUSIBLE, fault, mean_vector, participant_mask
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.integrations.live.average import RunningAverage
 from fedgauss.integrations.live.followed import FollowedRun, Outcome
@@ -19,6 +21,9 @@ from fedgauss.integrations.live.history import History, HistoryRow, Kind, Partic
 from fedgauss.integrations.live.pulse import IN_A_ROW
 from fedgauss.integrations.live.rounds import ClientNames, LoggedRound, checked_names, round_from_json, with_name
 from fedgauss.integrations.live.warm_up import WarmUp
+
+_AT_ONCE = 512  # rounds: what is computed of them fits into the cache
+_FEWEST = 8  # that are worth it
 
 
 class LiveRun(FollowedRun[LoggedRound]):
@@ -114,6 +119,59 @@ class LiveRun(FollowedRun[LoggedRound]):
             self.history.add(HistoryRow(given.number, step, ratio, told.kind))
             self.outcome = told
             return told
+
+    def take_many(self, lines: Iterable[LoggedRound | ValueError]) -> Iterator[Outcome | ValueError]:
+        """Judge lines of a log: rounds that bring nothing new many at once, the others and the last one by one."""
+        given = list(lines)
+        at = 0
+        while at < len(given):
+            at += self._take_plain(given[at : at + _AT_ONCE])
+            yield from super().take_many(given[at : at + 1])
+            at += 1
+
+    def _take_plain(self, lines: Sequence[LoggedRound | ValueError]) -> int:
+        """Take rounds that come to what the last one came to, all but the last of them; returns how many."""
+        kind, (step, number) = self.outcome.kind, self.history.last
+        if self.monitor is None or kind not in ("quiet", "alarm", "seen before") or self._another:
+            return 0
+        dim, tau, means = self.monitor.lin.dim, self.sync_every, []
+        for line in lines:
+            number, step = number + 1, step + tau
+            if isinstance(line, ValueError) or not line.is_plain(number, step, tau) or len(line.parameters) != dim:
+                break
+            if (kind == "seen before") != (step < self.seen_before):
+                break
+            means.append(line.parameters)
+        if len(means) <= _FEWEST:
+            return 0
+        with self._turn, self.lock:
+            return 0 if self._ended else self._take_means(np.stack(means[:-1]), kind)
+
+    def _take_means(self, means: FloatArray, kind: Kind) -> int:
+        assert self.monitor is not None
+        assert self.average is not None
+        assert self._last is not None  # since the last outcome was that of a round
+        ratios: list[float | None]
+        if kind == "seen before":
+            far = self.monitor.innovations.distances(means, np.concatenate([self._last[None], means[:-1]]))
+            count = first_false(far < PLAUSIBLE / 2)  # NaN is not
+            ratios = [None] * count
+        else:
+            stretch = take_stretch(self.monitor, means, kind == "alarm")
+            count, ratios = len(stretch.statistic), (stretch.statistic / stretch.threshold).tolist()
+        if not count:
+            return 0
+        step, number, tau = *self.history.last, self.sync_every
+        self.average.add_many(means[:count], tau)
+        self.participation.add_many(count, None if self.roster is None else self.roster.names)
+        self.gaps.add_many((number + count, max(step + tau * count, self.seen_before)), count)
+        self.history.extend(HistoryRow(number + j, step + tau * j, ratio, kind) for j, ratio in enumerate(ratios, 1))
+        self._last = means[count - 1]
+        self.taken += count
+        self.pulse.taken(kind, count)
+        if self.save_file is not None:
+            self.save_file.after(kind)
+        return count
 
     def suspects(self) -> Attribution | str:
         """The clients behind an alarm, or why there is no table yet."""

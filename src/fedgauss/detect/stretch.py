@@ -1,0 +1,187 @@
+"""A stretch of rounds that bring nothing new, judged at once: what a monitor takes in when it catches up with a log.
+
+Verdicts and states are those of one update after the other, to the bit: every sum is taken in the same order, and what
+is left is arithmetic element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedgauss._types import BoolArray, FloatArray
+from fedgauss.detect.candidates import FINE, Candidates
+from fedgauss.detect.updates import PLAUSIBLE
+
+if TYPE_CHECKING:
+    from fedgauss.detect.monitor import Monitor
+
+IntArray = npt.NDArray[np.int64]
+
+
+class RoundsSeen(NamedTuple):
+    """n rounds of one run in a row, as channels see them."""
+
+    x: FloatArray  # whitened innovations                                    (n, d)
+    weight: FloatArray  # in steps                                           (n,)
+    before: IntArray  # the step after which each began                      (n,)
+    place: FloatArray  # M A (Y - theta*) at its beginning                   (n, d)
+
+
+class Ahead(NamedTuple):
+    """What a channel would show after each of n rounds; nothing has changed until `take` takes the first k of them."""
+
+    statistic: FloatArray  # (n,)
+    take: Callable[[int], None]
+
+
+class Stretch(NamedTuple):
+    """Rounds that were taken: the statistic nearest to its threshold after each, and that threshold; (k,) each."""
+
+    statistic: FloatArray
+    threshold: FloatArray
+
+
+class CandidatesAhead:
+    """Which candidates there are after each of n rounds in a row, in which one position enters in each.
+
+    Parameters
+    ----------
+    kept : Candidates
+        Those before the first of these rounds, of one run.
+    position : int
+        The first that enters; the others follow.
+    steps, masses, sums : (n,), (n,), (n, width) arrays
+        Of the positions that enter.
+    """
+
+    def __init__(self, kept: Candidates, position: int, steps: IntArray, masses: FloatArray, sums: FloatArray) -> None:
+        self._kept, self._position = kept, position
+        self._steps, self._masses, self._sums = steps, masses, sums
+        slots = self._slots(len(steps))
+        held = len(kept.positions)
+        count = max(held, int(slots.max(initial=-1)) + 1)
+        written = np.full((len(slots), count), -1)
+        there = np.flatnonzero(slots >= 0)
+        written[there, slots[there]] = there
+        self._writer = np.maximum.accumulate(written, axis=0)  # the round that filled a slot last; -1 for none of these
+        self.valid: BoolArray = (self._writer >= 0) | (np.arange(count) < held)
+        self._index = np.where(self._writer >= 0, count + self._writer, np.arange(count))
+        self._room = count - held
+
+    def _slots(self, n: int) -> IntArray:
+        """Where the position of each round goes, -1 for nowhere: as in `Candidates.keep`."""
+        kept, first = self._kept, self._kept.first
+        places = {int(position): slot for slot, position in enumerate(kept.positions)}
+        count, slots = len(places), []
+        for position in range(self._position, self._position + n):
+            over = position - FINE * (position & -position)
+            slot = places.pop(over, -1) if over >= first else -1
+            if slot < 0 and position >= first:
+                slot, count = count, count + 1
+            if slot >= 0:
+                places[position] = slot
+            slots.append(slot)
+        return np.array(slots, dtype=np.int64)
+
+    @property
+    def masses(self) -> FloatArray:
+        """Of every slot after each round, (n, C)."""
+        return np.concatenate([self._kept.masses, np.zeros(self._room), self._masses])[self._index]
+
+    @property
+    def sums(self) -> FloatArray:
+        """Prefix sums, (n, C, width)."""
+        room = np.zeros((self._room, self._sums.shape[1]))
+        return np.concatenate([self._kept.sums[..., 0], room, self._sums])[self._index]
+
+    def take(self, k: int) -> None:
+        """Leave the candidates as they are after k rounds."""
+        self.fill(self._kept, k, self._steps, self._masses, self._sums)
+
+    def fill(self, kept: Candidates, k: int, steps: IntArray, masses: FloatArray, sums: FloatArray) -> None:
+        """The same for others that hold the same positions in the same slots."""
+        count = int(self.valid[k - 1].sum())  # slots fill up from the first
+        slots = np.flatnonzero(self._writer[k - 1, :count] >= 0)
+        rounds = self._writer[k - 1, slots]
+        kept.positions = _with(kept.positions, count, slots, self._position + rounds)
+        kept.steps = _with(kept.steps, count, slots, steps[rounds])
+        kept.masses = _with(kept.masses, count, slots, masses[rounds])
+        kept.sums = _with(kept.sums, count, slots, sums[rounds][..., None])
+
+
+def _with(old: npt.NDArray[Any], count: int, slots: IntArray, new: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A longer copy, with new values in some places."""
+    longer = np.zeros((count, *old.shape[1:]), old.dtype)
+    longer[: len(old)] = old
+    longer[slots] = new
+    return longer
+
+
+def running(first: float | FloatArray, terms: FloatArray) -> FloatArray:
+    """first, first + terms[0], first + terms[0] + terms[1], ..., added one after the other, (n + 1, ...)."""
+    return np.add.accumulate(np.concatenate([np.asarray(first)[None], terms]), axis=0)
+
+
+def take_stretch(monitor: Monitor, means: FloatArray, alarms: bool) -> Stretch:
+    """Take in rounds as `Monitor.update` would, one after the other, as long as they bring nothing new.
+
+    Parameters
+    ----------
+    monitor : Monitor
+        That is fed.
+    means : (n, d) array
+        Y after rounds of `sync_every` steps each, in which everybody took part.
+    alarms : bool
+        Whether the statistic is to be above its threshold after each of them, as it may be once an alarm is on.
+
+    Returns
+    -------
+    Stretch
+        Of the k <= n rounds that were taken. The next is for `Monitor.update`: it alarms, is withheld or refused, or
+        the monitor is one that must be fed one round at a time.
+    """
+    nothing = Stretch(np.zeros(0), np.zeros(0))
+    with monitor._lock:
+        watch, parts, tau = monitor._watch, monitor.innovations, monitor.sync_every
+        if (
+            monitor._mean is None
+            or watch.to_drop
+            or monitor._clients is not None
+            or alarms > (monitor.alarm is not None)
+        ):
+            return nothing
+        previous = np.concatenate([monitor._mean[None], means[:-1]])
+        near = np.isfinite(means).all(axis=1) & (parts.distances(means, previous) < PLAUSIBLE / 2)
+        n = first_false(near)
+        before = monitor.step + tau * np.arange(n)
+        if not n or (blocks := parts.blocks(before, tau, monitor._weights)) is None:
+            return nothing
+        x, place = blocks.whiten(previous[:n], means[:n], parts.lin.optimum), parts.places(previous[:n])
+        seen = RoundsSeen(x, blocks.weight, before, place)
+        ahead = [channel.ahead(seen) for channel in watch.channels]
+        known = [one for one in ahead if one is not None]
+        if len(known) < len(ahead):
+            return nothing
+        tops = np.stack([one.statistic for one in known])
+        ends = monitor.boundary.ends
+        epoch = np.minimum(np.searchsorted(ends, before + tau - monitor._origin_step), len(ends) - 1)
+        bounds = np.stack([level[epoch] for level in monitor.boundary.levels.values()])
+        best = (tops / bounds).argmax(axis=0)
+        statistic, threshold = tops[best, np.arange(n)], bounds[best, np.arange(n)]
+        k = first_false(np.isfinite(tops).all(axis=0) & ((statistic > threshold) == alarms))
+        if not k:
+            return nothing
+        for one in known:
+            one.take(k)
+        watch.rounds += k
+        monitor._mean, monitor.step, monitor.round = means[k - 1].copy(), monitor.step + k * tau, monitor.round + k
+        return Stretch(statistic[:k], threshold[:k])
+
+
+def first_false(given: BoolArray) -> int:
+    """How many of the first are true."""
+    return len(given) if given.all() else int(given.argmin())
