@@ -98,11 +98,10 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_once_each)  # making one takes as
 
 
 def _decoded(text: str) -> Any:
-    """As `json.loads`, in half the time where the text is short and begins and ends without spaces."""
-    try:
-        said, end = _DECODER.scan_once(text, 0)
-    except StopIteration:
+    """What `json.loads` says, without looking for spaces around it where there are none."""
+    if text[:1] != "{":
         return _DECODER.decode(text)
+    said, end = _DECODER.raw_decode(text)
     return said if end == len(text) else _DECODER.decode(text)
 
 
