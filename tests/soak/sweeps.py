@@ -37,8 +37,8 @@ class Sweeps(Scenario):
         return {
             "kill -9": lambda rng: self._stopped(rng, lambda sweep: sweep.signal(signal.SIGKILL)),
             "SIGTERM": lambda rng: self._stopped(rng, lambda sweep: sweep.signal(signal.SIGTERM)),
-            "Ctrl-C": lambda rng: self._stopped(rng, self._press_ctrl_c),
-            "worker killed": lambda rng: self._stopped(rng, lambda sweep: self._kill_a_worker(sweep, rng)),
+            "Ctrl-C": self._ctrl_c,
+            "worker killed": self._worker_killed,
             "journal cut short": self._journal_cut_short,
             "store cut short": self._store_cut_short,
             "full disk": self._full_disk,
@@ -53,17 +53,20 @@ class Sweeps(Scenario):
     def _started(self) -> Child:
         return self.start(program("sweep_program", self._path), "sweep")
 
-    def _stopped(self, rng: random.Random, stop: Callable[[Child], None]) -> None:
+    def _stopped(self, rng: random.Random, stop: Callable[[Child], None]) -> Child:
         self._new()
         sweep = self._started()
         time.sleep(rng.uniform(0.0, 2.0))
         stop(sweep)
         sweep.wait()
-        demand("Traceback" not in sweep.said(), f"a sweep that was stopped shows a traceback: {sweep.said()[-2000:]}")
         invariants.no_orphans(self.mark, ())
         if self._path.exists():
             with Store(self._path) as store:
                 demand(all(row in self._wanted for row in store.rows(dict)), "rows of a stopped sweep are others")
+        return sweep
+
+    def _ctrl_c(self, rng: random.Random) -> None:
+        self._check_words(self._stopped(rng, self._press_ctrl_c))
 
     def _press_ctrl_c(self, sweep: Child) -> None:
         """Once its own lines run: while Python loads it, Ctrl-C is Python's."""
@@ -72,10 +75,21 @@ class Sweeps(Scenario):
         code = sweep.wait()
         demand(code in (0, 130), f"after Ctrl-C a sweep ended with {code}: {sweep.said()[-1000:]}")
 
+    def _worker_killed(self, rng: random.Random) -> None:
+        self._check_words(self._stopped(rng, lambda sweep: self._kill_a_worker(sweep, rng)))
+
     def _kill_a_worker(self, sweep: Child, rng: random.Random) -> None:
         if workers := sweep.children():
             with suppress(ProcessLookupError):
                 os.kill(rng.choice(workers), signal.SIGKILL)
+
+    def _check_words(self, sweep: Child) -> None:
+        """Who lives to say why it ended says it in a sentence.
+
+        Where the sweep itself is killed nobody does, and a worker that Python was just starting shows a traceback of
+        Python's own.
+        """
+        demand("Traceback" not in sweep.said(), f"a sweep that was stopped shows a traceback: {sweep.said()[-2000:]}")
 
     def _journal_cut_short(self, rng: random.Random) -> None:
         """What SQLite had not yet moved into the file itself ends in the middle of a page."""
