@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from email.message import Message
 
 import numpy as np
 import pytest
@@ -18,9 +19,12 @@ from client_runs import rounds as client_rounds
 from live_runs import NAMES, TAU, line, monitor, rounds, state_bytes
 
 import fedgauss as fg
+from fedgauss.integrations.live.answers import Answers
 from fedgauss.integrations.live.client_run import ClientRun
+from fedgauss.integrations.live.guard import Guard
 from fedgauss.integrations.live.history import OutOfOrder
 from fedgauss.integrations.live.options import WatchOptions
+from fedgauss.integrations.live.request import Request
 from fedgauss.integrations.live.run import LiveRun
 from fedgauss.integrations.live.saving import NotSaved, SaveFile
 from fedgauss.integrations.live.starting_point import starting_point
@@ -158,6 +162,25 @@ def test_a_full_disk_is_answered_and_nothing_is_lost_once_there_is_room(begun, t
     assert run.take_json(LINES[2]).kind == "already taken"
     assert run.health().reason == ""
     assert state_bytes(begun(monitor=tmp_path / "monitor.npz").monitor) == state_bytes(undisturbed(3).monitor)
+
+
+def test_an_alarm_whose_round_cannot_be_saved_is_told_all_the_same(begun, tmp_path, monkeypatch):
+    """Sent again, the round is only `already taken`: nobody would have heard of the alarm before the next round."""
+    run, heard = begun(monitor=tmp_path / "monitor.npz"), []
+    answers = Answers(run, "a run", Guard("127.0.0.1", None), 80, heard.append)
+    attacked = rounds(60, onset=20 * TAU)
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    while run.alarm is None:
+        before, text = len(heard), line(len(heard) + 1, *next(attacked))
+        with monkeypatch.context() as patched:
+            patched.setattr("fedgauss.integrations.live.journal.os.fsync", full)
+            assert answers._take(Request("POST", "/rounds", {}, Message(), text)).status == 503
+        assert len(heard) == before + 1
+        run.take_json(text)
+    assert heard[-1].kind == "alarm"
 
 
 def test_a_log_is_saved_as_it_is_followed(begun, tmp_path, monkeypatch):

@@ -129,6 +129,7 @@ class Answers:
         return int(since) if known else 0
 
     def _take(self, asked: Request) -> Answer:
+        assert self._hear is not None
         try:
             if len(asked.body) < asked.length:
                 came = f"{len(asked.body)} of {asked.length}"
@@ -136,8 +137,9 @@ class Answers:
             outcome = self._run.take_json(asked.body)
         except ValueError as error:
             self._run.refuse(str(error))
+            if isinstance(error, NotSaved):
+                self._hear(self._run.outcome)  # it was judged: an alarm does not wait for room on a disk
             return refusal({OutOfOrder: 409, Ended: 503, NotSaved: 503}.get(type(error), 400), str(error))
-        assert self._hear is not None
         self._hear(outcome)
         wrong = outcome.kind == "invalid update"
         return answer(422 if wrong else 200, {"error" if wrong else "words": outcome.words, "kind": outcome.kind})
