@@ -62,6 +62,7 @@ class Posted(Scenario):
             "save cut short": self._save_cut_short,
             "save damaged": self._save_damaged,
             "journal cut short": self._journal_cut_short,
+            "full disk at an alarm": self._full_disk_at_an_alarm,
             **self.survived(),
         }
 
@@ -208,6 +209,19 @@ class Posted(Scenario):
         finally:
             self.watcher.leave_room(None)
         self._post(5)
+
+    def _full_disk_at_an_alarm(self, rng: random.Random) -> None:
+        """The alarm is told though its round cannot be saved, and though no other round follows."""
+        if self.twin.first_alarm(self.accepted) is not None:
+            self.end()
+            self._begin_run()
+        self._post(self.twin.next_alarm(self.accepted) - self.accepted - 1)
+        self.watcher.leave_room(0)
+        status, said = self.address.ask("POST", "/rounds", self._next())
+        self.watcher.leave_room(None)
+        demand(500 <= status < 600, f"on a full disk a round was answered {status}: {said}")
+        self._post(1)
+        self.told.check_alarm()
 
     def _nan(self, rng: random.Random) -> None:
         """Not a round, but an alarm."""

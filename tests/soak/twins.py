@@ -65,6 +65,13 @@ class Twin(ABC):
         self.line(until)
         return min((number for number in self.alarms if number <= until), default=None)
 
+    def next_alarm(self, after: int) -> int:
+        """The round whose verdict will begin the next alarm."""
+        number = after + 1
+        while self.line(number) and number not in self.alarms:
+            number += 1
+        return number
+
     def round_of(self, path: Path) -> int | None:
         """The round after which the twin held what was saved here; None where it never did.
 
