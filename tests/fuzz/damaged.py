@@ -6,10 +6,12 @@ the same every time; `pytest -m study tests/fuzz --hypothesis-seed 7` draws othe
 """
 
 import copy
+import io
 import json
 import math
 import resource
 import signal
+import zipfile
 from contextlib import contextmanager
 
 import pytest
@@ -158,6 +160,20 @@ def byte_mutants(draw, *wholes):
         elif draw(st.integers(0, 20)) == 0:
             data = bytearray(draw(st.binary(max_size=64)))
     return bytes(data)
+
+
+@st.composite
+def archive_mutants(draw, *archives):
+    """One of these zip files with one file in it damaged: its checksum is right, so that readers get to see it."""
+    with zipfile.ZipFile(io.BytesIO(archives[draw(st.integers(0, len(archives) - 1))])) as packed:
+        files = {name: packed.read(name) for name in packed.namelist()}
+    name = draw(st.sampled_from(sorted(files)))
+    files[name] = draw(byte_mutants(files[name][:200])) + files[name][200:]
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as packed:
+        for each, content in files.items():
+            packed.writestr(zipfile.ZipInfo(each), content)
+    return whole.getvalue()
 
 
 def text_mutants(*texts):

@@ -18,7 +18,7 @@ from fedgauss.inference.federated.policy import Policy, example_policy
 from fedgauss.inference.tables import Frame, read_table
 from fedgauss.paper.result import PAPER, VERDICTS, refuse_other_scale
 from fedgauss.sweep.store import Store
-from fuzz.damaged import byte_mutants, fuzzed, json_mutants, refused_or, text_mutants
+from fuzz.damaged import archive_mutants, byte_mutants, fuzzed, json_mutants, refused_or, text_mutants
 
 CSV = [
     b"a,b,c\n1,x,True\n2.5,y,\n-3e4,,False\n",
@@ -85,7 +85,7 @@ PICTURES = [
 ]
 
 
-@fuzzed(byte_mutants(*PICTURES), few=80, many=10_000)
+@fuzzed(st.one_of(byte_mutants(*PICTURES), archive_mutants(PICTURES[-1])), few=80, many=10_000)
 def test_images_are_read_or_refused(folder, content):
     (folder / "images").write_bytes(content)
     for read, axes in ((read_images, 3), (read_labels, 1)):

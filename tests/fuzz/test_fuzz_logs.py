@@ -12,7 +12,7 @@ from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.logs import ArrayLog, LineLog
 from fedgauss.integrations.live.rounds import LoggedRound, round_from_json
 from fedgauss.integrations.live.run import LiveRun
-from fuzz.damaged import byte_mutants, fuzzed, json_mutants, refused_or
+from fuzz.damaged import archive_mutants, byte_mutants, fuzzed, json_mutants, refused_or
 
 NAMES = ["a", "b", "c", "d"]
 PARAMETERS = {
@@ -97,6 +97,7 @@ ODD = [
 ]  # fmt: skip
 array_logs = st.one_of(
     byte_mutants(_npz(**GOOD), _npz(round=GOOD["round"], parameters=GOOD["parameters"])),
+    archive_mutants(_npz(**GOOD)),
     st.dictionaries(st.sampled_from(list(GOOD)), st.sampled_from(ODD), min_size=1, max_size=2).map(
         lambda changed: _npz(**GOOD | changed)
     ),

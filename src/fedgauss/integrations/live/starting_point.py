@@ -89,7 +89,8 @@ def _hessian(text: str) -> FloatArray:
         if not text.endswith(".npy"):
             raise ValueError(f"--hessian must be a .npy file with A, or a positive number; got {text}.") from None
     try:
-        matrix = np.load(text, allow_pickle=False)
-    except (OSError, EOFError, ValueError) as error:
+        with open(text, "rb") as file:
+            matrix = np.lib.format.read_array(file, allow_pickle=False)
+    except Exception as error:  # a damaged file may break anything in NumPy's reader
         raise ValueError(f"--hessian must be a .npy file with A, (d, d); {text} cannot be read.") from error
     return _checks.covariance("hessian", matrix, definite=True)
