@@ -275,3 +275,15 @@ def test_another_monitor_goes_on_from_what_clients_were_compared_by(tmp_path):
     without.exclude([0])
     assert without.update(monitor.compared).watched == 0
     assert without.compared.clients == monitor.compared.clients[1:]
+
+
+def test_a_round_in_which_nobody_moves_is_a_jump_and_no_broken_number():
+    """As at a rate of zero. Cosines of nothing with nothing were 0 / 0."""
+    rng, monitor = np.random.default_rng(0), fg.ClientMonitor(horizon=100, seed=1)
+    own = rng.normal(size=(6, 8))
+    for number in range(1, 31):
+        verdict = monitor.update(np.zeros_like(own) if number == 15 else own + 0.3 * rng.normal(size=own.shape))
+        assert not verdict.alarm
+        if number == 15:
+            assert "watched anew" in verdict.note
+    assert len(verdict.surprises) == 6

@@ -78,7 +78,8 @@ def other_arrays(draw):
             value = draw(st.sampled_from([np.nan, np.inf, -1.0, 0.0, 1e300, 2**40]))
             if held.dtype.kind != "f":
                 value = int(np.clip(np.nan_to_num(value), 0, 100))
-            changed.flat[draw(st.integers(0, held.size - 1))] = value
+            with np.errstate(over="ignore"):
+                changed.flat[draw(st.integers(0, held.size - 1))] = np.asarray(value).astype(held.dtype)
             arrays[name] = changed
         elif action == "shape":
             arrays[name] = draw(st.sampled_from([held.ravel()[:1], held[None], held.ravel(), np.zeros(0, held.dtype)]))
@@ -138,5 +139,6 @@ def test_a_saved_monitor_goes_on_or_is_refused(folder, damaged):
     path = folder / "monitor.npz"
     for kind in (fg.Monitor, fg.ClientMonitor):
         path.write_bytes(damaged.content)
-        refused_or(use, path, kind)
+        with np.errstate(over="ignore", invalid="ignore"):  # as where an optimum is 1e300: then there is an alarm
+            refused_or(use, path, kind)
         refused_or(format_of, path)

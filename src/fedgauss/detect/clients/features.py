@@ -11,6 +11,7 @@ from fedgauss._types import BoolArray, FloatArray
 
 N_FEATURES = 5
 _NEARLY_ONE = 0.999  # cosines beyond it count as it
+_NOTHING = 1e-150  # the size of a client in a round in which nobody moves: its square is a number, too
 _LEAST_SIZE = 1e-6  # of the median size: a client that sends nothing has a size, too
 
 
@@ -57,7 +58,7 @@ def features(moves: Moves, kept: BoolArray) -> Features:
     n_runs, present = moves.who.shape
     size = np.sqrt(np.maximum(np.diagonal(moves.products, axis1=1, axis2=2), 0.0))
     median_size = _median(size, kept)[:, None]
-    size = np.maximum(size, np.maximum(_LEAST_SIZE * median_size, np.finfo(np.float64).tiny))
+    size = np.maximum(size, np.maximum(_LEAST_SIZE * median_size, _NOTHING))
     cosines = np.clip(moves.products / (size[:, :, None] * size[:, None, :]), -1.0, 1.0)
     others = kept[:, None, :] & ~np.eye(present, dtype=np.bool_)
     ordered = np.sort(np.where(others, cosines, np.inf), axis=-1)
