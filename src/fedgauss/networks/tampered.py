@@ -8,6 +8,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.networks.network import Network
+from fedgauss.networks.random_network import RandomNetwork
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -80,6 +81,11 @@ def man_in_the_middle(
     if not isinstance(network, Network):
         raise ValueError(
             f"network must be made by fedgauss.networks; got {type(network).__name__}. Use networks.from_matrix(...)?"
+        )
+    if isinstance(network, RandomNetwork):
+        raise ValueError(
+            f"messages can be forged on a network that stays the same; got one that is random ({network.law}). "
+            "Use networks.ring(n_clients)?"
         )
     source, target = _edge(network, source, target)
     start = _checks.step_number("start", start)
