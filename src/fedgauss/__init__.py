@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from fedgauss.engine import observers, projections
     from fedgauss.engine.chunks import DivergedError
     from fedgauss.engine.loop import near_optimum
-    from fedgauss.engine.simulate import Runs, Setting, simulate, simulate_together
+    from fedgauss.engine.runs import Runs
+    from fedgauss.engine.simulate import Setting, simulate, simulate_together
     from fedgauss.inference.fit import fit
     from fedgauss.inference.fit_statistics import likelihood_ratio
     from fedgauss.inference.infer import infer
@@ -79,7 +80,8 @@ _MODULES = {
     "engine.": "observers projections",
     "engine.chunks": "DivergedError",
     "engine.loop": "near_optimum",
-    "engine.simulate": "Runs Setting simulate simulate_together",
+    "engine.runs": "Runs",
+    "engine.simulate": "Setting simulate simulate_together",
     "inference.fit": "fit",
     "inference.fit_statistics": "likelihood_ratio",
     "inference.infer": "infer",

@@ -24,6 +24,7 @@ from fedgauss._lanes import client_mean
 from fedgauss._random import Key, Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.mixing import Mixing
+from fedgauss.engine.participation import Presence
 from fedgauss.engine.projections import Projection
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.problems.linearize import optimum
@@ -46,6 +47,7 @@ class Step(NamedTuple):
     moved: JaxArray  # (d, K, R), before mixing and projection
     theta: JaxArray  # (d, K, R)
     mean: JaxArray  # (d, R)
+    noise: Noise  # of the run
 
 
 class Observer(abc.ABC):
@@ -171,6 +173,7 @@ class Algorithm(NamedTuple):
     eta: JaxArray  # eta_t, (N,) or (N, K), padded beyond n
     sync: JaxArray  # whether clients mix after step t, (N,)
     key: Key
+    presence: Presence | None = None  # who takes part in step t; None for everybody
 
 
 class Carry(NamedTuple):
@@ -189,14 +192,16 @@ def take_step(algorithm: Algorithm, noise: Noise, anyone: JaxArray, t: JaxArray,
     data = problem.sample(noise.at_step(t), t)
     scale = algorithm.eta[t - 1] * problem.n_clients * jnp.asarray(problem.weights)
     moved = theta - scale[:, None] * problem.gradient(theta, data)
+    if algorithm.presence is not None:
+        moved = jnp.where(algorithm.presence.at(noise, t), moved, theta)
 
     def mix(same: JaxArray) -> JaxArray:
-        return jnp.where(algorithm.sync[t - 1], algorithm.mixing.mix(same, t), same)
+        return jnp.where(algorithm.sync[t - 1], algorithm.mixing.mix(same, t, noise), same)
 
     after = lax.cond(anyone[t - 1], mix, lambda same: same, moved)
     if algorithm.projection is not None:
         after = algorithm.projection.project(after)
-    step = Step(t, problem, theta, data, moved, after, client_mean(after))
+    step = Step(t, problem, theta, data, moved, after, client_mean(after), noise)
     states = tuple(o.update(s, step) for o, s in zip(algorithm.observers, carry.states, strict=True))
     return Carry(after, states)
 
@@ -263,8 +268,8 @@ def stack(trees: Sequence[T]) -> T:
     """Several of one shape as one, along a new first axis; integers, which all must share, stay as they are."""
     if len({jax.tree.structure(tree) for tree in trees}) > 1:
         raise ValueError(
-            "settings that run together must be of one kind: the same family of problem, kind of start, projection "
-            "and observers. Run the others separately."
+            "settings that run together must be of one kind: the same family of problem, kind of network, start and "
+            "projection, the same observers, and all with `participation` or none. Run the others separately."
         )
 
     def join(*leaves: Any) -> Any:
@@ -278,7 +283,7 @@ def stack(trees: Sequence[T]) -> T:
         if any(not np.array_equal(leaf, leaves[0]) for leaf in leaves):
             raise ValueError(
                 "settings that run together must share the edges of a large network, when and on which edge an attack "
-                "begins, and what is observed. Run the others separately."
+                "begins, the rounds in which clients take part, and what is observed. Run the others separately."
             )
         return leaves[0]
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray, IntArray
-from fedgauss.engine.simulate import Runs
+from fedgauss.engine.runs import Runs
 from fedgauss.inference.client_steps import busy_steps, steps_of_a_pass
 from fedgauss.inference.client_sums import client_statistics, next_reference
 from fedgauss.inference.federated.conversation import Conversation, Tick
