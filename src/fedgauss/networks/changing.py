@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
@@ -12,7 +11,7 @@ from scipy import sparse as sp
 from fedgauss import _checks
 from fedgauss._types import FloatArray
 from fedgauss.networks.network import Network
-from fedgauss.networks.random_network import RandomNetwork
+from fedgauss.networks.random_network import RandomNetwork, need_unchanging
 from fedgauss.networks.tampered import TamperedNetwork
 
 
@@ -101,7 +100,13 @@ def failing(network: Network, probability: float) -> FailingNetwork:
     >>> print(fg.networks.failing(fg.networks.ring(10), 0.3))
     Network ring, each link down with probability 0.3: 10 clients, 10 edges, contraction factor 0.9302
     """
-    _plain("failing", network)
+    if not isinstance(network, Network):
+        raise ValueError(
+            f"network must be made by fedgauss.networks; got {type(network).__name__}. Use networks.from_matrix(...)?"
+        )
+    if isinstance(network, TamperedNetwork):
+        raise ValueError("failing needs a network without forged messages; got one with a man in the middle.")
+    need_unchanging("failing", network)
     p = _checks.real("probability", probability, fix="Use 0.1?")
     if not 0.0 <= p < 1.0:
         raise ValueError(f"probability of a link to be down must lie in [0, 1); got {p:g}. Use 0.1?")
@@ -146,14 +151,3 @@ def gossip_pairs(n_clients: int, pairs: int | None = None) -> PairGossip:
     # c_ij = m / (K (K - 1)) for all pairs, and the rest stays with the client
     mean = np.full((k, k), m / (k * (k - 1))) + (1.0 - m / (k - 1)) * np.eye(k)
     return PairGossip("gossip", sp.csr_array(mean), links=links, pairs=m)
-
-
-def _plain(what: str, network: Any) -> None:
-    """Require a network that stays the same and that nobody listens in on."""
-    if not isinstance(network, Network):
-        raise ValueError(
-            f"network must be made by fedgauss.networks; got {type(network).__name__}. Use networks.from_matrix(...)?"
-        )
-    if isinstance(network, RandomNetwork | TamperedNetwork):
-        kind = "one that is random already" if isinstance(network, RandomNetwork) else "one with forged messages"
-        raise ValueError(f"{what} needs a network that stays the same; got {kind}. Use networks.ring(n_clients)?")

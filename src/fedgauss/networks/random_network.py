@@ -104,3 +104,13 @@ class RandomNetwork(Network):
             f"Network {self.name}, {self.law}: {self.n_clients} clients, {self.edges} edges, "
             f"contraction factor {self.second_eigenvalue:.4g}"
         )
+
+
+def need_unchanging(what: str, network: Network) -> Network:
+    """`network`, if its matrix stays the same."""
+    if isinstance(network, RandomNetwork):
+        raise ValueError(
+            f"{what} needs a network that stays the same; got {network.name}, which is drawn anew at every mixing "
+            f"({network.law}). Use networks.ring({network.n_clients})?"
+        )
+    return network
