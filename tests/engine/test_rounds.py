@@ -34,8 +34,8 @@ CASES = {
     "and links fail": (fg.networks.failing(RING, 0.4), {"participation": 3}),
     "and pairs meet": (fg.networks.gossip_pairs(6), {"participation": 4}),
 }
-# Each compiles a program of its own; these two have all ways of mixing between them.
-QUICK = {"and links fail", "and pairs meet", "two of five and a server"}
+# Each compiles a program of its own; the others go with the studies.
+QUICK = {"and links fail"}
 MARKED = [case if case in QUICK else pytest.param(case, marks=pytest.mark.study) for case in CASES]
 
 
@@ -59,11 +59,11 @@ def test_engine_follows_the_slow_twin(case):
     np.testing.assert_allclose(runs.began[:, 1:], path[:-1].transpose(3, 0, 1, 2), atol=2e-5)
 
 
-@pytest.mark.parametrize("case", ["and links fail", "and pairs meet"])
+@pytest.mark.parametrize("case", ["and links fail", pytest.param("and pairs meet", marks=pytest.mark.study)])
 def test_draws_depend_on_neither_chunks_nor_segments_nor_length(case, monkeypatch):
     from fedgauss.engine import chunks as module
 
-    network, more = CASES[case]
+    network, more = CASES[case][0], CASES[case][1] | {"observe": ()}
     whole = run(network, replicates=100, **more)
     np.testing.assert_array_equal(whole.path, run(network, replicates=100, memory_budget=5e4, **more).path)
     np.testing.assert_array_equal(whole.path[:40], run(network, replicates=40, **more).path)
@@ -73,6 +73,7 @@ def test_draws_depend_on_neither_chunks_nor_segments_nor_length(case, monkeypatc
     np.testing.assert_array_equal(whole.path, run(network, replicates=100, **more).path)
 
 
+@pytest.mark.study
 def test_a_run_goes_on_in_the_middle_of_a_round():
     problem = clients()
     common = {"sync_every": 4, "replicates": 20, "seed": 3, "participation": 2, "observe": [fg.observers.uploads(1)]}
@@ -81,6 +82,7 @@ def test_a_run_goes_on_in_the_middle_of_a_round():
     np.testing.assert_array_equal(rest.last, whole.last)
 
 
+@pytest.mark.study
 def test_everybody_is_the_share_one():
     network = fg.networks.lazy(5, 0.4)
     np.testing.assert_allclose(run(network, participation=1.0).path, run(network).path, atol=1e-6)
@@ -88,6 +90,7 @@ def test_everybody_is_the_share_one():
     np.testing.assert_allclose(run(never).path, run(RING).path, atol=1e-6)
 
 
+@pytest.mark.study
 def test_together_is_alone_to_the_bit():
     problem = clients()
     shares = [fg.Setting(problem, RING, STEPS, TAU, participation=m) for m in (0.2, 3, 1.0)]

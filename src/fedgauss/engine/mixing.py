@@ -205,8 +205,8 @@ def _random_mixing(network: RandomNetwork) -> Mixing:
     i, j = network.links.T
     target, source, link = np.concatenate([j, i]), np.concatenate([i, j]), np.tile(np.arange(len(i)), 2)
     order = np.argsort(target, kind="stable")
-    indices = (side[order].astype(np.int32) for side in (source, target, link))
-    return FailingMixing(*indices, network.link_weights[link[order]], network.probability, len(i))
+    source, target, link = (side[order].astype(np.int32) for side in (source, target, link))
+    return FailingMixing(source, target, link, network.link_weights[link], network.probability, len(i))
 
 
 def _fixed_mixing(sparse: sp.csr_array, uniform: float) -> Mixing:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss._random import Key, Noise, stage_key
-from fedgauss._types import FloatArray, JaxArray
+from fedgauss._types import AnyArray, FloatArray, JaxArray
 from fedgauss.engine.loop import Algorithm, Observer, ResolvedStart, advance, begin, stack
 from fedgauss.engine.mixing import mixing_of
 from fedgauss.networks import Network, complete
@@ -120,7 +120,7 @@ def algorithm(problem: Problem, observers: tuple[Observer, ...] = ()) -> Algorit
     return Algorithm(problem, mixing, None, observers, eta, sync, stage_key(SEED, "data"))
 
 
-def mixed(network: Network, theta: FloatArray) -> JaxArray:
+def mixed(network: Network, theta: AnyArray) -> JaxArray:
     """Theta C_t as the engine mixes theta (d, K, R), at a step 0 before all others."""
     dim, n_clients, runs = theta.shape
     noise = Noise(stage_key(SEED, "data"), jnp.uint32(0), n_clients, runs)

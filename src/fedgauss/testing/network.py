@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss._types import FloatArray
+from fedgauss._types import AnyArray, FloatArray
 from fedgauss.networks import Network, RandomNetwork, TamperedNetwork
 from fedgauss.testing.battery import Check, Report, checks, expect, not_applicable, run
 from fedgauss.testing.chance import expect_mean
@@ -103,7 +103,7 @@ class _Case:
             not_applicable("the network stays the same")
         return self.network
 
-    def _mixed_by_engine(self, theta: FloatArray) -> FloatArray:
+    def _mixed_by_engine(self, theta: AnyArray) -> FloatArray:
         """Theta C_t, before anybody forges messages."""
         from fedgauss.testing.evaluation import mixed  # which loads JAX
 
