@@ -202,10 +202,9 @@ def _random_mixing(network: RandomNetwork) -> Mixing:
         raise ValueError(
             f"a random network must be made by networks.failing or networks.gossip_pairs; got {network!r}."
         )
-    i, j = network.links.T
-    target, source, link = np.concatenate([j, i]), np.concatenate([i, j]), np.tile(np.arange(len(i)), 2)
-    order = np.argsort(target, kind="stable")
-    source, target, link = (side[order].astype(np.int32) for side in (source, target, link))
+    i, j = network.links.T.astype(np.int32)
+    ends = np.stack([np.append(i, j), np.append(j, i), np.tile(np.arange(len(i), dtype=np.int32), 2)])
+    source, target, link = ends[:, np.argsort(ends[1], kind="stable")]
     return FailingMixing(source, target, link, network.link_weights[link], network.probability, len(i))
 
 
