@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedgauss import approx, detect, families, networks, problems, step_sizes, theory
     from fedgauss._checks import FedgaussWarning
     from fedgauss._linearization import Linearization, gradient_moments, linearization
+    from fedgauss._rounds import Optimiser
     from fedgauss.detect.clients.monitor import ClientMonitor
     from fedgauss.detect.innovations import server_only
     from fedgauss.detect.monitor import Monitor
@@ -43,6 +44,7 @@ __all__ = [
     "FedgaussWarning",
     "Linearization",
     "Monitor",
+    "Optimiser",
     "Runs",
     "Setting",
     "advise",
@@ -74,6 +76,7 @@ _MODULES = {
     "": "approx detect families networks problems step_sizes theory",
     "_checks": "FedgaussWarning",
     "_linearization": "Linearization gradient_moments linearization",
+    "_rounds": "Optimiser",
     "detect.clients.monitor": "ClientMonitor",
     "detect.innovations": "server_only",
     "detect.monitor": "Monitor",

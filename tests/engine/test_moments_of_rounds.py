@@ -30,6 +30,16 @@ CASES = {
     "a ring with failing links": (fg.networks.failing(RING, 0.5), {}),
     "pairwise gossip": (fg.networks.gossip_pairs(K), {}),
     "a third of the clients": (SERVER, {"participation": 1 / 3}),
+    "unequal local steps": (RING, {"local_steps": [1, 4, 2, 3, 1, 4]}),
+    "momentum": (fg.networks.gossip_pairs(K), {"optimiser": fg.Optimiser(momentum=0.6)}),
+    "kept momentum and FedProx": (
+        fg.networks.failing(RING, 0.5),
+        {"optimiser": fg.Optimiser(momentum=0.6, keep_momentum=True, proximal=0.5), "local_steps": [1, 4, 2, 3, 1, 4]},
+    ),
+    "server momentum and FedProx": (
+        SERVER,
+        {"participation": 3, "optimiser": fg.Optimiser(proximal=0.5, server_momentum=0.5)},
+    ),
     "half of the clients on a ring that fails": (fg.networks.failing(RING, 0.3), {"participation": 3}),
 }
 QUICK = {"half of the clients on a ring that fails"}  # the others go with the studies
@@ -53,7 +63,8 @@ def test_mean_and_covariance_agree_with_the_exact_recursion(case):
     problem = clients()
     exact = fg.theory.exact_moments(problem, network, STEPS, N, TAU, np.ones(2), **more)
     found = {name: [] for name in ("means", "covariances", "means of a client", "covariances of a client")}
-    for seed in range(SEEDS):
+    first = SEEDS * list(CASES).index(case)  # data of its own
+    for seed in range(first, first + SEEDS):
         runs = fg.simulate(
             problem, network, STEPS, N, sync_every=TAU, replicates=REPLICATES, seed=seed, start=np.ones(2),
             observe=[LastClients()], **more,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
@@ -33,9 +35,19 @@ CASES = {
     "clients that come and go on a ring": (RING, {"participation": 3}),
     "and links fail": (fg.networks.failing(RING, 0.4), {"participation": 3}),
     "and pairs meet": (fg.networks.gossip_pairs(6), {"participation": 4}),
+    "unequal local steps": (RING, {"local_steps": [1, 3, 2, 1, 7]}),
+    "momentum": (RING, {"optimiser": fg.Optimiser(momentum=0.7)}),
+    "momentum that is kept": (RING, {"optimiser": fg.Optimiser(momentum=0.7, keep_momentum=True)}),
+    "FedProx on a ring": (RING, {"optimiser": fg.Optimiser(proximal=0.5)}),
+    "server momentum": (EVERYBODY, {"optimiser": fg.Optimiser(server_momentum=0.6)}),
+    "all of it": (
+        EVERYBODY,
+        {"participation": 3, "local_steps": [1, 3, 2, 1, 7]}
+        | {"optimiser": fg.Optimiser(momentum=0.7, keep_momentum=True, proximal=0.5, server_momentum=0.6)},
+    ),
 }
 # Each compiles a program of its own; the others go with the studies.
-QUICK = {"and links fail"}
+QUICK = {"and links fail", "all of it"}
 MARKED = [case if case in QUICK else pytest.param(case, marks=pytest.mark.study) for case in CASES]
 
 
@@ -48,18 +60,25 @@ def run(network, n_steps=N, **more):
 def test_engine_follows_the_slow_twin(case):
     """Catches a draw that is not the documented one, and weights that go to the wrong client."""
     network, more = CASES[case]
-    runs = run(network, **more)
+    start = np.arange(2.0 * network.n_clients).reshape(-1, 2) / 5
+    runs = run(network, start=start, **more)
     share = more.get("participation")
     count = round(share * 5) if isinstance(share, float) else share
+    rule = asdict(more.get("optimiser", fg.Optimiser()))
+    rule = {name: value for name, value in rule.items() if value is not None}
+    mask = fg.step_sizes.sync_mask(TAU, N)
     path = federated_sgd(
-        clients(network.n_clients), network, STEPS.eta(N), fg.step_sizes.sync_mask(TAU, N), np.zeros(2), 6, 7, count
+        clients(network.n_clients), network, STEPS.eta(N), mask, start, 6, 7, count, more.get("local_steps"), **rule
     )
     np.testing.assert_allclose(runs.path, path.mean(axis=1).transpose(2, 0, 1), atol=2e-5)
     # Theta_t of every client but the last: where the block of one step after it began
     np.testing.assert_allclose(runs.began[:, 1:], path[:-1].transpose(3, 0, 1, 2), atol=2e-5)
 
 
-@pytest.mark.parametrize("case", ["and links fail", pytest.param("and pairs meet", marks=pytest.mark.study)])
+@pytest.mark.parametrize(
+    "case",
+    ["and links fail", *(pytest.param(case, marks=pytest.mark.study) for case in ("and pairs meet", "all of it"))],
+)
 def test_draws_depend_on_neither_chunks_nor_segments_nor_length(case, monkeypatch):
     from fedgauss.engine import chunks as module
 
@@ -86,6 +105,8 @@ def test_a_run_goes_on_in_the_middle_of_a_round():
 def test_everybody_is_the_share_one():
     network = fg.networks.lazy(5, 0.4)
     np.testing.assert_allclose(run(network, participation=1.0).path, run(network).path, atol=1e-6)
+    plain = fg.Optimiser(momentum=0.0, proximal=0.0)
+    np.testing.assert_allclose(run(RING, local_steps=[9] * 5, optimiser=plain).path, run(RING).path, atol=1e-6)
     never = fg.networks.failing(RING, 0.0)
     np.testing.assert_allclose(run(never).path, run(RING).path, atol=1e-6)
 
@@ -95,11 +116,15 @@ def test_together_is_alone_to_the_bit():
     problem = clients()
     shares = [fg.Setting(problem, RING, STEPS, TAU, participation=m) for m in (0.2, 3, 1.0)]
     losses = [fg.Setting(problem, fg.networks.failing(RING, p), STEPS, tau) for p, tau in ((0.1, 2), (0.5, 3))]
-    for settings in (shares, losses):
+    pushes = [
+        fg.Setting(problem, EVERYBODY, STEPS, TAU, local_steps=steps, optimiser=fg.Optimiser(b, proximal=b / 2))
+        for steps, b in (([1, 2, 3, 1, 2], 0.0), ([3, 1, 1, 1, 2], 0.8))
+    ]
+    for settings in (shares, losses, pushes):
         for one, runs in zip(settings, fg.simulate_together(settings, N, replicates=20, seed=5), strict=True):
             alone = fg.simulate(
                 problem, one.network, STEPS, N, sync_every=one.sync_every, replicates=20, seed=5,
-                participation=one.participation,
+                participation=one.participation, local_steps=one.local_steps, optimiser=one.optimiser,
             )  # fmt: skip
             np.testing.assert_array_equal(runs.average, alone.average)
 
@@ -107,7 +132,7 @@ def test_together_is_alone_to_the_bit():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ([{"participation": 2}, {}], "all with `participation` or none"),
+        ([{"participation": 2}, {}], "parts of an optimiser for all or for none"),
         ([{"participation": 2, "sync_every": 2}, {"participation": 2, "sync_every": 5}], "the rounds in which clients"),
     ],
 )
@@ -132,6 +157,39 @@ def test_other_rounds_are_refused_together(settings, said):
 def test_shares_that_cannot_be_are_refused(more, message):
     with pytest.raises(ValueError, match=message):
         run(RING, **more)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"local_steps": [1, 2]}, r"local_steps must have shape \(5,\); got \(2,\). Give one whole number for each"),
+        ({"local_steps": [1, 2, 0, 1, 1]}, "whole numbers from 1 on; client 2 has 0. Give one whole number for each"),
+        ({"local_steps": [1, 2, 1.5, 1, 1]}, "whole numbers from 1 on; client 2 has 1.5"),
+        ({"local_steps": [1] * 5, "sync_every": None}, "local_steps needs rounds, which end where clients mix"),
+        ({"optimiser": 0.9}, r"must be an Optimiser; got 0.9. Use fg.Optimiser\(momentum=0.9\)"),
+        ({"optimiser": fg.Optimiser(momentum=0.5), "sync_every": 1}, "does nothing in rounds of one step"),
+        ({"optimiser": fg.Optimiser(server_momentum=0.5)}, r"needs a server, networks.complete\(5\); got ring"),
+        ({"optimiser": fg.Optimiser(proximal=1.0), "sync_every": None}, "proximal needs rounds"),
+        ({"optimiser": fg.Optimiser(proximal=1.0), "after": 3}, "only be continued with plain steps.*after=3"),
+    ],
+)
+def test_rounds_that_cannot_be_are_refused(more, message):
+    with pytest.raises(ValueError, match=message):
+        run(RING, **more)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"momentum": 1.0}, r"momentum must lie in \[0, 1\), or nothing is ever forgotten; got 1. Use 0.9"),
+        ({"server_momentum": -0.1}, r"server_momentum must lie in \[0, 1\)"),
+        ({"proximal": -1.0}, "proximal must not be negative, or it drives clients apart; got -1"),
+        ({"keep_momentum": True}, "keep_momentum needs momentum; got none"),
+    ],
+)
+def test_optimisers_that_cannot_be_are_refused(more, message):
+    with pytest.raises(ValueError, match=message):
+        fg.Optimiser(**more)
 
 
 def test_forged_messages_and_absent_clients_are_refused_together():

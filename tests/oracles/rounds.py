@@ -76,25 +76,42 @@ def mixing_matrices(network, t, here, replicates, seed):
     return np.stack(matrices)
 
 
-def federated_sgd(problem, network, eta, mask, start, replicates, seed, count=None):
-    """Theta_1, ..., Theta_n of a linear regression, (n, K, d, R)."""
+def federated_sgd(
+    problem, network, eta, mask, start, replicates, seed, count=None, local_steps=None, momentum=0.0,
+    keep_momentum=False, proximal=0.0, server_momentum=None,
+):  # fmt: skip
+    """Theta_1, ..., Theta_n of a linear regression, (n, K, d, R).
+
+    The server's rule is that of the paper on FedAvgM: v <- beta v + (what it sent - the mean it got), w <- w - v.
+    """
     n, k_all, dim = len(eta), problem.n_clients, problem.dim
     x, y = regression_data(problem, n, replicates, seed)
     everybody = np.ones((k_all, replicates), dtype=bool)
     theta = np.broadcast_to(np.asarray(start, float).reshape(-1, dim)[:, :, None], (k_all, dim, replicates)).copy()
-    path, number, here = [], -1, everybody
+    buffer, velocity, sent = np.zeros_like(theta), np.zeros((dim, replicates)), theta.mean(axis=0)
+    path, number, here, began, taken = [], -1, everybody, theta.copy(), 0
     for t in range(1, n + 1):
-        begins = t == 1 or mask[t - 2]
-        if begins:
-            number += 1
+        if t == 1 or mask[t - 2]:
+            number, taken, began = number + 1, 0, theta.copy()
             here = everybody if count is None else present_in_round(number, count, k_all, replicates, seed)
+            if not keep_momentum:
+                buffer[:] = 0.0
+        taken += 1
         for r in range(replicates):
             for k in np.flatnonzero(here[:, r]):
+                if local_steps is not None and taken > local_steps[k]:
+                    continue
                 rows = x[t - 1, k, :, r]
                 gradient = rows * (rows @ theta[k, :, r] - y[t - 1, k, r])
-                theta[k, :, r] -= eta[t - 1] * k_all * problem.weights[k] * gradient
+                gradient = gradient + proximal * (theta[k, :, r] - began[k, :, r])
+                buffer[k, :, r] = momentum * buffer[k, :, r] + gradient
+                theta[k, :, r] -= eta[t - 1] * k_all * problem.weights[k] * buffer[k, :, r]
         if mask[t - 1]:
             c = mixing_matrices(network, t, here, replicates, seed)
             theta = np.stack([c[r].T @ theta[:, :, r] for r in range(replicates)], axis=-1)
+            if server_momentum is not None:
+                velocity = server_momentum * velocity + (sent - theta[0])
+                sent = sent - velocity
+                theta = np.repeat(sent[None], k_all, axis=0)
         path.append(theta.copy())
     return np.stack(path)

@@ -13,9 +13,10 @@ from fedgauss import _checks
 from fedgauss._memory import check_memory
 from fedgauss._progress import ProgressBar
 from fedgauss._random import Key, stage_key
-from fedgauss._rounds import need_rounds, participants, round_numbers
+from fedgauss._rounds import Optimiser, need_rounds, participants, round_numbers, working
 from fedgauss._types import AnyArray, ArrayLike, BoolArray, FloatArray
 from fedgauss.engine.chunks import Chunks
+from fedgauss.engine.local_rules import LocalRules
 from fedgauss.engine.loop import Algorithm, ResolvedStart, Start, resolve_start, stack
 from fedgauss.engine.mixing import mixing_of
 from fedgauss.engine.observers import Average, CusumPath, Disagreement, Last, Observer, Path, sup_partial_sum
@@ -43,6 +44,8 @@ def simulate(
     keep: Literal["path"] | None = None,
     projection: Projection | None = None,
     participation: float | None = None,
+    local_steps: ArrayLike | None = None,
+    optimiser: Optimiser | None = None,
     after: int = 0,
     memory_budget: float = 2**30,
     progress: bool | None = None,
@@ -82,6 +85,11 @@ def simulate(
         nothing: their columns of G_t are zero, and C_t is `Network.among` those present. With a server
         (`networks.complete`) this is federated averaging: the mean over those present is where everybody begins the
         next round. On other networks, links to absent clients are down. None for everybody, always.
+    local_steps : array of K whole numbers, optional
+        How many steps each client takes in a round, the first ones; then it waits for the others, and its column of G_t
+        is zero. Clients that take more steps count for more, unless their step sizes make up for it. None for all.
+    optimiser : Optimiser, optional
+        Momentum, FedProx, server momentum. None for plain steps.
     after : int
         Continue a shorter run: `start` is then Theta_after, steps `after` + 1, ..., n are made with the step sizes,
         mixing and data of these t, and averages and other observers cover these steps alone.
@@ -109,7 +117,19 @@ def simulate(
     >>> runs.average.shape
     (50, 2)
     """
-    setting = Setting(problem, network, steps, sync_every, sync_phase, start, observe, projection, participation)
+    setting = Setting(
+        problem,
+        network,
+        steps,
+        sync_every,
+        sync_phase,
+        start,
+        observe,
+        projection,
+        participation,
+        local_steps,
+        optimiser,
+    )
     (runs,) = simulate_together(
         [setting.keeping(keep)],
         n_steps,
@@ -128,7 +148,7 @@ class Setting:
 
     Parameters
     ----------
-    problem, network, steps, sync_every, sync_phase, start, observe, projection, participation
+    problem, network, steps, sync_every, sync_phase, start, observe, projection, participation, local_steps, optimiser
         As in `simulate`.
 
     Examples
@@ -149,6 +169,8 @@ class Setting:
     observe: Sequence[str | Observer] = ()
     projection: Projection | None = None
     participation: float | None = None
+    local_steps: ArrayLike | None = None
+    optimiser: Optimiser | None = None
 
     def __post_init__(self) -> None:
         alone = isinstance(self.observe, str | Observer)  # a single one need not be in a list
@@ -206,6 +228,11 @@ def simulate_together(
     for setting in settings:
         _check_room(setting, n_steps, replicates)
     key = stage_key(seed, "data")
+    if after and any(setting.optimiser is not None for setting in settings):
+        raise ValueError(
+            f"a run can only be continued with plain steps, since momentum and where rounds began are not kept; got "
+            f"after={after} with an optimiser. Use after=0."
+        )
     algorithms = [_algorithm(setting, n_steps, key) for setting in settings]
     theta_0 = _stacked_starts([resolve_start(s.start, s.problem, replicates) for s in settings])
     chunks = Chunks(_to_device(stack(algorithms)), theta_0, stage_key(seed, "start"), n_steps, replicates, after)
@@ -266,8 +293,18 @@ def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
     if setting.participation is not None:
         need_rounds("participation", mask)
         presence = Presence(float(participants(setting.participation, problem.n_clients)), padded(round_numbers(mask)))
-    mixing = mixing_of(graph, problem.dim, presence)
-    return Algorithm(problem, mixing, region, observers, padded(eta), padded(mask), key, presence)
+    works = None if setting.local_steps is None else padded(working(setting.local_steps, mask, problem.n_clients))
+    mixing, rules = mixing_of(graph, problem.dim, presence), _rules(setting.optimiser, graph, mask)
+    return Algorithm(problem, mixing, region, observers, padded(eta), padded(mask), key, presence, works, rules)
+
+
+def _rules(optimiser: Optimiser | None, network: Network, mask: BoolArray) -> LocalRules | None:
+    if optimiser is None:
+        return None
+    if not isinstance(optimiser, Optimiser):
+        raise ValueError(f"optimiser must be an Optimiser; got {optimiser!r}. Use fg.Optimiser(momentum=0.9)?")
+    optimiser.check(network, mask)
+    return LocalRules(optimiser.momentum, optimiser.proximal, optimiser.server_momentum, optimiser.keep_momentum)
 
 
 def _stacked_starts(starts: Sequence[ResolvedStart]) -> ResolvedStart:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedgauss._rounds import Optimiser
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.networks import Network
@@ -113,6 +114,8 @@ def exact_moments(
     start_cov: ArrayLike | None = None,
     sync_phase: int = 0,
     participation: float | None = None,
+    local_steps: ArrayLike | None = None,
+    optimiser: Optimiser | None = None,
 ) -> ExactMoments:
     """Mean and covariance of Ybar_n, Y_n and every client after n steps of Algorithm 1.
 
@@ -127,7 +130,8 @@ def exact_moments(
     Cov(theta_t, S_t) = T_t Cov(theta_{t-1}, S_{t-1}) + Cov(theta_t, Y_t), T_t the linear map of step t.
 
     If C_t is random (`networks.failing`, `networks.gossip_pairs`), means are mixed by E C_t, and the covariance by
-    E[C_t kron C_t]; with `participation` all this is given who takes part, and pooled at the end of each round.
+    E[C_t kron C_t]; with `participation` all this is given who takes part, and pooled at the end of each round. What an
+    `optimiser` remembers is carried along as more columns of theta, on which its rule is linear.
 
     Parameters
     ----------
@@ -149,12 +153,16 @@ def exact_moments(
         As in `simulate`.
     participation : float or int, optional
         As in `simulate`. The expectation is taken over all sets of clients, so they must not be too many.
+    local_steps : array of K whole numbers, optional
+        As in `simulate`.
+    optimiser : Optimiser, optional
+        As in `simulate`.
 
     Returns
     -------
     ExactMoments
     """
-    recursion = Recursion(model, network, steps, n_steps, sync_every, sync_phase, participation)
+    recursion = Recursion(model, network, steps, n_steps, sync_every, sync_phase, participation, local_steps, optimiser)
     *_, last = recursion.laws(start_mean, start_cov)
     return _moments(recursion, n_steps, last)
 
@@ -169,19 +177,22 @@ def exact_path(
     start_cov: ArrayLike | None = None,
     sync_phase: int = 0,
     participation: float | None = None,
+    local_steps: ArrayLike | None = None,
+    optimiser: Optimiser | None = None,
 ) -> ExactPath:
     """`exact_moments` for every t up to n, from one pass of the recursion.
 
     Parameters
     ----------
-    model, network, steps, n_steps, sync_every, start_mean, start_cov, sync_phase, participation
+    model, network, steps, n_steps, sync_every, start_mean, start_cov, sync_phase, participation, local_steps,
+    optimiser
         As in `exact_moments`.
 
     Returns
     -------
     ExactPath
     """
-    recursion = Recursion(model, network, steps, n_steps, sync_every, sync_phase, participation)
+    recursion = Recursion(model, network, steps, n_steps, sync_every, sync_phase, participation, local_steps, optimiser)
     laws = (_moments(recursion, t, law) for t, law in enumerate(recursion.laws(start_mean, start_cov), start=1))
     rows = [(m.mean_last, m.cov_last, m.mean_average, m.cov_average, m.disagreement) for m in laws]
     return ExactPath(*(np.stack(column) for column in zip(*rows, strict=True)))
@@ -189,14 +200,15 @@ def exact_path(
 
 def _moments(recursion: Recursion, t: int, law: Law) -> ExactMoments:
     """What `laws` yields as a result, made exactly symmetric."""
-    k, d = law.mean.shape
-    cov = ((law.cov + law.cov.T) / 2).reshape(k, d, k, d)
+    (k, size), d = law.mean.shape, recursion.remembered.dim
+    cov = ((law.cov + law.cov.T) / 2).reshape(k, size, k, size)[:, :d, :, :d]
+    client_means = law.mean[:, :d]
     return ExactMoments(
         mean_average=law.mean_sum / t,
         cov_average=(law.var_sum + law.var_sum.T) / (2 * t**2),
-        mean_last=law.mean.mean(axis=0),
+        mean_last=client_means.mean(axis=0),
         cov_last=cov.mean(axis=(0, 2)),
-        client_means=law.mean,
+        client_means=client_means,
         client_cov=cov,
         optimum=recursion.optimum,
         n_steps=t,

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._memory import check_memory
-from fedgauss._rounds import need_rounds, participants, round_numbers
+from fedgauss._rounds import Optimiser, need_rounds, participants, round_numbers, working
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.networks import Network, RandomNetwork, as_network
 from fedgauss.step_sizes import Steps, sync_mask
@@ -43,13 +43,70 @@ _MOST_SETS = 2000  # sets of clients over which an expectation is taken
 
 
 class Law(NamedTuple):
-    """Means and covariances of theta_t and of S_t = sum_{s <= t} Y_s."""
+    """Means and covariances of z_t and of S_t = sum_{s <= t} Y_s.
 
-    mean: FloatArray  # E theta_t, (K, d)
-    cov: FloatArray  # Cov(theta_t), (Kd, Kd)
+    z_t has D numbers for each client: theta_t, and what it remembers besides (`Remembered`), d numbers each.
+    """
+
+    mean: FloatArray  # E z_t, (K, D)
+    cov: FloatArray  # Cov(z_t), (KD, KD)
     mean_sum: FloatArray  # E S_t, (d,)
-    cov_sum: FloatArray  # Cov(theta_t, S_t), (Kd, d)
+    cov_sum: FloatArray  # Cov(z_t, S_t), (KD, d)
     var_sum: FloatArray  # Cov(S_t), (d, d)
+
+
+class Remembered:
+    """An optimiser as linear maps: of theta, momentum M, the round's start b, and the server's start before that, w."""
+
+    def __init__(self, optimiser: Optimiser | None, dim: int) -> None:
+        rule = Optimiser() if optimiser is None else optimiser
+        self.momentum, self.keeps = rule.momentum, rule.keep_momentum
+        self.proximal, self.server = rule.proximal or 0.0, rule.server_momentum
+        names = ["theta"]
+        names += ["momentum"] if self.momentum is not None else []
+        names += ["start"] if rule.proximal is not None or self.server is not None else []
+        names += ["server"] if self.server is not None else []
+        self.place = {name: slice(i * dim, (i + 1) * dim) for i, name in enumerate(names)}
+        self.size, self.dim = len(names) * dim, dim
+
+    def begun(self, theta: FloatArray) -> FloatArray:
+        """What is remembered at the start, from the clients' theta: (K, d, X) gives (K, D, X)."""
+        z = np.zeros((len(theta), self.size, theta.shape[2]))
+        for name, place in self.place.items():
+            if name != "momentum":
+                z[:, place] = theta.mean(axis=0) if name == "server" else theta
+        return z
+
+    def step(self, hessians: FloatArray, scale: FloatArray, works: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """The map of a step, z <- F_k z + l_k (x) (noise - H_k beta_k): F (K, D, D), and l_k (K, D / d)."""
+        k, d = len(hessians), self.dim
+        drift = np.tile(np.eye(self.size), (k, 1, 1))
+        load = np.zeros((k, len(self.place)))
+        pull = np.zeros((k, d, self.size))  # what takes the gradient's place
+        pull[:, :, self.place["theta"]] = hessians + self.proximal * np.eye(d)
+        if "start" in self.place:
+            pull[:, :, self.place["start"]] = -self.proximal * np.eye(d)
+        if self.momentum is not None:
+            pull[:, :, self.place["momentum"]] = self.momentum * np.eye(d)
+            drift[:, self.place["momentum"]] = np.where(works[:, None, None], pull, drift[:, self.place["momentum"]])
+            load[:, 1] = works
+        scale = scale * works
+        drift[:, self.place["theta"]] -= scale[:, None, None] * pull
+        load[:, 0] = -scale
+        return drift, load
+
+    def next_round(self, z: FloatArray) -> FloatArray:
+        """After theta was mixed, (K, D, X): the server pushes on, and a round begins."""
+        z = z.copy()
+        if self.server is not None:
+            begun = z[:, self.place["start"]].mean(axis=0)
+            z[:, self.place["theta"]] += self.server * (begun - z[:, self.place["server"]])
+            z[:, self.place["server"]] = begun
+        if "start" in self.place:
+            z[:, self.place["start"]] = z[:, self.place["theta"]]
+        if self.momentum is not None and not self.keeps:
+            z[:, self.place["momentum"]] = 0.0
+        return z
 
 
 class Recursion:
@@ -64,6 +121,8 @@ class Recursion:
         sync_every: int | ArrayLike | None,
         sync_phase: int,
         participation: float | None = None,
+        local_steps: ArrayLike | None = None,
+        optimiser: Optimiser | None = None,
     ) -> None:
         n = _checks.whole("n_steps", n_steps)
         _check_linear(model)
@@ -80,6 +139,10 @@ class Recursion:
         self.sync = sync_mask(sync_every, n, sync_phase)
         self.network = as_network(network, k)
         self.sets = [np.ones(k, dtype=bool)] if participation is None else self._sets(participation, k)
+        self.working = np.ones((n, k), dtype=bool) if local_steps is None else working(local_steps, self.sync, k)
+        if optimiser is not None:
+            optimiser.check(self.network, self.sync)
+        self.remembered = Remembered(optimiser, d)
         self.begins = np.diff(round_numbers(self.sync), prepend=-1) > 0  # whether step t is the first of a round
         weighted = self.weights[:, None, None] * self.design_cov
         # theta*_K = (sum_k w_k H_k)^-1 sum_k w_k H_k beta_k
@@ -98,39 +161,43 @@ class Recursion:
 
     def laws(self, start_mean: ArrayLike, start_cov: ArrayLike | None) -> Iterator[Law]:
         """The law after each step t = 1..n: given who takes part in the round, and pooled over them."""
-        k, d = self.coefficients.shape
-        what = f"the covariance of {k:,} clients in {d:,} dimensions"
-        check_memory(what, 40 * (k * d) ** 2, "Use mean_recursion for the means alone, or fewer clients.")
-        pooled = Law(
-            start_mean_of(start_mean, k, d),
-            _start_cov(start_cov, k, d),
-            np.zeros(d),
-            np.zeros((k * d, d)),
-            np.zeros((d, d)),
-        )
+        pooled = self._begun(start_mean, start_cov)
         given: list[Law] = []
         for t, (begins, synchronise) in enumerate(zip(self.begins, self.sync, strict=True)):
             if begins:
                 given = [pooled] * len(self.sets)
-            given = [self._stepped(law, self.scales[t] * here) for law, here in zip(given, self.sets, strict=True)]
+            given = [self._stepped(law, t, here) for law, here in zip(given, self.sets, strict=True)]
             if synchronise:
                 given = [self._mixed(law, here) for law, here in zip(given, self.sets, strict=True)]
-            given = [_summed(law) for law in given]
+            given = [self._summed(law) for law in given]
             pooled = _pooled(given)
             yield pooled
 
-    def _stepped(self, law: Law, scale: FloatArray) -> Law:
-        """After the clients' own steps, a_k = `scale`."""
+    def _begun(self, start_mean: ArrayLike, start_cov: ArrayLike | None) -> Law:
+        k, d = self.coefficients.shape
+        size = k * self.remembered.size
+        what = f"the covariance of {k:,} clients in {d:,} dimensions"
+        check_memory(what, 40 * len(self.sets) * size**2, "Use mean_recursion for the means alone, or fewer clients.")
+        mean = self.remembered.begun(start_mean_of(start_mean, k, d)[:, :, None])[:, :, 0]
+        half = self.remembered.begun(_start_cov(start_cov, k, d).reshape(k, d, k * d)).reshape(size, k * d)
+        cov = self.remembered.begun(half.T.reshape(k, d, size)).reshape(size, size)
+        return Law(mean, cov, np.zeros(d), np.zeros((size, d)), np.zeros((d, d)))
+
+    def _stepped(self, law: Law, t: int, here: BoolArray) -> Law:
+        """After the clients' own steps, with a_k = `scales[t]` for those who are here and work."""
         k, d = self.coefficients.shape
         diagonal = np.arange(k)
-        offset = law.mean - self.coefficients
-        blocks = law.cov.reshape(k, d, k, d)[diagonal, :, diagonal, :]
+        offset = law.mean[:, :d] - self.coefficients
+        blocks = law.cov.reshape(k, -1, k, law.mean.shape[1])[diagonal, :d, diagonal, :d]
         noise = self.gradient_cov(blocks + offset[:, :, None] * offset[:, None, :])
-        drift = np.eye(d) - scale[:, None, None] * self.design_cov
-        mean = law.mean - scale[:, None] * np.einsum("kij,kj->ki", self.design_cov, offset)
+        drift, load = self.remembered.step(self.design_cov, self.scales[t], here & self.working[t])
+        target = np.einsum("kij,kj->ki", self.design_cov, self.coefficients)  # the gradient is H theta less this
+        mean = np.einsum("kij,kj->ki", drift, law.mean) - (load[:, :, None] * target[:, None]).reshape(k, -1)
         # P is symmetric, so multiplying from the left, transposing and doing it again gives T P T'.
         cov = _left(drift, _left(drift, law.cov).T)
-        cov.reshape(k, d, k, d)[diagonal, :, diagonal, :] += scale[:, None, None] ** 2 * noise
+        added = load[:, :, None, None, None] * load[:, None, None, :, None] * noise[:, None, :, None, :]
+        size = law.mean.shape[1]
+        cov.reshape(k, size, k, size)[diagonal, :, diagonal, :] += added.reshape(k, size, size)
         return law._replace(mean=mean, cov=cov, cov_sum=_left(drift, law.cov_sum))
 
     def _mixed(self, law: Law, here: BoolArray) -> Law:
@@ -138,34 +205,44 @@ class Recursion:
 
         Cov(C'theta) = (E C)' P (E C) + E[C' M C] - (E C)' M (E C),    M = P + mu mu'
         """
-        network = self.network
+        network, d = self.network, self.remembered.dim
         mixing = network.matrix if here.all() else network.among(here)
-        cov = _mix(mixing, _mix(mixing, law.cov).T)
+        k, size = law.mean.shape
+
+        def mixed(matrix: FloatArray) -> FloatArray:
+            """(C' kron I) times the rows of theta; other rows stay."""
+            rows = matrix.reshape(k, size, -1).copy()
+            rows[:, :d] = (mixing.T @ rows[:, :d].reshape(k, -1)).reshape(k, d, -1)
+            return rows.reshape(matrix.shape)
+
+        def begun(matrix: FloatArray) -> FloatArray:
+            return self.remembered.next_round(matrix.reshape(k, size, -1)).reshape(matrix.shape)
+
+        cov = mixed(mixed(law.cov).T)
         if isinstance(network, RandomNetwork):
-            k, d = law.mean.shape
-            second = law.cov.reshape(k, d, k, d) + law.mean[:, :, None, None] * law.mean
+            theta = law.mean[:, :d]
+            second = law.cov.reshape(k, size, k, size)[:, :d, :, :d] + theta[:, :, None, None] * theta
             spread = network.spread(second.transpose(1, 3, 0, 2), here)
-            cov = cov + spread.transpose(2, 0, 3, 1).reshape(k * d, k * d)
-        return law._replace(mean=mixing.T @ law.mean, cov=cov, cov_sum=_mix(mixing, law.cov_sum))
+            cov.reshape(k, size, k, size)[:, :d, :, :d] += spread.transpose(2, 0, 3, 1)
+        return law._replace(mean=begun(mixed(law.mean)), cov=begun(begun(cov).T), cov_sum=begun(mixed(law.cov_sum)))
+
+    def _summed(self, law: Law) -> Law:
+        """S_t = S_{t-1} + Y_t."""
+        (k, size), d = law.mean.shape, self.remembered.dim
+        to_mean = np.tile(np.eye(size, d), (k, 1)) / k  # a matrix product is faster than a mean over an inner axis
+        with_mean = law.cov @ to_mean  # Cov(z_t, Y_t)
+        step_cov = to_mean.T @ law.cov_sum  # Cov(Y_t, S_{t-1})
+        return law._replace(
+            mean_sum=law.mean_sum + law.mean[:, :d].mean(axis=0),
+            cov_sum=law.cov_sum + with_mean,
+            var_sum=law.var_sum + step_cov + step_cov.T + to_mean.T @ with_mean,
+        )
 
     def gradient_cov(self, second: FloatArray) -> FloatArray:
         """E Var(x (x' theta - y) | theta) = H M H + (tr(H M) + sigma^2) H, with M as in `exact_moments`."""
         hm = np.matmul(self.design_cov, second)
         level = np.trace(hm, axis1=1, axis2=2) + self.noise_var
         return np.matmul(hm, self.design_cov) + level[:, None, None] * self.design_cov
-
-
-def _summed(law: Law) -> Law:
-    """S_t = S_{t-1} + Y_t."""
-    k, d = law.mean.shape
-    to_mean = np.tile(np.eye(d), (k, 1)) / k  # a matrix product is faster than a mean over an inner axis
-    with_mean = law.cov @ to_mean  # Cov(theta_t, Y_t)
-    step_cov = law.cov_sum.reshape(k, d, d).mean(axis=0)  # Cov(Y_t, S_{t-1})
-    return law._replace(
-        mean_sum=law.mean_sum + law.mean.mean(axis=0),
-        cov_sum=law.cov_sum + with_mean,
-        var_sum=law.var_sum + step_cov + step_cov.T + with_mean.reshape(k, d, d).mean(axis=0),
-    )
 
 
 def _pooled(laws: Sequence[Law]) -> Law:
@@ -202,12 +279,6 @@ def _left(drift: FloatArray, matrix: FloatArray) -> FloatArray:
     """blockdiag(drift) @ matrix, with drift (K, d, d) and matrix (Kd, m)."""
     k, d, _ = drift.shape
     return np.matmul(drift, matrix.reshape(k, d, -1)).reshape(k * d, -1)
-
-
-def _mix(mixing: FloatArray, matrix: FloatArray) -> FloatArray:
-    """(C' kron I_d) @ matrix: client k becomes sum_j theta_j c_jk, as in Theta C."""
-    k = len(mixing)
-    return (mixing.T @ matrix.reshape(k, -1)).reshape(matrix.shape)
 
 
 def start_mean_of(value: ArrayLike, n_clients: int, dim: int) -> FloatArray:
