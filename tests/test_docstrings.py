@@ -14,6 +14,7 @@ from fedgauss.engine import observers, projections
 MODULES = [
     "fedgauss._checks",
     "fedgauss._linearization",
+    "fedgauss._rounds",
     "fedgauss.detect.clients.monitor",
     "fedgauss.detect.innovations",
     "fedgauss.detect.monitor",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -15,9 +15,9 @@ from fedgauss.problems.base import pytree
 class Memory(NamedTuple):
     """What is kept beside Theta_t; None for what nobody needs."""
 
-    buffer: JaxArray | None  # M_t, (d, K, R)
-    start: JaxArray | None  # where each client's round began, (d, K, R)
-    server: JaxArray | None  # where the server's round before that began, (d, 1, R)
+    buffer: Any  # M_t, (d, K, R)
+    start: Any  # where each client's round began, (d, K, R)
+    server: Any  # where the server's round before that began, (d, 1, R)
 
 
 @pytree

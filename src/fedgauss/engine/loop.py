@@ -23,7 +23,7 @@ from fedgauss import _checks
 from fedgauss._lanes import client_mean
 from fedgauss._random import Key, Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
-from fedgauss.engine.local_rules import LocalRules, Memory
+from fedgauss.engine.local_rules import LocalRules
 from fedgauss.engine.mixing import Mixing
 from fedgauss.engine.participation import Presence
 from fedgauss.engine.projections import Projection
@@ -192,7 +192,7 @@ class Carry(NamedTuple):
 
     theta: JaxArray  # (d, K, R)
     states: tuple[Any, ...]  # one for each observer
-    memory: Memory | None = None  # what rules need beside theta
+    memory: Any = None  # a Memory, if there are rules that need one
 
 
 def take_step(algorithm: Algorithm, noise: Noise, anyone: JaxArray, t: JaxArray, carry: Carry) -> Carry:
