@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._types import ArrayLike, BoolArray, Int32Array
 from fedgauss.networks import Network
 
@@ -112,6 +113,7 @@ class Optimiser:
 def working(local_steps: ArrayLike, mask: BoolArray, n_clients: int) -> BoolArray:
     """Whether client k works at step t, (n, K): it takes the first local_steps[k] steps of each round."""
     need_rounds("local_steps", mask)
+    check_memory(f"{len(mask):,} steps of {n_clients:,} clients", 20 * len(mask) * n_clients, "Use fewer steps.")
     fix = "Give one whole number for each client, such as its steps in a round."
     counts = _checks.real_array("local_steps", local_steps, shape=(n_clients,), fix=fix)
     if np.any(counts != np.round(counts)) or np.any(counts < 1):

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from fedgauss import _checks
+from fedgauss._memory import check_memory
 from fedgauss._types import FloatArray
 from fedgauss.networks.network import Network
 from fedgauss.networks.random_network import RandomNetwork, need_unchanging
@@ -58,6 +59,8 @@ class PairGossip(RandomNetwork):
     def weight_cov(self) -> FloatArray:
         """v_e is 1/2 if e is one of the m pairs and else 0, and no two pairs have a client in common."""
         k, m = self.n_clients, self.pairs
+        size = 40 * len(self.links) ** 2
+        check_memory(f"covariances of {len(self.links):,} pairs", size, "Use fewer clients, or simulate.")
         met = m / (k * (k - 1) / 2)  # the chance of one pair
         both = met * (m - 1) / max((k - 2) * (k - 3) / 2, 1)  # and of two that have no client in common
         shared = (self.links[:, None, :, None] == self.links[None, :, None, :]).sum(axis=(2, 3))  # clients, (E, E)
@@ -147,6 +150,7 @@ def gossip_pairs(n_clients: int, pairs: int | None = None) -> PairGossip:
     k = _checks.whole("n_clients", n_clients, at_least=2)
     fix = f"With {k} clients there are at most {k // 2} pairs."
     m = k // 2 if pairs is None else _checks.whole("pairs", pairs, at_most=k // 2, fix=fix)
+    check_memory(f"all pairs of {k:,} clients", 50 * k**2, "Use fewer clients, or failing(ring(n_clients), 0.5).")
     links = np.stack(np.triu_indices(k, 1), axis=1)
     # c_ij = m / (K (K - 1)) for all pairs, and the rest stays with the client
     mean = np.full((k, k), m / (k * (k - 1))) + (1.0 - m / (k - 1)) * np.eye(k)
