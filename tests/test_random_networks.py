@@ -130,3 +130,13 @@ RING = networks.ring(5)
 def test_what_cannot_be_is_refused_with_rule_value_and_fix(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+def test_thresholds_of_a_random_network_are_its_own():
+    """The mean of a random network is a network, too: what was computed for one must not serve the other."""
+    from fedgauss._linearization import linearization
+    from fedgauss.detect.paper_rule import Bootstrap
+
+    lin, random = linearization(np.ones((5, 1, 1)), np.ones((5, 1, 1))), networks.failing(RING, 0.3)
+    keys = [Bootstrap(lin, [0.1] * 9, 9, net)._key(0) for net in (random, networks.from_matrix(random.matrix))]
+    assert keys[0] != keys[1]

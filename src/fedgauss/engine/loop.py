@@ -198,6 +198,9 @@ class Carry(NamedTuple):
 def take_step(algorithm: Algorithm, noise: Noise, anyone: JaxArray, t: JaxArray, carry: Carry) -> Carry:
     """Step t of every client and replicate, seen by every observer.
 
+    Columns of G_t are zero for clients that do not work, and `rules` may put something else in the gradients' place.
+    Where C_t is random it is drawn here, and it mixes those who are present.
+
     `anyone` (N,) says whether any setting mixes after step t: other settings discard the mixed result.
     """
     problem, theta = algorithm.problem, carry.theta
