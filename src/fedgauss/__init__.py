@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from fedgauss import approx, detect, families, networks, problems, step_sizes, theory
     from fedgauss._checks import FedgaussWarning
     from fedgauss._linearization import Linearization, gradient_moments, linearization
+    from fedgauss._rounds import Optimiser
     from fedgauss.detect.clients.monitor import ClientMonitor
     from fedgauss.detect.innovations import server_only
     from fedgauss.detect.monitor import Monitor
     from fedgauss.engine import observers, projections
     from fedgauss.engine.chunks import DivergedError
     from fedgauss.engine.loop import near_optimum
-    from fedgauss.engine.simulate import Runs, Setting, simulate, simulate_together
+    from fedgauss.engine.runs import Runs
+    from fedgauss.engine.simulate import Setting, simulate, simulate_together
     from fedgauss.inference.fit import fit
     from fedgauss.inference.fit_statistics import likelihood_ratio
     from fedgauss.inference.infer import infer
@@ -42,6 +44,7 @@ __all__ = [
     "FedgaussWarning",
     "Linearization",
     "Monitor",
+    "Optimiser",
     "Runs",
     "Setting",
     "advise",
@@ -73,13 +76,15 @@ _MODULES = {
     "": "approx detect families networks problems step_sizes theory",
     "_checks": "FedgaussWarning",
     "_linearization": "Linearization gradient_moments linearization",
+    "_rounds": "Optimiser",
     "detect.clients.monitor": "ClientMonitor",
     "detect.innovations": "server_only",
     "detect.monitor": "Monitor",
     "engine.": "observers projections",
     "engine.chunks": "DivergedError",
     "engine.loop": "near_optimum",
-    "engine.simulate": "Runs Setting simulate simulate_together",
+    "engine.runs": "Runs",
+    "engine.simulate": "Setting simulate simulate_together",
     "inference.fit": "fit",
     "inference.fit_statistics": "likelihood_ratio",
     "inference.infer": "infer",

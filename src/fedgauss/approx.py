@@ -16,7 +16,8 @@ import numpy as np
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, BoolArray
 from fedgauss.engine.observers import Observer
-from fedgauss.engine.simulate import Runs, Setting, simulate_together
+from fedgauss.engine.runs import Runs
+from fedgauss.engine.simulate import Setting, simulate_together
 from fedgauss.networks import Network
 from fedgauss.problems.combine import gaussian_surrogate
 from fedgauss.step_sizes import Steps, constant

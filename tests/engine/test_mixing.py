@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedgauss import networks
+from fedgauss._random import Noise, stage_key
 from fedgauss.engine.mixing import DenseMixing, EdgeMixing, NeighbourMixing, mixing_of
 
 CASES = {
@@ -26,4 +27,5 @@ def test_every_way_of_mixing_is_the_matrix_product(case):
     assert isinstance(mixing, kind)
     theta = np.random.default_rng(0).standard_normal((3, network.n_clients, 4)).astype(np.float32)
     expected = np.einsum("dkr,kj->djr", theta, network.matrix)
-    np.testing.assert_allclose(mixing.mix(jnp.asarray(theta), jnp.int32(1)), expected, atol=2e-6)
+    noise = Noise(stage_key(0, "data"), jnp.uint32(0), network.n_clients, 4)
+    np.testing.assert_allclose(mixing.mix(jnp.asarray(theta), jnp.int32(1), noise), expected, atol=2e-6)

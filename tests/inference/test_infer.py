@@ -213,6 +213,22 @@ def test_bad_questions_are_refused(options, message):
         fg.infer(LINEAR, RING, **{"n_steps": 100, "sync_every": 10} | options)
 
 
+def test_chains_are_refused_on_networks_that_are_drawn():
+    drawn = fg.networks.gossip_pairs(K)
+    with pytest.raises(
+        ValueError, match=r"whose chains would each draw links of their own, needs a network that stays"
+    ):
+        fg.infer(LINEAR, drawn, n_steps=400, sync_every=10, method="bootstrap")
+
+
+@pytest.mark.study
+def test_references_are_mixed_by_the_links_of_the_parameters():
+    """With identical clients and no noise, references follow parameters whatever is drawn: no drift, exact estimate."""
+    alike = fg.problems.linear(np.tile([1.0, -2.0, 0.5], (K, 1)), noise_var=1e-8)
+    found = fg.infer(alike, fg.networks.failing(RING, 0.5), n_steps=1000, sync_every=10)
+    np.testing.assert_allclose(found.params, [1.0, -2.0, 0.5], atol=1e-4)
+
+
 def test_collinear_columns_are_refused():
     problem = fg.problems.from_arrays(
         np.ones((60, 2)), np.arange(60.0), np.arange(60) % 3, "linear", order="replacement"

@@ -253,6 +253,8 @@ def test_weights_need_not_be_known_elsewhere():
     assert neighbours_of(0, fg.networks.ring(6)) == (1, 5)
     with pytest.raises(ValueError, match=r"Metropolis weights.*lazy\(0.5\) has c_01 = 0.0833 and not 0.167"):
         neighbours_of(0, fg.networks.lazy(6, 0.5))
+    with pytest.raises(ValueError, match="gossip between processes needs a network that stays the same; got gossip"):
+        neighbours_of(0, fg.networks.gossip_pairs(6))
 
 
 def test_who_lacks_torch_is_told_what_to_install(monkeypatch):

@@ -28,13 +28,17 @@ SHIPPED = {
     "mixed by a table and the mean": networks.lazy(70, 0.5),
     "mixed by edges": networks.star(70),
     "man_in_the_middle": networks.man_in_the_middle(networks.ring(5), 0, 1, start=1, factor=2.0),
+    "failing": networks.failing(networks.ring(5), 0.4),
+    "failing, all pairs": networks.failing(networks.lazy(4, 0.5), 0.2),
+    "gossip_pairs": networks.gossip_pairs(5),
+    "one pair": networks.gossip_pairs(6, pairs=1),
 }
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_networks_conform(name):
     report = check_network(SHIPPED[name])
-    assert len(report.outcomes) == 10
+    assert len(report.outcomes) == 12
 
 
 class Unchecked(Network):
@@ -97,6 +101,38 @@ class Wordy(Unchecked):
 )
 def test_every_rule_finds_a_broken_network(name, matrix, kind, pattern):
     expect_failure(unchecked(matrix, kind), name, pattern)
+
+
+class Rigid(networks.FailingNetwork):
+    """One that says that its links never fail."""
+
+    weight_cov = np.zeros(5)
+
+
+class Reliable(networks.FailingNetwork):
+    """One that is mixed with heavier links than its mean allows."""
+
+    link_weights = np.full(5, 0.4)
+
+
+class Heavy(networks.FailingNetwork):
+    """One whose links take more than a client has."""
+
+    link_weights = np.full(5, 0.6)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "pattern"),
+    [
+        ("every draw is a mixing", Heavy, "an entry of -0.2"),
+        ("mixes by its matrix", Reliable, r"`matrix` is .* draws average"),
+        ("second moments", Rigid, r"E\[C M C\] by `spread` is .* draws average"),
+    ],
+)
+def test_every_rule_finds_a_broken_random_network(name, kind, pattern):
+    good = networks.failing(networks.ring(5), 0.4)
+    broken = kind(good.name, good.sparse, links=good.links, probability=good.probability)
+    expect_failure(checks_for_network(broken), name, pattern)
 
 
 def test_every_rule_has_a_mutant():

@@ -52,7 +52,7 @@ def coverage(
         str,
         Option(
             help="Network over which clients average.",
-            autocompletion=several_among(["ring", "path", "star", "complete"]),
+            autocompletion=several_among(["ring", "path", "star", "complete", "gossip", "failing"]),
         ),
     ] = "ring",
     beta: Annotated[str, Option(help="Decay of the step sizes.")] = "0.75",

@@ -23,6 +23,10 @@ _NETWORKS: dict[str, Callable[[int], networks.Network]] = {
     "star": networks.star,
     "complete": networks.complete,
 }
+_RANDOM: dict[str, Callable[[int], networks.Network]] = {
+    "gossip": networks.gossip_pairs,
+    "failing": lambda n_clients: networks.failing(networks.ring(n_clients), 0.3),
+}
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,8 @@ class Federation:
         Clients, and steps between two mixings.
     network : str
         ring, path, star or complete; ring^m mixes m times at each synchronisation; a number is the second eigenvalue
-        rho of rho I + (1 - rho) J.
+        rho of rho I + (1 - rho) J. gossip draws random pairs, and failing is a ring whose links are each down in three
+        mixings of ten.
     beta : float
         Decay of the whitened steps.
     n_steps, dim : int
@@ -83,11 +88,13 @@ class Federation:
             times = int(power) if re.fullmatch(r"\d+", power) else (0 if power else 1)
             if times:
                 return _NETWORKS[name](self.n_clients).repeated(times)
+        elif self.network in _RANDOM:
+            return _RANDOM[self.network](self.n_clients)
         elif re.fullmatch(r"0?\.\d+|0", self.network):
             return networks.lazy(self.n_clients, float(self.network))
         raise ValueError(
-            f"network must be one of {', '.join(_NETWORKS)}, one of these with ^ and a number of mixings, or a second "
-            f"eigenvalue in [0, 1); got {self.network!r}. Use ring^4 or 0.9?"
+            f"network must be one of {', '.join(_NETWORKS)}, one of these with ^ and a number of mixings, "
+            f"{' or '.join(_RANDOM)}, or a second eigenvalue in [0, 1); got {self.network!r}. Use ring^4 or 0.9?"
         )
 
     def problem(self) -> Regression:

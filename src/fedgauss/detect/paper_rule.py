@@ -13,7 +13,7 @@ from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.cusum import Cusum, cusum_paths
-from fedgauss.networks import Network, as_network
+from fedgauss.networks import Network, RandomNetwork, as_network
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
 Scaling = Literal["right", "printed"]
@@ -100,8 +100,10 @@ class Bootstrap:
     def _key(self, stream: int) -> tuple[Any, ...]:
         law: list[Any] = [self.lin.hessian.tobytes(), self.lin.noise_cov.tobytes()]
         if self.network is not None:
-            matrix = as_network(self.network, self.lin.n_clients).matrix
-            law += [self.lin.client_noise_cov.tobytes(), self.lin.weights.tobytes(), matrix.tobytes(), self.sync_every]
+            graph = as_network(self.network, self.lin.n_clients)
+            drawn = graph.law if isinstance(graph, RandomNetwork) else None  # its matrix is only the mean
+            law += [self.lin.client_noise_cov.tobytes(), self.lin.weights.tobytes(), graph.matrix.tobytes(), drawn]
+            law += [self.sync_every]
         eta = as_step_sizes(self.steps).eta(self.n_steps).tobytes()
         return (*law, eta, self.n_steps, self.every, self.skipped, self.replicates, self.seed, stream)
 

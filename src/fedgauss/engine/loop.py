@@ -23,7 +23,9 @@ from fedgauss import _checks
 from fedgauss._lanes import client_mean
 from fedgauss._random import Key, Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
+from fedgauss.engine.local_rules import LocalRules
 from fedgauss.engine.mixing import Mixing
+from fedgauss.engine.participation import Presence
 from fedgauss.engine.projections import Projection
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.problems.linearize import optimum
@@ -46,6 +48,7 @@ class Step(NamedTuple):
     moved: JaxArray  # (d, K, R), before mixing and projection
     theta: JaxArray  # (d, K, R)
     mean: JaxArray  # (d, R)
+    noise: Noise  # of the run
 
 
 class Observer(abc.ABC):
@@ -171,6 +174,17 @@ class Algorithm(NamedTuple):
     eta: JaxArray  # eta_t, (N,) or (N, K), padded beyond n
     sync: JaxArray  # whether clients mix after step t, (N,)
     key: Key
+    presence: Presence | None = None  # who takes part in a round; None for everybody
+    working: JaxArray | None = None  # whether client k still works at step t of its round, (N, K); None for always
+    rules: LocalRules | None = None  # None for plain steps
+
+    def works(self, noise: Noise, t: JaxArray) -> JaxArray | None:
+        """Who takes step t, (K, R) or (K, 1); None for everybody."""
+        works = None if self.working is None else self.working[t - 1][:, None]
+        if self.presence is None:
+            return works
+        here = self.presence.at(noise, t)
+        return here if works is None else here & works
 
 
 class Carry(NamedTuple):
@@ -178,27 +192,40 @@ class Carry(NamedTuple):
 
     theta: JaxArray  # (d, K, R)
     states: tuple[Any, ...]  # one for each observer
+    memory: Any = None  # a Memory, if there are rules that need one
 
 
 def take_step(algorithm: Algorithm, noise: Noise, anyone: JaxArray, t: JaxArray, carry: Carry) -> Carry:
     """Step t of every client and replicate, seen by every observer.
+
+    Columns of G_t are zero for clients that do not work, and `rules` may put something else in the gradients' place.
+    Where C_t is random it is drawn here, and it mixes those who are present.
 
     `anyone` (N,) says whether any setting mixes after step t: other settings discard the mixed result.
     """
     problem, theta = algorithm.problem, carry.theta
     data = problem.sample(noise.at_step(t), t)
     scale = algorithm.eta[t - 1] * problem.n_clients * jnp.asarray(problem.weights)
-    moved = theta - scale[:, None] * problem.gradient(theta, data)
+    works, rules, memory = algorithm.works(noise, t), algorithm.rules, carry.memory
+    gradient = problem.gradient(theta, data)
+    if rules is not None:
+        gradient, memory = rules.direction(gradient, theta, memory, works)
+    moved = theta - scale[:, None] * gradient
+    if works is not None:
+        moved = jnp.where(works, moved, theta)
 
     def mix(same: JaxArray) -> JaxArray:
-        return jnp.where(algorithm.sync[t - 1], algorithm.mixing.mix(same, t), same)
+        mixed = algorithm.mixing.mix(same, t, noise)
+        return jnp.where(algorithm.sync[t - 1], mixed if rules is None else rules.pushed(mixed, memory), same)
 
     after = lax.cond(anyone[t - 1], mix, lambda same: same, moved)
     if algorithm.projection is not None:
         after = algorithm.projection.project(after)
-    step = Step(t, problem, theta, data, moved, after, client_mean(after))
+    if rules is not None:
+        memory = rules.next_round(after, memory, algorithm.sync[t - 1])
+    step = Step(t, problem, theta, data, moved, after, client_mean(after), noise)
     states = tuple(o.update(s, step) for o, s in zip(algorithm.observers, carry.states, strict=True))
-    return Carry(after, states)
+    return Carry(after, states, memory)
 
 
 @partial(jax.jit, static_argnames=("n_replicates", "n_steps"))
@@ -210,7 +237,8 @@ def begin(
     def one(algorithm: Algorithm, start: ResolvedStart) -> Carry:
         problem = algorithm.problem
         theta = start.theta(Noise(key, first, problem.n_clients, n_replicates), problem.dim)
-        carry = Carry(theta, tuple(o.init(theta, n_steps) for o in algorithm.observers))
+        memory = None if algorithm.rules is None else algorithm.rules.memory(theta)
+        carry = Carry(theta, tuple(o.init(theta, n_steps) for o in algorithm.observers), memory)
         _values(algorithm.observers, carry.states)  # rejects duplicate names before a long run
         return carry
 
@@ -263,8 +291,9 @@ def stack(trees: Sequence[T]) -> T:
     """Several of one shape as one, along a new first axis; integers, which all must share, stay as they are."""
     if len({jax.tree.structure(tree) for tree in trees}) > 1:
         raise ValueError(
-            "settings that run together must be of one kind: the same family of problem, kind of start, projection "
-            "and observers. Run the others separately."
+            "settings that run together must be of one kind: the same family of problem, kind of network, start and "
+            "projection, the same observers, and `participation`, `local_steps` and parts of an optimiser for all or "
+            "for none. Run the others separately."
         )
 
     def join(*leaves: Any) -> Any:
@@ -278,7 +307,7 @@ def stack(trees: Sequence[T]) -> T:
         if any(not np.array_equal(leaf, leaves[0]) for leaf in leaves):
             raise ValueError(
                 "settings that run together must share the edges of a large network, when and on which edge an attack "
-                "begins, and what is observed. Run the others separately."
+                "begins, the rounds in which clients take part, and what is observed. Run the others separately."
             )
         return leaves[0]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from html import escape
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax
@@ -14,121 +13,20 @@ from fedgauss import _checks
 from fedgauss._memory import check_memory
 from fedgauss._progress import ProgressBar
 from fedgauss._random import Key, stage_key
-from fedgauss._shown import Shown, html_table
+from fedgauss._rounds import Optimiser, need_rounds, participants, round_numbers, working
 from fedgauss._types import AnyArray, ArrayLike, BoolArray, FloatArray
 from fedgauss.engine.chunks import Chunks
+from fedgauss.engine.local_rules import LocalRules
 from fedgauss.engine.loop import Algorithm, ResolvedStart, Start, resolve_start, stack
 from fedgauss.engine.mixing import mixing_of
 from fedgauss.engine.observers import Average, CusumPath, Disagreement, Last, Observer, Path, sup_partial_sum
+from fedgauss.engine.participation import Presence
 from fedgauss.engine.projections import Projection
+from fedgauss.engine.runs import Runs
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.problems.linearize import exact_optimum, optimum
 from fedgauss.step_sizes import PerClient, Steps, as_step_sizes, sync_mask, warn_if_unstable
-
-_SHOWN = 10  # coordinates of a run that is printed
-
-
-@dataclass(frozen=True, repr=False)
-class Runs(Shown):
-    """Results of R replicates, with replicates along the first axis.
-
-    Observed quantities are attributes too: `runs.cusum` is `runs.observed["cusum"]`.
-
-    Attributes
-    ----------
-    average : array of shape (R, d)
-        Ybar_n, the average of the iterates.
-    last : array of shape (R, d)
-        Y_n, the last iterate.
-    n_steps, n_clients, seed : int
-        As they were asked for.
-    observed : dict of str to array
-        The results of the observers, by name.
-
-    Examples
-    --------
-    >>> import fedgauss as fg
-    >>> problem = fg.problems.random_effects(n_clients=10, seed=1907)
-    >>> runs = fg.simulate(problem, fg.networks.ring(10), [0.1] * 100, n_steps=100, replicates=50)
-    >>> runs.replicates, runs.last.shape
-    (50, (50, 2))
-    """
-
-    average: FloatArray
-    last: FloatArray
-    n_steps: int
-    n_clients: int
-    seed: int
-    observed: dict[str, AnyArray] = field(default_factory=dict)
-
-    def __getattr__(self, name: str) -> AnyArray:
-        observed = self.__dict__.get("observed", {})
-        if name in observed:
-            return observed[name]
-        known = ", ".join(["average", "last", *observed])
-        raise AttributeError(f"these runs kept {known}, not {name!r}. Ask for it with observe=[...] or keep='path'.")
-
-    @property
-    def replicates(self) -> int:
-        """R."""
-        return len(self.average)
-
-    def __str__(self) -> str:
-        lines = [
-            self._summary(),
-            f"{'':12}{'mean':>12}{'sd':>12}{'mean':>14}{'sd':>12}",
-            f"{'coordinate':12}{'average':>12}{'average':>12}{'last':>14}{'last':>12}",
-            *(f"{i:<12}{a:12.5f}{b:12.5f}{c:14.5f}{e:12.5f}" for i, (a, b, c, e) in enumerate(self._rows())),
-            *self._remarks(),
-        ]
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        heads = ("coordinate", "mean of average", "sd of average", "mean of last", "sd of last")
-        rows = [(str(i), *(f"{x:.5f}" for x in row)) for i, row in enumerate(self._rows())]
-        remarks = "".join(f"<p>{escape(line)}</p>" for line in self._remarks())
-        return html_table(heads, rows, self._summary()) + remarks
-
-    def plot(self, center: ArrayLike | None = None, cov: ArrayLike | None = None) -> Any:
-        """A figure of how Gaussian the averages are: quantiles of each coordinate against normal ones.
-
-        On the diagonal the law is the normal one; the grey band holds 95 of 100 points of a sample from it.
-
-        Parameters
-        ----------
-        center, cov : array of shape (d,) and (d, d), optional
-            The mean and the covariance of the normal law to compare `average` with, such as `mean_average` and
-            `cov_average` of `theory.exact_moments`. By default those of the runs themselves, which leaves the shape.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
-        from fedgauss.engine.figures import quantile_figure
-
-        return quantile_figure(self.average, center, cov)
-
-    def _summary(self) -> str:
-        return (
-            f"{self.replicates} runs of local SGD: {self.n_clients} clients, {self.n_steps} steps, "
-            f"{self.average.shape[1]} dimensions, seed {self.seed}"
-        )
-
-    def _rows(self) -> list[tuple[float, float, float, float]]:
-        """Mean and sd of the average and of the last iterate, for the first ten coordinates."""
-        dim = self.average.shape[1]
-        sd = (lambda x: x.std(axis=0, ddof=1)) if self.replicates > 1 else (lambda x: np.full(dim, np.nan))
-        table = zip(self.average.mean(0), sd(self.average), self.last.mean(0), sd(self.last), strict=True)
-        return list(table)[:_SHOWN]
-
-    def _remarks(self) -> list[str]:
-        dim = self.average.shape[1]
-        lines = [f"... and {dim - _SHOWN} more coordinates"] if dim > _SHOWN else []
-        if self.observed:
-            shapes = ", ".join(f"{name} {value.shape}" for name, value in self.observed.items())
-            lines.append(f"also kept: {shapes}")
-        return lines
 
 
 def simulate(
@@ -145,6 +43,9 @@ def simulate(
     observe: Sequence[str | Observer] = (),
     keep: Literal["path"] | None = None,
     projection: Projection | None = None,
+    participation: float | None = None,
+    local_steps: ArrayLike | None = None,
+    optimiser: Optimiser | None = None,
     after: int = 0,
     memory_budget: float = 2**30,
     progress: bool | None = None,
@@ -178,6 +79,17 @@ def simulate(
         "path" keeps every Y_t, as `runs.path` of shape (R, n, d).
     projection : Projection, optional
         A set Phi onto which clients are projected after each step.
+    participation : float or int, optional
+        The share of clients in (0, 1], or their number, that take part in a round, the steps up to the next mixing. As
+        many are chosen at random for each round, all sets being equally likely. The others take no step and send
+        nothing: their columns of G_t are zero, and C_t is `Network.among` those present. With a server
+        (`networks.complete`) this is federated averaging: the mean over those present is where everybody begins the
+        next round. On other networks, links to absent clients are down. None for everybody, always.
+    local_steps : array of K whole numbers, optional
+        How many steps each client takes in a round, the first ones; then it waits for the others, and its column of G_t
+        is zero. Clients that take more steps count for more, unless their step sizes make up for it. None for all.
+    optimiser : Optimiser, optional
+        Momentum, FedProx, server momentum. None for plain steps.
     after : int
         Continue a shorter run: `start` is then Theta_after, steps `after` + 1, ..., n are made with the step sizes,
         mixing and data of these t, and averages and other observers cover these steps alone.
@@ -205,9 +117,21 @@ def simulate(
     >>> runs.average.shape
     (50, 2)
     """
-    setting = Setting(problem, network, steps, sync_every, sync_phase, start, observe, projection).keeping(keep)
+    setting = Setting(
+        problem,
+        network,
+        steps,
+        sync_every,
+        sync_phase,
+        start,
+        observe,
+        projection,
+        participation,
+        local_steps,
+        optimiser,
+    )
     (runs,) = simulate_together(
-        [setting],
+        [setting.keeping(keep)],
         n_steps,
         replicates=replicates,
         seed=seed,
@@ -224,7 +148,7 @@ class Setting:
 
     Parameters
     ----------
-    problem, network, steps, sync_every, sync_phase, start, observe, projection
+    problem, network, steps, sync_every, sync_phase, start, observe, projection, participation, local_steps, optimiser
         As in `simulate`.
 
     Examples
@@ -244,6 +168,9 @@ class Setting:
     start: Start = "zeros"
     observe: Sequence[str | Observer] = ()
     projection: Projection | None = None
+    participation: float | None = None
+    local_steps: ArrayLike | None = None
+    optimiser: Optimiser | None = None
 
     def __post_init__(self) -> None:
         alone = isinstance(self.observe, str | Observer)  # a single one need not be in a list
@@ -276,7 +203,7 @@ def simulate_together(
     ----------
     settings : sequence of Setting
         They must be of one kind and shape: the same family of problem, number of clients and dimensions, and the same
-        observers.
+        observers; with `participation` also the same rounds.
     n_steps, replicates, seed, after, memory_budget, progress
         As in `simulate`, for all settings.
 
@@ -301,6 +228,11 @@ def simulate_together(
     for setting in settings:
         _check_room(setting, n_steps, replicates)
     key = stage_key(seed, "data")
+    if after and any(setting.optimiser is not None for setting in settings):
+        raise ValueError(
+            f"a run can only be continued with plain steps, since momentum and where rounds began are not kept; got "
+            f"after={after} with an optimiser. Use after=0."
+        )
     algorithms = [_algorithm(setting, n_steps, key) for setting in settings]
     theta_0 = _stacked_starts([resolve_start(s.start, s.problem, replicates) for s in settings])
     chunks = Chunks(_to_device(stack(algorithms)), theta_0, stage_key(seed, "start"), n_steps, replicates, after)
@@ -357,7 +289,22 @@ def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
     observers = (Average(), Last(), *(_observer(o, problem) for o in setting.observe))
     for observer in observers:
         observer.check(problem.dim, n_steps)
-    return Algorithm(problem, mixing_of(graph, problem.dim), region, observers, padded(eta), padded(mask), key)
+    presence = None
+    if setting.participation is not None:
+        need_rounds("participation", mask)
+        presence = Presence(float(participants(setting.participation, problem.n_clients)), padded(round_numbers(mask)))
+    works = None if setting.local_steps is None else padded(working(setting.local_steps, mask, problem.n_clients))
+    mixing, rules = mixing_of(graph, problem.dim, presence), _rules(setting.optimiser, graph, mask)
+    return Algorithm(problem, mixing, region, observers, padded(eta), padded(mask), key, presence, works, rules)
+
+
+def _rules(optimiser: Optimiser | None, network: Network, mask: BoolArray) -> LocalRules | None:
+    if optimiser is None:
+        return None
+    if not isinstance(optimiser, Optimiser):
+        raise ValueError(f"optimiser must be an Optimiser; got {optimiser!r}. Use fg.Optimiser(momentum=0.9)?")
+    optimiser.check(network, mask)
+    return LocalRules(optimiser.momentum, optimiser.proximal, optimiser.server_momentum, optimiser.keep_momentum)
 
 
 def _stacked_starts(starts: Sequence[ResolvedStart]) -> ResolvedStart:

@@ -114,8 +114,8 @@ class ClientSums(Periodic):
         return lax.cond(step.t % self.every == 0, lambda: self.fill(state, step)[0], lambda: sums), rounds, r
 
     def _mixed(self, references: JaxArray, step: Step) -> JaxArray:
-        """References after they were mixed."""
-        return references if self.mixing is None else self.mixing.mix(references, step.t)
+        """References after they were mixed, as parameters were at the end of the round before."""
+        return references if self.mixing is None else self.mixing.mix(references, step.t - 1, step.noise)
 
     def fill(self, state: Any, step: Step) -> Any:
         """Add one step's terms."""

@@ -12,10 +12,11 @@ from fedgauss._types import ArrayLike
 from fedgauss.inference.client_steps import RowBatches
 from fedgauss.inference.client_sums import THINNED
 from fedgauss.inference.estimate import Estimate, Readout, checked_names
-from fedgauss.inference.methods import PATH_METHODS, bootstrap_deviations
+from fedgauss.inference.methods import CHAINS, PATH_METHODS, bootstrap_deviations
 from fedgauss.inference.pass_estimate import Request, check_hessian, estimate_from_pass
 from fedgauss.inference.passes import run_given_steps, run_whitened
 from fedgauss.networks import Network, as_network
+from fedgauss.networks.random_network import need_unchanging
 from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.step_sizes import Steps
 
@@ -52,7 +53,8 @@ def infer(
     problem : Problem
         What clients minimise; see `fedgauss.problems`.
     network : Network or (K, K) array_like or None
-        Who averages with whom.
+        Who averages with whom. Links may fail and pairs be drawn (`networks.failing`, `networks.gossip_pairs`): each
+        mixing keeps the mean, so intervals hold as they do on any network, if clients do not drift too far apart.
     steps : StepSizes or array_like, optional
         None for whitened steps, which suit any scale (`inference.passes`); or your own eta_t.
     n_steps, sync_every : int
@@ -123,6 +125,8 @@ def infer(
         check_memory(f"{chains:,} bootstrap chains", 16 * chains * problem.dim, "Use fewer bootstraps.")
     _check_length(n_steps, every, problem.dim, problem.n_clients, whitened=steps is None)
     graph = as_network(network, problem.n_clients)
+    if method == "bootstrap":
+        need_unchanging(CHAINS, graph)
     labels = checked_names(names, problem.dim)
     theta = None if start is None else _checks.real_array("start", start, shape=(problem.dim,))
     watch = [PATH_METHODS[method]] if method in PATH_METHODS else []

@@ -17,10 +17,12 @@ from fedgauss.engine.loop import Observer, Step
 from fedgauss.engine.simulate import padded
 from fedgauss.inference.client_steps import Preconditioned
 from fedgauss.inference.passes import Pass, run_window
-from fedgauss.networks import Network
+from fedgauss.networks import Network, as_network
+from fedgauss.networks.random_network import need_unchanging
 from fedgauss.problems.base import Problem, WrappedProblem, pytree
 
 SPREAD = 0.5  # multipliers are 1 - SPREAD or 1 + SPREAD: bounded, of mean 1 and variance SPREAD^2
+CHAINS = "method='bootstrap', whose chains would each draw links of their own,"  # what a random network is not for
 _BATCH_POWER = 4  # batch i ends at step i^4 and is 4 t^.75 long: longer than the memory of eta_t ~ t^-.75, about t^.75
 
 
@@ -78,6 +80,8 @@ def bootstrap_deviations(
 
     The run is replicate `run` of `one_pass`, with its matrices P; of the averages, or of the last iterates.
     """
+
+    need_unchanging(CHAINS, as_network(network, problem.n_clients))
 
     def stepping(matrix: FloatArray, guard: Any) -> Chains:
         shaped = problem

@@ -31,7 +31,8 @@ from fedgauss._random import stage_key
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.mixing import mixing_of
 from fedgauss.engine.observers import Latest, Observer
-from fedgauss.engine.simulate import Runs, padded, simulate
+from fedgauss.engine.runs import Runs
+from fedgauss.engine.simulate import padded, simulate
 from fedgauss.inference.client_steps import Guard, Preconditioned
 from fedgauss.inference.client_sums import (
     THINNED,

@@ -13,9 +13,9 @@ from scipy.sparse import csgraph, linalg
 from fedgauss import _checks
 from fedgauss._memory import check_memory
 from fedgauss._shown import Shown
-from fedgauss._types import FloatArray
+from fedgauss._types import BoolArray, FloatArray
 
-_DENSE = 300  # up to this many clients a dense eigenvalue solver is quick enough
+DENSE = 300  # up to this many clients a dense eigenvalue solver is quick enough
 _TOLERANCE = 1e-6  # rounding allowed in the symmetry and the row sums of C: that of float32
 
 
@@ -69,9 +69,9 @@ class Network(Shown):
         """
         if self.n_clients == 1:
             return 0.0
-        if self.n_clients <= _DENSE:
+        if self.n_clients <= DENSE:
             return float(np.abs(np.linalg.eigvalsh(self.matrix - 1.0 / self.n_clients)).max())
-        return _norm_off_mean(self.sparse)
+        return norm_off_mean(self.sparse)
 
     @property
     def spectral_gap(self) -> float:
@@ -84,6 +84,28 @@ class Network(Shown):
         if self.uniform > 0:
             return self.n_clients * (self.n_clients - 1) // 2
         return int(self.sparse.nnz - self.n_clients) // 2  # less the diagonal, which is positive
+
+    def among(self, present: BoolArray) -> FloatArray:
+        """C when only some clients are present, as with `simulate(..., participation=...)`.
+
+        The J part is a server: it averages those present, and everybody receives the mean, so that absent clients begin
+        their next round where the others do. Other weights are links between two clients. A link to an absent client is
+        down, and its weight stays with the client at the other end.
+
+        Parameters
+        ----------
+        present : array of K booleans
+            Who takes part, one client at least.
+
+        Returns
+        -------
+        array of shape (K, K)
+            Column k has the weights with which client k averages the others.
+        """
+        here = np.asarray(present, dtype=bool)
+        links = self.sparse.toarray() * (here[:, None] & here)
+        own = 1.0 - self.uniform - links.sum(axis=0)
+        return links + np.diag(own) + self.uniform * here[:, None] / here.sum()
 
     def repeated(self, times: int) -> Network:
         """The network that mixes several times at every synchronisation, C^times.
@@ -116,7 +138,7 @@ class Network(Shown):
         return f"Network {self.name}: {self.n_clients} clients, {self.edges} edges, second eigenvalue {rho}"
 
 
-def _norm_off_mean(matrix: sp.csr_array) -> float:
+def norm_off_mean(matrix: sp.csr_array) -> float:
     """The largest |eigenvalue| of a large symmetric matrix on the complement of the 1-vector.
 
     Lanczos iteration is quick on well-connected graphs, which are costly to factorise. It stalls on

@@ -8,6 +8,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.networks.network import Network
+from fedgauss.networks.random_network import need_unchanging
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -81,6 +82,7 @@ def man_in_the_middle(
         raise ValueError(
             f"network must be made by fedgauss.networks; got {type(network).__name__}. Use networks.from_matrix(...)?"
         )
+    need_unchanging("man_in_the_middle", network)
     source, target = _edge(network, source, target)
     start = _checks.step_number("start", start)
     factor, shift = _checks.real("factor", factor), _checks.real_array("shift", shift)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from fedgauss._linearization import Linearization
     from fedgauss.engine.loop import Start
     from fedgauss.engine.observers import Observer
-    from fedgauss.engine.simulate import Runs, Setting
+    from fedgauss.engine.runs import Runs
+    from fedgauss.engine.simulate import Setting
     from fedgauss.paper.result import Scale
     from fedgauss.problems.regression import Regression
 

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss._random import Key, Noise, stage_key
-from fedgauss._types import FloatArray, JaxArray
+from fedgauss._types import AnyArray, FloatArray, JaxArray
 from fedgauss.engine.loop import Algorithm, Observer, ResolvedStart, advance, begin, stack
 from fedgauss.engine.mixing import mixing_of
-from fedgauss.networks import complete
+from fedgauss.networks import Network, complete
 from fedgauss.problems.base import Problem
 from fedgauss.testing.battery import expect
 
@@ -118,6 +118,14 @@ def algorithm(problem: Problem, observers: tuple[Observer, ...] = ()) -> Algorit
     mixing = mixing_of(complete(problem.n_clients), problem.dim)
     eta, sync = np.full(_PADDED, 0.1), np.arange(_PADDED) % 2 == 1
     return Algorithm(problem, mixing, None, observers, eta, sync, stage_key(SEED, "data"))
+
+
+def mixed(network: Network, theta: AnyArray) -> JaxArray:
+    """Theta C_t as the engine mixes theta (d, K, R), at a step 0 before all others."""
+    dim, n_clients, runs = theta.shape
+    noise = Noise(stage_key(SEED, "data"), jnp.uint32(0), n_clients, runs)
+    mixing = mixing_of(network, dim)
+    return quickly(lambda theta: mixing.mix(theta, jnp.int32(0), noise))(jnp.asarray(theta, jnp.float32))
 
 
 # The engine's loop itself, compiled like the rest of a battery.

@@ -14,7 +14,7 @@ from fedgauss._lanes import client_mean
 from fedgauss._random import Noise, stage_key
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.engine.loop import Observer, Step, begin, read, stack
-from fedgauss.engine.simulate import Runs
+from fedgauss.engine.runs import Runs
 from fedgauss.problems.base import Problem, checked_problem, pytree
 from fedgauss.testing.battery import Check, Report, checks, expect, not_applicable, run
 from fedgauss.testing.evaluation import SEED, algorithm, expect_pytree, on_device, quick_advance, start, traced
@@ -136,7 +136,7 @@ class _Case:
         noise = Noise(stage_key(SEED, "data"), jnp.uint32(0), self.problem.n_clients, _REPLICATES)
         t = jnp.int32(1)
         data = self.problem.sample(noise.at_step(t), t)
-        return self.observer.update(state, Step(t, self.problem, theta, data, theta, theta, client_mean(theta)))
+        return self.observer.update(state, Step(t, self.problem, theta, data, theta, theta, client_mean(theta), noise))
 
     def state(self, n_steps: int) -> Any:
         """Shapes of the state before the first step of a run of this length."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         average_covariance,
         last_covariance,
         limit_covariance,
+        participation_noise,
         start_bias,
         step_matrices,
         total_variation_bound,
@@ -84,6 +85,7 @@ __all__ = [
     "max_relative_quantile_gap",
     "mean_recursion",
     "measure_propositions",
+    "participation_noise",
     "quantile_gap_error",
     "quantile_pairs",
     "start_bias",
@@ -96,7 +98,10 @@ __all__ = [
 
 _MODULES = {
     "advice": "Advice advise",
-    "covariances": "average_covariance last_covariance limit_covariance start_bias step_matrices total_variation_bound",
+    "covariances": (
+        "average_covariance last_covariance limit_covariance participation_noise start_bias step_matrices "
+        "total_variation_bound"
+    ),
     "decomposition": "ErrorTerms error_terms",
     "distances": (
         "Distance ball_distance half_space_distance max_relative_quantile_gap quantile_gap_error quantile_pairs"

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from fedgauss import _checks
+from fedgauss._rounds import participants
 from fedgauss._shown import ShownInSentences
 from fedgauss.theory import rates
 from fedgauss.theory.rates import Bound
@@ -27,6 +28,7 @@ class Advice(ShownInSentences):
     synchronisation                 `synchronisation_factor`, 2 at its least; None when tau and rho are not given
     moments                         p of Theorems 3.1 and 3.2, when given
     aggregated_beta, client_beta    the decay from which Proposition 1 holds for each; None where it does not
+    participants                    m of `participation`, which then stands for K; None when everybody takes part
     """
 
     n_steps: int
@@ -45,6 +47,7 @@ class Advice(ShownInSentences):
     aggregated_beta: float | None = None
     client_beta: float | None = None
     second_eigenvalue: float | None = None
+    participants: int | None = None
 
     @property
     def dominant(self) -> str:
@@ -63,8 +66,11 @@ class Advice(ShownInSentences):
 
     def __str__(self) -> str:
         clients = "1 client" if self.n_clients == 1 else f"{self.n_clients} clients"
+        if self.participants is not None:
+            clients = f"{self.participants} of {clients} a round"
         lines = [
             f"{clients} and {self.n_steps} steps: K = n^c with c = {self.exponent:.3f}.",
+            _what_sampling_means(self),
             _what_to_use(self),
             _what_holds(self),
             _what_dominates(self),
@@ -86,6 +92,7 @@ def advise(
     sync_every: int | None = None,
     second_eigenvalue: float | None = None,
     moments: float | None = None,
+    participation: float | None = None,
 ) -> Advice:
     """Which beta to use, and whether normal approximations of the average can be trusted as n and K grow.
 
@@ -98,9 +105,13 @@ def advise(
     sync_every : int, optional
         tau, to include the cost of communication. rho is taken as 0, its least value, unless given.
     second_eigenvalue : float, optional
-        rho of the network, likewise. tau is taken as 1 unless given.
+        rho of the network, likewise: `network.second_eigenvalue`, which for a random network is its contraction factor.
+        tau is taken as 1 unless given.
     moments : float, optional
         p of Section 3, the number of moments of the gradient noise, to include advice on whole-path approximations.
+    participation : float or int, optional
+        The share or number m of clients that take part in a round with a server, as in `simulate`. The bounds are then
+        taken with m in place of K, which the paper does not prove.
 
     Returns
     -------
@@ -116,6 +127,8 @@ def advise(
     """
     n = _checks.whole("n_steps", n_steps, at_least=2)
     k = _checks.whole("n_clients", n_clients)
+    present = None if participation is None else participants(participation, k)
+    k = k if present is None else present
     c = math.log(k) / math.log(n)
     best = rates.best_beta(c)
     used = beta if beta is not None else _NEAR_ONE if best is None else best
@@ -126,7 +139,7 @@ def advise(
         tau = 1
     return Advice(
         n_steps=n,
-        n_clients=k,
+        n_clients=_checks.whole("n_clients", n_clients),
         sync_every=tau,
         exponent=c,
         beta=float(used),
@@ -142,6 +155,17 @@ def advise(
         aggregated_beta=None if moments is None else rates.aggregated_beta(c, moments),
         client_beta=None if moments is None else rates.client_beta(c, moments),
         second_eigenvalue=second_eigenvalue,
+        participants=present,
+    )
+
+
+def _what_sampling_means(a: Advice) -> str:
+    if a.participants is None:
+        return ""
+    return (
+        f"Here K stands for the {a.participants} clients of a round. The paper supposes that everybody takes part, and "
+        "does not prove this. Where clients differ, drawing them adds noise that grows with tau: "
+        "`theory.participation_noise` has it, and intervals without it are too short."
     )
 
 
@@ -198,7 +222,7 @@ def _what_to_change(a: Advice) -> str:
     if a.best_beta is None:
         return "Run more steps, or use fewer clients, so that K is well below n."
     if not a.clt_holds:
-        digits = math.log10(a.n_clients) / (2 * a.beta - 1)  # the power itself may overflow
+        digits = math.log10(a.participants or a.n_clients) / (2 * a.beta - 1)  # the power itself may overflow
         return (
             f"Take beta above (1 + c)/2 = {(1 + a.exponent) / 2:.3f}, or run well over "
             f"K^(1/(2 beta - 1)) = 10^{digits:.1f} steps at this beta."

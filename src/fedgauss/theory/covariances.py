@@ -6,6 +6,7 @@ from scipy import linalg
 from fedgauss import _checks
 from fedgauss._contraction import pulls_and_product
 from fedgauss._linearization import Linearization
+from fedgauss._rounds import participants
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.step_sizes import Steps, as_step_sizes
 
@@ -149,6 +150,40 @@ def limit_covariance(lin: Linearization) -> FloatArray:
     a = _checks.covariance("hessian A", lin.hessian, definite=True)
     half = linalg.solve(a, lin.noise_cov, assume_a="pos")
     return _symmetric(linalg.solve(a, half.T, assume_a="pos"))
+
+
+def participation_noise(lin: Linearization, participation: float, sync_every: int) -> FloatArray:
+    """V when a server averages m of K clients a round: what V_K is when all take part.
+
+        (K/m) V_K + tau (1/m - 1/K) sum_k u_k u_k' / (K - 1),    u_k = K w_k grad F_k(theta*)
+
+    The first term is the noise of fewer gradients, the second that of who was drawn. It is zero for clients that share
+    their optimum, and grows with tau because those drawn stay for a whole round. A^-1 V A^-1 is the limit of
+    n Cov(Ybar_n). It is not in the paper, which supposes that everybody takes part.
+
+    Parameters
+    ----------
+    lin : Linearization
+        With `client_gradients`, as `linearize` has them.
+    participation : float or int
+        A share of clients, or their number, as in `simulate`.
+    sync_every : int
+        tau.
+
+    Returns
+    -------
+    array of shape (d, d)
+    """
+    if lin.client_gradients is None:
+        raise ValueError(
+            "participation_noise needs the clients' gradients at the optimum, by which they differ; these were not "
+            "given. Use linearize(problem), or linearization(..., gradients=...)."
+        )
+    k, m = lin.n_clients, participants(participation, lin.n_clients)
+    tau = _checks.whole("sync_every", sync_every)
+    u = k * lin.weights[:, None] * lin.client_gradients
+    between = u.T @ u / max(k - 1, 1)
+    return _symmetric(k / m * lin.noise_cov + tau * (1 / m - 1 / k) * between)
 
 
 def total_variation_bound(cov1: ArrayLike, cov2: ArrayLike) -> float:

@@ -6,44 +6,16 @@ Given theta the update is affine in x x' and x e, so means and covariances obey 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from fedgauss import _checks
-from fedgauss._memory import check_memory
+from fedgauss._rounds import Optimiser
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.networks import Network, as_network
-from fedgauss.step_sizes import Steps, sync_mask
-from fedgauss.theory.covariances import client_eta
-
-
-class LinearModel(Protocol):
-    """What a model must provide: y = x' beta_k + e, x ~ N(0, H_k), Var(e) = sigma_k^2, weights w_k."""
-
-    @property
-    def coefficients(self) -> ArrayLike:
-        """beta_k, (K, d)."""
-
-    @property
-    def noise_var(self) -> ArrayLike:
-        """sigma_k^2, (K,)."""
-
-    @property
-    def design_cov(self) -> ArrayLike:
-        """H_k, (K, d, d)."""
-
-    @property
-    def weights(self) -> ArrayLike:
-        """w_k, (K,)."""
-
-
-# t; E theta_t (K, d) and Cov(theta_t) (Kd, Kd); mean (d,) and covariance (d, d) of S_t = sum_{s <= t} Y_s.
-_Law = tuple[int, FloatArray, FloatArray, FloatArray, FloatArray]
-_NEEDED = ("coefficients", "noise_var", "design_cov", "weights")
+from fedgauss.networks import Network
+from fedgauss.step_sizes import Steps
+from fedgauss.theory.exact_recursion import Law, LinearModel, Recursion, start_mean_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,6 +113,9 @@ def exact_moments(
     start_mean: ArrayLike,
     start_cov: ArrayLike | None = None,
     sync_phase: int = 0,
+    participation: float | None = None,
+    local_steps: ArrayLike | None = None,
+    optimiser: Optimiser | None = None,
 ) -> ExactMoments:
     """Mean and covariance of Ybar_n, Y_n and every client after n steps of Algorithm 1.
 
@@ -153,6 +128,10 @@ def exact_moments(
     then both are mixed by C on synchronisation steps. N_k is the gradient's covariance averaged over theta^k
     (E[x x' M x x'] = 2 H M H + tr(H M) H for Gaussian x). S_t = sum_{s<=t} Y_s is carried along by
     Cov(theta_t, S_t) = T_t Cov(theta_{t-1}, S_{t-1}) + Cov(theta_t, Y_t), T_t the linear map of step t.
+
+    If C_t is random (`networks.failing`, `networks.gossip_pairs`), means are mixed by E C_t, and the covariance by
+    E[C_t kron C_t]; with `participation` all this is given who takes part, and pooled at the end of each round. What an
+    `optimiser` remembers is carried along as more columns of theta, on which its rule is linear.
 
     Parameters
     ----------
@@ -172,14 +151,20 @@ def exact_moments(
         (d, d) for one random start that all clients share, (K, d, K, d) in general; None for a fixed start.
     sync_phase : int
         As in `simulate`.
+    participation : float or int, optional
+        As in `simulate`. The expectation is taken over all sets of clients, so they must not be too many.
+    local_steps : array of K whole numbers, optional
+        As in `simulate`.
+    optimiser : Optimiser, optional
+        As in `simulate`.
 
     Returns
     -------
     ExactMoments
     """
-    data = _Data(model, network, steps, n_steps, sync_every, sync_phase)
-    *_, last = _laws(data, start_mean, start_cov)
-    return _moments(data, *last)
+    recursion = Recursion(model, network, steps, n_steps, sync_every, sync_phase, participation, local_steps, optimiser)
+    *_, last = recursion.laws(start_mean, start_cov)
+    return _moments(recursion, n_steps, last)
 
 
 def exact_path(
@@ -191,78 +176,43 @@ def exact_path(
     start_mean: ArrayLike,
     start_cov: ArrayLike | None = None,
     sync_phase: int = 0,
+    participation: float | None = None,
+    local_steps: ArrayLike | None = None,
+    optimiser: Optimiser | None = None,
 ) -> ExactPath:
     """`exact_moments` for every t up to n, from one pass of the recursion.
 
     Parameters
     ----------
-    model, network, steps, n_steps, sync_every, start_mean, start_cov, sync_phase
+    model, network, steps, n_steps, sync_every, start_mean, start_cov, sync_phase, participation, local_steps,
+    optimiser
         As in `exact_moments`.
 
     Returns
     -------
     ExactPath
     """
-    data = _Data(model, network, steps, n_steps, sync_every, sync_phase)
-    laws = (_moments(data, *law) for law in _laws(data, start_mean, start_cov))
+    recursion = Recursion(model, network, steps, n_steps, sync_every, sync_phase, participation, local_steps, optimiser)
+    laws = (_moments(recursion, t, law) for t, law in enumerate(recursion.laws(start_mean, start_cov), start=1))
     rows = [(m.mean_last, m.cov_last, m.mean_average, m.cov_average, m.disagreement) for m in laws]
     return ExactPath(*(np.stack(column) for column in zip(*rows, strict=True)))
 
 
-def _moments(
-    data: _Data, t: int, mean: FloatArray, cov: FloatArray, mean_sum: FloatArray, var_sum: FloatArray
-) -> ExactMoments:
-    """What `_laws` yields as a result, made exactly symmetric."""
-    k, d = mean.shape
-    cov = ((cov + cov.T) / 2).reshape(k, d, k, d)
+def _moments(recursion: Recursion, t: int, law: Law) -> ExactMoments:
+    """What `laws` yields as a result, made exactly symmetric."""
+    (k, size), d = law.mean.shape, recursion.remembered.dim
+    cov = ((law.cov + law.cov.T) / 2).reshape(k, size, k, size)[:, :d, :, :d]
+    client_means = law.mean[:, :d]
     return ExactMoments(
-        mean_average=mean_sum / t,
-        cov_average=(var_sum + var_sum.T) / (2 * t**2),
-        mean_last=mean.mean(axis=0),
+        mean_average=law.mean_sum / t,
+        cov_average=(law.var_sum + law.var_sum.T) / (2 * t**2),
+        mean_last=client_means.mean(axis=0),
         cov_last=cov.mean(axis=(0, 2)),
-        client_means=mean,
+        client_means=client_means,
         client_cov=cov,
-        optimum=data.optimum,
+        optimum=recursion.optimum,
         n_steps=t,
     )
-
-
-def _laws(data: _Data, start_mean: ArrayLike, start_cov: ArrayLike | None) -> Iterator[_Law]:
-    """The recursion of `exact_moments`, one step at a time."""
-    k, d = data.coefficients.shape
-    what = f"the covariance of {k:,} clients in {d:,} dimensions"
-    check_memory(what, 40 * (k * d) ** 2, "Use mean_recursion for the means alone, or fewer clients.")
-    mean = _start_mean(start_mean, k, d)
-    cov = _start_cov(start_cov, k, d)
-    mixing = data.network.matrix
-
-    cov_sum = np.zeros((k * d, d))  # Cov(theta_t, S_t)
-    var_sum = np.zeros((d, d))
-    mean_sum = np.zeros(d)
-    diagonal = np.arange(k)
-    to_mean = np.tile(np.eye(d), (k, 1)) / k  # a matrix product is faster than a mean over an inner axis
-    for t, (scale, synchronise) in enumerate(zip(data.scales, data.sync, strict=True), start=1):
-        offset = mean - data.coefficients
-        blocks = cov.reshape(k, d, k, d)[diagonal, :, diagonal, :]
-        noise = data.gradient_cov(blocks + offset[:, :, None] * offset[:, None, :])
-        drift = np.eye(d) - scale[:, None, None] * data.design_cov
-
-        mean = mean - scale[:, None] * np.einsum("kij,kj->ki", data.design_cov, offset)
-        # P is symmetric, so multiplying from the left, transposing and doing it again gives T P T'.
-        cov = _left(drift, _left(drift, cov).T)
-        cov.reshape(k, d, k, d)[diagonal, :, diagonal, :] += scale[:, None, None] ** 2 * noise
-        cov_sum = _left(drift, cov_sum)
-        if synchronise:
-            mean = mixing.T @ mean
-            cov = _mix(mixing, _mix(mixing, cov).T)
-            cov_sum = _mix(mixing, cov_sum)
-
-        with_mean = cov @ to_mean  # Cov(theta_t, Y_t)
-        step_cov = cov_sum.reshape(k, d, d).mean(axis=0)  # Cov(Y_t, S_{t-1})
-        var_sum = var_sum + step_cov + step_cov.T + with_mean.reshape(k, d, d).mean(axis=0)
-        cov_sum = cov_sum + with_mean
-        mean_sum = mean_sum + mean.mean(axis=0)
-        yield t, mean, cov, mean_sum, var_sum
 
 
 def mean_recursion(
@@ -288,8 +238,8 @@ def mean_recursion(
     -------
     ExactMeans
     """
-    data = _Data(model, network, steps, n_steps, sync_every, sync_phase)
-    mean = _start_mean(start_mean, *data.coefficients.shape)
+    data = Recursion(model, network, steps, n_steps, sync_every, sync_phase)
+    mean = start_mean_of(start_mean, *data.coefficients.shape)
     path = np.empty((len(data.sync), mean.shape[1]))
     for t, (scale, synchronise) in enumerate(zip(data.scales, data.sync, strict=True)):
         pull = np.matmul(data.design_cov, (mean - data.coefficients)[:, :, None])[:, :, 0]
@@ -298,88 +248,3 @@ def mean_recursion(
             mean = data.network.sparse.T @ mean + data.network.uniform * mean.mean(axis=0)
         path[t] = mean.mean(axis=0)
     return ExactMeans(path.mean(axis=0), path[-1].copy(), path, mean, data.optimum)
-
-
-class _Data:
-    """A model, a network and a schedule, checked and as arrays."""
-
-    def __init__(
-        self,
-        model: LinearModel,
-        network: Network | ArrayLike,
-        steps: Steps,
-        n_steps: int,
-        sync_every: int | ArrayLike | None,
-        sync_phase: int,
-    ) -> None:
-        n = _checks.whole("n_steps", n_steps)
-        _check_linear(model)
-        self.coefficients = _checks.real_array("model.coefficients", model.coefficients, shape=(None, None))
-        k, d = self.coefficients.shape
-        self.noise_var = _checks.real_array("model.noise_var", model.noise_var, shape=(k,))
-        if np.any(self.noise_var < 0):
-            raise ValueError(f"model.noise_var must not be negative; its smallest is {self.noise_var.min():g}.")
-        self.design_cov = _checks.real_array("model.design_cov", model.design_cov, shape=(k, d, d))
-        _checks.covariance("model.design_cov", self.design_cov)
-        self.weights = _checks.client_weights(model.weights, k)
-        check_memory(f"{n:,} steps of {k:,} clients", 24 * n * k, "Use fewer steps or clients.")
-        self.scales = client_eta(steps, n, k).reshape(n, -1) * (k * self.weights)  # a_k = eta_{t,k} K w_k, (n, K)
-        self.sync = sync_mask(sync_every, n, sync_phase)
-        self.network = as_network(network, k)
-        weighted = self.weights[:, None, None] * self.design_cov
-        # theta*_K = (sum_k w_k H_k)^-1 sum_k w_k H_k beta_k
-        self.optimum = np.linalg.solve(weighted.sum(axis=0), np.einsum("kij,kj->i", weighted, self.coefficients))
-
-    def gradient_cov(self, second: FloatArray) -> FloatArray:
-        """E Var(x (x' theta - y) | theta) = H M H + (tr(H M) + sigma^2) H, with M as in `exact_moments`."""
-        hm = np.matmul(self.design_cov, second)
-        level = np.trace(hm, axis1=1, axis2=2) + self.noise_var
-        return np.matmul(hm, self.design_cov) + level[:, None, None] * self.design_cov
-
-
-def _check_linear(model: LinearModel) -> None:
-    """Reject what is not a linear model: the recursions would return numbers all the same."""
-    missing = ", ".join(name for name in _NEEDED if not hasattr(model, name))
-    family = type(getattr(model, "family", None)).__name__  # the class would load JAX
-    if missing:
-        rule = f"be linear and have {', '.join(_NEEDED)}; {type(model).__name__} has no {missing}"
-    elif family not in {"NoneType", "Linear"}:
-        rule = f"have the squared loss, under which moments obey closed recursions; got {family}"
-    else:
-        return
-    raise ValueError(f"model must {rule}. Use problems.linear or problems.random_effects, or simulate.")
-
-
-def _left(drift: FloatArray, matrix: FloatArray) -> FloatArray:
-    """blockdiag(drift) @ matrix, with drift (K, d, d) and matrix (Kd, m)."""
-    k, d, _ = drift.shape
-    return np.matmul(drift, matrix.reshape(k, d, -1)).reshape(k * d, -1)
-
-
-def _mix(mixing: FloatArray, matrix: FloatArray) -> FloatArray:
-    """(C' kron I_d) @ matrix: client k becomes sum_j theta_j c_jk, as in Theta C."""
-    k = len(mixing)
-    return (mixing.T @ matrix.reshape(k, -1)).reshape(matrix.shape)
-
-
-def _start_mean(value: ArrayLike, n_clients: int, dim: int) -> FloatArray:
-    start = _checks.real_array("start_mean", value)
-    if start.shape not in {(dim,), (n_clients, dim)}:
-        raise ValueError(f"start_mean must have shape ({dim},) or ({n_clients}, {dim}); got {start.shape}.")
-    return np.broadcast_to(start, (n_clients, dim)).copy()
-
-
-def _start_cov(value: ArrayLike | None, n_clients: int, dim: int) -> FloatArray:
-    """The covariance of the Kd starting values, (Kd, Kd)."""
-    size = n_clients * dim
-    if value is None:
-        return np.zeros((size, size))
-    start = _checks.real_array("start_cov", value)
-    if start.shape == (dim, dim):
-        return np.tile(_checks.covariance("start_cov", start), (n_clients, n_clients))
-    if start.shape != (n_clients, dim, n_clients, dim):
-        raise ValueError(
-            f"start_cov must have shape ({dim}, {dim}) or ({n_clients}, {dim}, {n_clients}, {dim}); "
-            f"got {start.shape}. Give None for a fixed start."
-        )
-    return _checks.covariance("start_cov", start.reshape(size, size))

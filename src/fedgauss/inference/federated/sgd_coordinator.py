@@ -4,7 +4,7 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray, IntArray
-from fedgauss.engine.simulate import Runs
+from fedgauss.engine.runs import Runs
 from fedgauss.inference.client_steps import busy_steps, steps_of_a_pass
 from fedgauss.inference.client_sums import client_statistics, next_reference
 from fedgauss.inference.federated.conversation import Conversation, Tick
@@ -29,6 +29,7 @@ from fedgauss.inference.preparation import (
 )
 from fedgauss.inference.tables import listed
 from fedgauss.networks import Network, as_network, ring
+from fedgauss.networks.random_network import need_unchanging
 from fedgauss.problems.arrays import checked_weights
 
 _ROUNDING = 0.01  # of sums in single precision
@@ -42,6 +43,7 @@ def fit_sites_by_sgd(
     tau, seed = _checks.whole("sync_every", options.sync_every), _checks.seed(options.seed)
     n_sites, counts = len(data.clients), data.counts
     graph = ring(n_sites) if options.network is None else as_network(options.network, n_sites)
+    need_unchanging("a pass between sites", graph)
     check_rows(data.clients, counts, len(data.all_names))
     notes = _checked(talk, data, columns)
     units = Units(columns, about, data.constant is not None)

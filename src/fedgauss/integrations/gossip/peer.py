@@ -20,6 +20,7 @@ from fedgauss.integrations.gossip.column import PeerColumn
 from fedgauss.integrations.gossip.healing import Healing
 from fedgauss.integrations.gossip.neighbourhood import Neighbourhood
 from fedgauss.networks import Network
+from fedgauss.networks.random_network import need_unchanging
 from fedgauss.problems.base import Problem
 from fedgauss.problems.combine import GaussianSurrogate, gaussian_surrogate
 from fedgauss.step_sizes import Steps, as_step_sizes
@@ -270,6 +271,7 @@ def shares(degree: int, degrees: Mapping[int, int]) -> dict[int, float]:
 def neighbours_of(client: int, network: Network) -> tuple[int, ...]:
     """Whom a peer talks to, after a check that C has Metropolis weights: others could not be agreed on by two peers."""
     k = _checks.whole("client", client, at_least=0, at_most=network.n_clients - 1)
+    need_unchanging("gossip between processes", network)
     linked = (network.matrix > 0.0) & ~np.eye(network.n_clients, dtype=np.bool_)
     degree = linked.sum(axis=1)
     wanted = linked / (1.0 + np.maximum(degree, degree[:, None]))
