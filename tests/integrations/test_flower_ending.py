@@ -1,6 +1,7 @@
 """`stop_when`: a Flower run that ends early returns what it has, and a rule sees only rounds that changed the model."""
 
 import random
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ pytest.importorskip("flwr")
 
 from flower_grid import InProcessGrid, example_config
 from flower_watch.client_app import app
-from flwr.app import Array, ArrayRecord, MetricRecord
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 from fedgauss.integrations.flower import Clients, Monitored
@@ -100,3 +102,43 @@ def test_a_plateau_ends_a_run_and_says_why():
 def test_what_is_no_rule_is_refused():
     with pytest.raises(ValueError, match=r"stop_when must be a function .* got 'accuracy'. Use fedgauss.stopping"):
         Monitored(FedAvg(), Clients(), stop_when="accuracy")
+
+
+@pytest.mark.study
+def test_rounds_are_saved_where_ten_clients_learn_digits():
+    """FedAvg on the demonstration's network, 400 rounds planned: what is left out would have gained less than min_gain.
+
+    Nothing is random but the task, which its seed fixes."""
+    from fedgauss.demo.digits_task import CLIENTS, DigitsTask
+
+    for seed in range(2):
+        task = DigitsTask(seed)
+        moves = cache(lambda number, sent, task=task: task.moves(np.frombuffer(sent, dtype=np.float32), number))
+        digits = ClientApp()
+
+        @digits.train()
+        def train(message, context, moves=moves):
+            sent = message.content.array_records["arrays"]["network"].numpy()
+            number = int(message.content.config_records["config"]["server-round"])
+            change = moves(number, sent.tobytes())[CLIENTS[int(context.node_config["partition-id"])]]
+            records = {
+                "arrays": ArrayRecord({"network": Array(sent + change)}),
+                "metrics": MetricRecord({"num-examples": 1}),
+            }
+            return Message(RecordDict(records), reply_to=message)
+
+        def evaluate(server_round, arrays, task=task):
+            return MetricRecord({"accuracy": task.accuracy(arrays["network"].numpy())})
+
+        ends = {}
+        for rule in (Plateau("accuracy", min_gain=0.01), None):
+            fedavg = FedAvg(fraction_evaluate=0.0, min_train_nodes=10, min_available_nodes=10)
+            strategy = Monitored(fedavg, Clients(), on_alarm="go on", stop_when=rule)
+            first = ArrayRecord({"network": Array(task.start)})
+            result = strategy.start(InProcessGrid(digits, 10), first, num_rounds=400, evaluate_fn=evaluate)
+            curve = [metrics["accuracy"] for metrics in result.evaluate_metrics_serverapp.values()]
+            ends[rule] = len(curve) - 1, np.mean(curve[-10:])
+            print(f"seed {seed}: {ends[rule][0]} rounds, accuracy {ends[rule][1]:.4f}. {strategy.stopped or ''}")
+        (early, reached), (_, final) = ends.values()
+        assert early <= 200
+        assert final - reached < 0.01

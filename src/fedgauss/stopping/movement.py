@@ -22,7 +22,7 @@ from fedgauss._shown import ShownInSentences
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 
 _FEWEST = 30  # replicates that a covariance and a mean are estimated from
-_REMEMBERS = 0.6  # correlation of average and last iterate; .87 for a random walk, .5 after three times of relaxation
+_REMEMBERS = 0.55  # correlation of average and last iterate: .87 in a random walk, .5 after three relaxation times
 _SURE = 1.645  # standard errors: the transient is less than estimated plus these in 95 of 100 studies
 
 
@@ -52,7 +52,7 @@ class Convergence(ShownInSentences):
     share : float
         The transient, in standard errors, that is tolerated where no tolerance is given.
     memory : float
-        Largest correlation of a coordinate's average with its last iterate; above 0.6 a run has hardly begun.
+        Largest correlation of a coordinate's average with its last iterate; above 0.55 a run has hardly begun.
     """
 
     settled: BoolArray
