@@ -12,7 +12,13 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SLOW = {"extending.md", "index.md", "stopping.md", "tutorials/fit_federated.md", "tutorials/reproduce.md"}  # JAX compiles in them
+SLOW = {
+    "extending.md",
+    "index.md",
+    "stopping.md",
+    "tutorials/fit_federated.md",
+    "tutorials/reproduce.md",
+}  # JAX compiles in them
 
 
 def blocks(page):

@@ -31,7 +31,7 @@ from fedgauss.networks import as_network, ring
 from fedgauss.problems.arrays import checked_weights, from_arrays
 
 _SHARE = 0.1  # of a standard error: passes="auto" ends once more passes would move no estimate further
-_KEPT_BACK = 0.8  # of that share may be seen: a Newton step is exact for straight gradients only
+_KEPT_BACK = 0.5  # of that share may be seen: a Newton step is exact for straight gradients only
 _MOST_PASSES = 100
 
 

@@ -94,8 +94,9 @@ class Convergence(ShownInSentences):
             f"With {self.times:g} times as many steps the average would move by at most {move[j]:.3g} (coordinate {j}) "
             f"in {100 * self.level:g} of 100 runs; its standard error would fall from {error[j]:.3g} to "
             f"{error[j] / self.times**0.5:.3g}.",
-            f"In standard errors of today that is up to {move[worst] / error[worst]:.1f}, and it stays above 1 however "
-            "long a run is: new data keep moving an average within its own error.",
+            f"In standard errors of today that is up to {move[worst] / error[worst]:.1f}, of which "
+            f"{(move[worst] - self.transient[worst]) / error[worst]:.1f} are noise of new data: these stay however "
+            "long a run is.",
             self._advice(),
         ]
         return "\n".join(lines)
