@@ -13,7 +13,14 @@ DOCS = ROOT / "docs"
 PAGES = sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # JAX compiles in them
-SLOW = {"extending.md", "federations.md", "index.md", "tutorials/fit_federated.md", "tutorials/reproduce.md"}
+SLOW = {
+    "extending.md",
+    "federations.md",
+    "index.md",
+    "stopping.md",
+    "tutorials/fit_federated.md",
+    "tutorials/reproduce.md",
+}
 
 
 def blocks(page):

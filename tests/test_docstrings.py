@@ -35,6 +35,7 @@ MODULES = [
     "fedgauss.networks.graphs",
     "fedgauss.problems.linearize",
     "fedgauss.step_sizes",
+    "fedgauss.stopping.plateau",
     "fedgauss.theory.advice",
     "fedgauss.theory.distances",
 ]

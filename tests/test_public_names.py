@@ -10,7 +10,7 @@ import pytest
 
 import fedgauss
 
-PACKAGES = ["approx", "detect", "networks", "problems", "testing", "theory"]
+PACKAGES = ["approx", "detect", "networks", "problems", "stopping", "testing", "theory"]
 REFERENCE = (Path(__file__).parents[1] / "docs" / "reference.md").read_text()
 
 

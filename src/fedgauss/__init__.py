@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from fedgauss._lazy import lazy
 
 if TYPE_CHECKING:
-    from fedgauss import approx, detect, families, networks, problems, step_sizes, theory
+    from fedgauss import approx, detect, families, networks, problems, step_sizes, stopping, theory
     from fedgauss._checks import FedgaussWarning
     from fedgauss._linearization import Linearization, gradient_moments, linearization
     from fedgauss._rounds import Optimiser
@@ -68,12 +68,13 @@ __all__ = [
     "simulate",
     "simulate_together",
     "step_sizes",
+    "stopping",
     "theory",
     "warm_up",
 ]
 
 _MODULES = {
-    "": "approx detect families networks problems step_sizes theory",
+    "": "approx detect families networks problems step_sizes stopping theory",
     "_checks": "FedgaussWarning",
     "_linearization": "Linearization gradient_moments linearization",
     "_rounds": "Optimiser",

@@ -62,8 +62,11 @@ def fit(
     ridge: options.Ridge = 0.0,
     level: options.Level = 0.95,
     passes: Annotated[
-        int | None,
-        Option(help="How often each row is read; more than once for small data.", rich_help_panel=options.SGD),
+        str | None,
+        Option(
+            help="How often each row is read, more than once for small data; auto: until the estimate hardly moves.",
+            rich_help_panel=options.SGD,
+        ),
     ] = None,
     sync_every: options.SyncEvery = None,
     method: Annotated[
@@ -98,7 +101,8 @@ def fit(
                 frame, target, client, family, names, formula, intercept=intercept,
                 solver=solver, errors=errors, missing=missing,  # type: ignore[arg-type]
                 link=link, trials=trials, event=event, offset=offset, exposure=exposure, row_weights=row_weights,
-                cluster=cluster, site_effects=site_effects, ridge=ridge, level=level, passes=passes,
+                cluster=cluster, site_effects=site_effects, ridge=ridge, level=level,
+                passes=int(passes) if passes is not None and passes.isdecimal() else passes,  # type: ignore[arg-type]
                 sync_every=sync_every, method=method,  # type: ignore[arg-type]
                 seed=seed, network=_network(network, frame, client),
                 weights=weights,

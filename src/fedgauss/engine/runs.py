@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from fedgauss._shown import Shown, html_table
 from fedgauss._types import AnyArray, ArrayLike, FloatArray
+from fedgauss.stopping.movement import Convergence, converged
 
 _SHOWN = 10  # coordinates of a run that is printed
 
@@ -93,6 +95,60 @@ class Runs(Shown):
         from fedgauss.engine.figures import quantile_figure
 
         return quantile_figure(self.average, center, cov)
+
+    def converged(
+        self,
+        tolerance: ArrayLike | float | None = None,
+        share: float = 0.25,
+        times: float = 10.0,
+        level: float = 0.95,
+        cov: ArrayLike | None = None,
+        transient: ArrayLike | None = None,
+        dof: float = math.inf,
+    ) -> Convergence:
+        """Whether the runs may stop, and how far more steps would move their averages.
+
+        With a tolerance: whether `times` as many steps would move the average by more than that. Without: whether what
+        the start and drift still contribute is a small share of its standard error. Print the answer to read it.
+
+        Parameters
+        ----------
+        tolerance : float or (d,) array_like, optional
+            The movement of a coordinate that does not matter, in its own units.
+        share : float
+            Without a tolerance, how many standard errors may be left of the start and of drift. At 0.25 a 95 % interval
+            still covers 94.3 %.
+        times : float
+            The longer run has times * n_steps steps.
+        level : float
+            In what share of runs the movement must stay below the tolerance, all coordinates at once.
+        cov : (d, d) or (R, d, d) array_like, optional
+            The covariance of the average, for all runs or for each; by default that of the replicates.
+        transient : (d,) array_like, optional
+            What the start and drift contribute to the average (`theory.start_bias`); by default an upper bound from how
+            far averages are from last iterates over the replicates.
+        dof : float
+            Degrees of freedom of `cov`, where it is itself an estimate from few batches.
+
+        Returns
+        -------
+        Convergence
+            Its truth is the answer for all runs, `settled` that for each.
+
+        Raises
+        ------
+        ValueError
+            With fewer than 30 replicates, unless `cov` and `transient` are both given.
+
+        Examples
+        --------
+        >>> import fedgauss as fg
+        >>> problem, steps = fg.problems.random_effects(n_clients=10, seed=1907), fg.step_sizes.polynomial(0.3, 0.75)
+        >>> runs = fg.simulate(problem, fg.networks.ring(10), steps, n_steps=100, sync_every=5, replicates=50)
+        >>> bool(runs.converged(tolerance=0.001))
+        False
+        """
+        return converged(self.average, self.last, self.n_steps, tolerance, share, times, level, cov, transient, dof)
 
     def _summary(self) -> str:
         return (

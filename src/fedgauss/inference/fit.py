@@ -29,7 +29,7 @@ Method = Literal["plugin", "bootstrap", "random_scaling", "batch_means"]
 class SgdOptions:
     """What only solver='sgd' asks for; see `fit`."""
 
-    passes: int = 1
+    passes: int | Literal["auto"] = 1
     sync_every: int = 10
     network: Network | ArrayLike | None = None
     method: Method = "plugin"
@@ -73,7 +73,7 @@ def fit(
     missing: Literal["refuse", "drop"] = "refuse",
     ridge: float = 0.0,
     level: float = 0.95,
-    passes: int | None = None,
+    passes: int | Literal["auto"] | None = None,
     sync_every: int | None = None,
     network: Network | ArrayLike | None = None,
     method: Method | None = None,
@@ -135,8 +135,9 @@ def fit(
         lambda of a penalty lambda / 2 sum_j (b_j s_j)^2 on an exact fit, s_j the standard deviation of a covariate.
     level : float
         Level of the intervals.
-    passes : int, optional
-        Of SGD, as all that follow. 1 reads every row once, the default; more passes are for small data.
+    passes : int or "auto", optional
+        Of SGD, as all that follow. 1 reads every row once, the default; more passes are for small data. "auto" reads
+        rows until more passes would move no estimate by more than 0.1 standard errors, 100 times at most.
     sync_every : int, optional
         Steps between two synchronisations; 10 by default.
     network : Network or (K, K) array_like, optional

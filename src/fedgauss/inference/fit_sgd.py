@@ -30,6 +30,10 @@ from fedgauss.inference.preparation import (
 from fedgauss.networks import as_network, ring
 from fedgauss.problems.arrays import checked_weights, from_arrays
 
+_SHARE = 0.1  # of a standard error: passes="auto" ends once more passes would move no estimate further
+_KEPT_BACK = 0.5  # of that share may be seen: a Newton step is exact for straight gradients only
+_MOST_PASSES = 100
+
 
 def fit_by_sgd(data: ModelData, options: SgdOptions, errors: Errors, level: float, progress: bool | None) -> Fit:
     """One pass or several over the rows of all clients, and steps of scoring after them where they are asked for."""
@@ -44,10 +48,12 @@ def fit_by_sgd(data: ModelData, options: SgdOptions, errors: Errors, level: floa
 
 def _passes(data: ModelData, options: SgdOptions, level: float, progress: bool | None) -> Fit:
     check_plain(data)
-    method, passes, seed, weights = options.method, options.passes, options.seed, options.weights
+    method, seed, weights = options.method, options.seed, options.weights
     _checks.one_of("method", method, METHODS)
     over = _checks.one_of("clients", options.clients, ["these", "population"]) == "population"
-    tau, passes = _checks.whole("sync_every", options.sync_every), _checks.whole("passes", passes)
+    tau = _checks.whole("sync_every", options.sync_every)
+    auto = options.passes == "auto"
+    passes = _MOST_PASSES if auto else _checks.whole("passes", options.passes, fix="Or use 'auto'?")
     _checks.seed(seed)
     if passes > 1 and method != "plugin":
         raise ValueError(f"several passes need method='plugin'; got {method!r}, which is for one. Use passes=1?")
@@ -85,18 +91,22 @@ def _passes(data: ModelData, options: SgdOptions, level: float, progress: bool |
     else:
         done = run_passes(
             lambda i: row_batches(rows, seed, i), graph, problem.n_steps, tau, passes, seed=seed, start=start,
-            largest=largest, progress=progress,
+            largest=largest, enough=(lambda so_far: _off(so_far, readout) <= _KEPT_BACK * _SHARE) if auto else None,
+            progress=progress,
         )  # fmt: skip
         check_hessian(done.last)
         estimate = _from_passes(done, data, readout, level, over)
-        steps, window = f"{passes} x {problem.n_steps:,}", f"{len(done.kept)} passes"
+        if auto:
+            estimate = estimate.with_notes(_when_it_stopped(_off(done, readout)))
+        steps, window = f"{len(done.averages)} x {problem.n_steps:,}", f"{len(done.kept)} passes"
         estimate = replace(
             estimate,
             heterogeneity=heterogeneity(done.last, problem.busy(done.last.clients.count)),
             facts=run_facts("plugin (sandwich)", graph, steps, tau, window, "whitened each pass, t^-0.75"),
         )
     estimate = estimate.with_notes(*told_little(told, len(data.response), len(start)))
-    return as_fit(estimate, data, columns.scale, sgd_facts(options))
+    settings = sgd_facts(options) | ({"Passes": f"{len(done.averages)} (auto)"} if auto else {})
+    return as_fit(estimate, data, columns.scale, settings)
 
 
 def _from_passes(done: Passes, data: ModelData, readout: Readout, level: float, over: bool) -> Estimate:
@@ -120,6 +130,24 @@ def _from_passes(done: Passes, data: ModelData, readout: Readout, level: float, 
             "often."
         )
     return population(estimate, done.last, readout) if over else estimate
+
+
+def _off(done: Passes, readout: Readout) -> float:
+    """How far the estimate is from where the gradient of all rows vanishes, in standard errors; the worst coordinate.
+
+    That is where further passes go. The standard errors, unlike those of a stream, do not shrink with more passes.
+    """
+    gap = readout.matrix @ done.gap
+    return float(np.max(np.abs(gap) / np.sqrt(np.diag(readout.cov(done.sandwich)))))
+
+
+def _when_it_stopped(off: float) -> str:
+    if off <= _KEPT_BACK * _SHARE:
+        return f"Stopped there: more passes would move no estimate by more than {_SHARE:g} standard errors."
+    return (
+        f"Stopped at {_MOST_PASSES} passes, the most for passes='auto', {off:.2f} standard errors from where "
+        f"more would take the estimate, and not {_SHARE:g}. Use solver='scoring', or synchronise more often."
+    )
 
 
 def sgd_facts(options: SgdOptions) -> dict[str, str]:

@@ -291,11 +291,13 @@ def run_passes(
     *,
     start: FloatArray | None = None,
     largest: float | None = None,
+    enough: Callable[[Passes], bool] | None = None,
     **options: Any,
 ) -> Passes:
     """`passes` passes of n steps each; rows_of(i) is the problem of pass i, with its rows in an order of their own.
 
-    No eta_t exceeds `largest`. Options are the seed and progress of `simulate`.
+    No eta_t exceeds `largest`. From the fourth pass on, `enough` may end them early. Options are the seed and progress
+    of `simulate`.
     """
     options["sync_every"] = sync_every
     first = rows_of(0)
@@ -311,4 +313,6 @@ def run_passes(
         clients, plan = client_statistics(runs.observed), StepPlan(eta, 0)
         last = Pass(runs, clients, matrix, matrix, last.hessian, plan, last.weights, last.start)
         averages.append(runs.average[0])
+        if enough is not None and i >= 3 and enough(Passes(np.asarray(averages, dtype=float), last)):
+            break
     return Passes(np.asarray(averages, dtype=float), last)

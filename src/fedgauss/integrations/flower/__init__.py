@@ -18,6 +18,10 @@ or a `fedgauss.Monitor`, or one of three that make their own after a warm-up:
     Reported    clients report Hessian and gradient covariance, by the mod `report_moments`
     Chained     clients run Gaussian chains, by the mod `run_chains`: no covariance leaves a client
     ServerOnly  clients report nothing; for many parameters, momentum, Adam, or a rate that is not known
+
+A run ends early, with its results, when a rule says so:
+
+    strategy = Monitored(FedAvg(...), Clients(), stop_when=Plateau("accuracy", min_gain=0.01))
 """
 
 from typing import TYPE_CHECKING
@@ -27,10 +31,11 @@ from fedgauss.integrations.extras import needed
 
 needed("flwr.serverapp", extra="flower")
 
+from fedgauss.integrations.flower.alarmed import Alarmed  # noqa: E402
 from fedgauss.integrations.flower.clients import Clients  # noqa: E402
 from fedgauss.integrations.flower.kept import GoodRound  # noqa: E402
 from fedgauss.integrations.flower.mods import report_moments, report_partition, run_chains  # noqa: E402
-from fedgauss.integrations.flower.monitored import Alarmed, Monitored  # noqa: E402
+from fedgauss.integrations.flower.monitored import Monitored  # noqa: E402
 from fedgauss.integrations.flower.server_only import ServerOnly, coordinates, random_projection  # noqa: E402
 from fedgauss.integrations.flower.warm_up import Chained, Reported  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""`Monitored`: any Flower strategy, watched; and what its alarm hands over."""
+"""`Monitored`: any Flower strategy, watched."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -14,35 +14,16 @@ from fedgauss.detect.clients import ClientMonitor, ClientVerdict
 from fedgauss.detect.clients.verdict import Name
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
+from fedgauss.integrations.flower.alarmed import Alarmed
 from fedgauss.integrations.flower.clients import Clients
+from fedgauss.integrations.flower.ending import Ending, StopWhen
 from fedgauss.integrations.flower.feed import MonitorFeed, Watcher
-from fedgauss.integrations.flower.kept import GoodRound, KeptArrays, Memory, nested
+from fedgauss.integrations.flower.kept import KeptArrays, Memory, nested
 from fedgauss.integrations.flower.records import PARTITION, REASON, Views, ask, log, numbers, plain, viewed_like
 from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, of_another_layout, opened
 from fedgauss.integrations.sinks.base import Sink, Sinks
 
 _HOOKS = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
-
-
-class Alarmed(Exception):
-    """The monitor's alarm; `Monitored` raises it, or gives it to a callback.
-
-    Attributes
-    ----------
-    verdict : Verdict
-        What the monitor said.
-    server_round : int
-        Flower's round in which it did.
-    rollback : GoodRound
-        The last arrays kept from before the onset.
-    last : GoodRound
-        The last arrays from before the alarm, which include what happened between onset and alarm.
-    """
-
-    def __init__(self, verdict: Verdict, server_round: int, rollback: GoodRound, last: GoodRound) -> None:
-        super().__init__(str(verdict))
-        self.verdict, self.server_round = verdict, server_round
-        self.rollback, self.last = rollback, last
 
 
 OnAlarm = Literal["stop", "go on", "exclude"] | Callable[[Alarmed], None]
@@ -69,6 +50,11 @@ class Monitored(Strategy):
     at_most : int, optional
         With "exclude", how many clients may be left out in all; by default fewer than half of those seen. An alarm that
         would leave out more is raised, as with "stop".
+    stop_when : callable, optional
+        Ends the run early: called after every round that changed the model as stop_when(round, metrics), metrics being
+        those of the round, from `evaluate_fn` and from clients. Anything true that it returns is the reason, and
+        `start` returns what it has; `fedgauss.stopping.Plateau` is such a rule. One that has `reset` is reset after
+        rounds with an exclusion.
 
     Attributes
     ----------
@@ -82,6 +68,8 @@ class Monitored(Strategy):
         By round, the numbers of the clients that were left out in it, and from then on.
     left_out : tuple of int
         All clients that are left out, in earlier `start`s too.
+    stopped : object
+        What `stop_when` returned to end the last `start`; None if it did not.
     nodes : dict
         The node of each client's number.
     kept : KeptArrays
@@ -120,6 +108,7 @@ class Monitored(Strategy):
         on_alarm: OnAlarm = "stop",
         sink: Sink | None = None,
         at_most: int | None = None,
+        stop_when: StopWhen | None = None,
     ) -> None:
         if not callable(on_alarm) and on_alarm not in ("stop", "go on", "exclude"):
             raise ValueError(
@@ -136,9 +125,14 @@ class Monitored(Strategy):
             )
         if at_most is not None and on_alarm != "exclude":
             raise ValueError("at_most must be left out unless on_alarm is 'exclude': nobody is left out otherwise.")
+        if stop_when is not None and not callable(stop_when):
+            raise ValueError(
+                f"stop_when must be a function of a round's number and metrics; got {stop_when!r}. "
+                "Use fedgauss.stopping.Plateau('accuracy', min_gain=0.01)?"
+            )
         self.strategy = strategy
         self.watcher: Watcher = MonitorFeed(monitor) if isinstance(monitor, Monitor) else monitor
-        self.on_alarm, self.sink = on_alarm, sink
+        self.on_alarm, self.sink, self.stop_when = on_alarm, sink, stop_when
         self.at_most = None if at_most is None else _checks.whole("at_most", at_most, fix="It counts clients.")
         self._tell = Sinks([] if sink is None else [sink])
         self._hooks: dict[str, Callable[..., Any]] = {}  # the strategy's hooks, while ours stand in their place
@@ -157,6 +151,7 @@ class Monitored(Strategy):
         if self._claims:  # numbers that nobody said are the only link between nodes and a monitor's past
             self._roster = NodeNumbers()
         self._sent: Views = {}
+        self._ending = Ending(self.stop_when, self.excluded)
         self._alarmed = False
         self._excused: set[int] = set()  # clients whose reason for not answering was logged
 
@@ -175,6 +170,11 @@ class Monitored(Strategy):
         """The numbers of all clients that are left out."""
         return tuple(sorted(self._left_out))
 
+    @property
+    def stopped(self) -> Any:
+        """What `stop_when` returned to end the last `start`; None if it did not."""
+        return self._ending.stopped
+
     def start(self, *args: Any, **kwargs: Any) -> Result:
         """The strategy's own `start`, with every call of a hook going through here."""
         self._begin()
@@ -182,8 +182,8 @@ class Monitored(Strategy):
         before = {name: inner[name] for name in _HOOKS if name in inner}
         self._hooks = {name: getattr(self.strategy, name) for name in _HOOKS}
         try:
-            inner.update({name: getattr(self, name) for name in _HOOKS})
-            return self.strategy.start(*args, **kwargs)
+            inner.update(self._ending.around({name: getattr(self, name) for name in _HOOKS}))
+            return self._ending.run(self.strategy.start, *args, **kwargs)
         finally:
             for name in _HOOKS:
                 inner.pop(name, None)
