@@ -69,7 +69,7 @@ class MeanChannel(Channel, tabulated=True):
 
     def ahead(self, seen: RoundsSeen) -> Ahead | None:
         """Prefix sums first, then the evidence of all candidates after every round."""
-        if not self.position:
+        if not len(self.candidates.positions):
             return None
         masses = running(self.mass, seen.weight)
         totals = running(self.total[:, 0], seen.weight[:, None] * seen.x)
@@ -79,11 +79,12 @@ class MeanChannel(Channel, tabulated=True):
         share = mass / now
         with np.errstate(divide="ignore", invalid="ignore"):  # in slots that are still empty
             m = mass * (1.0 - share)
-            gap = kept.sums - share[..., None] * totals[1:, None]
-            flat = gap.reshape(-1, gap.shape[-1], 1)
-            z2 = np.einsum("cdr,cdr->cr", flat, flat).reshape(m.shape) / m
+            gap = share[..., None] * totals[1:, None]
+            flat = np.subtract(kept.sums, gap, out=gap).reshape(-1, gap.shape[-1], 1)
+            z2 = np.einsum("cdr,cdr->cr", flat, flat).reshape(m.shape)
+            z2 /= m
             t2 = tempered(z2, m, self.tempering)
-        best = np.where(kept.valid, t2, -1.0).max(axis=1, initial=-1.0)
+        best = kept.largest(t2)
 
         def take(k: int) -> None:
             kept.take(k)

@@ -88,7 +88,7 @@ class SpreadChannel(Channel, tabulated=True):
 
     def ahead(self, seen: RoundsSeen) -> Ahead | None:
         """Where every round is a group of its own, and there are residuals: prefix sums first, then the evidence."""
-        if self.group > 1 or self.rounds or not self.count:
+        if self.group > 1 or self.rounds or not len(self.candidates.positions):
             return None
         weighted = seen.weight[:, None] * seen.x
         masses, totals = running(self.mass, seen.weight), running(self.total[:, 0], weighted)
@@ -100,8 +100,7 @@ class SpreadChannel(Channel, tabulated=True):
         kept = CandidatesAhead(self.candidates, self.count, seen.before, counts.astype(np.float64), sizes[:-1])
         with np.errstate(divide="ignore", invalid="ignore"):  # in slots that are still empty
             evidence = self._compared(kept.sums[..., 0], kept.masses, sizes[1:], (counts + 1)[:, None])
-        evidence = np.where(kept.valid, evidence, -1.0)
-        best = evidence.max(axis=1, initial=-1.0)
+        best = kept.largest(evidence)
         statistic = np.where(best >= 0.0, np.sqrt(np.maximum(best, 0.0)), self.statistic)
 
         def take(k: int) -> None:
@@ -109,7 +108,7 @@ class SpreadChannel(Channel, tabulated=True):
             self.count, self.began = self.count + k, int(seen.before[k - 1])
             self.mass, self.total, self.size = float(masses[k]), totals[k, :, None].copy(), sizes[k, :, None].copy()
             if best[k - 1] >= 0.0:
-                slot = evidence[k - 1].argmax(keepdims=True)
+                slot = np.where(kept.valid[k - 1], evidence[k - 1], -1.0).argmax(keepdims=True)
                 self.statistic = statistic[k - 1 : k].copy()
                 self.step, self.rounds_before = self.candidates.steps[slot], self._rounds_before(slot)
 

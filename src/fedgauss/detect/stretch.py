@@ -51,7 +51,7 @@ class CandidatesAhead:
     Parameters
     ----------
     kept : Candidates
-        Those before the first of these rounds, of one run.
+        Those before the first of these rounds, of one run; at least one.
     position : int
         The first that enters; the others follow.
     steps, masses, sums : (n,), (n,), (n, width) arrays
@@ -63,40 +63,53 @@ class CandidatesAhead:
         self._steps, self._masses, self._sums = steps, masses, sums
         slots = self._slots(len(steps))
         held = len(kept.positions)
-        count = max(held, int(slots.max(initial=-1)) + 1)
+        count = max(held, int(slots.max()) + 1)
         written = np.full((len(slots), count), -1)
-        there = np.flatnonzero(slots >= 0)
-        written[there, slots[there]] = there
+        written[np.arange(len(slots)), slots] = np.arange(len(slots))
         self._writer = np.maximum.accumulate(written, axis=0)  # the round that filled a slot last; -1 for none of these
         self.valid: BoolArray = (self._writer >= 0) | (np.arange(count) < held)
         self._index = np.where(self._writer >= 0, count + self._writer, np.arange(count))
+        self._full = bool(self.valid.all())
         self._room = count - held
 
     def _slots(self, n: int) -> IntArray:
-        """Where the position of each round goes, -1 for nowhere: as in `Candidates.keep`."""
-        kept, first = self._kept, self._kept.first
-        places = {int(position): slot for slot, position in enumerate(kept.positions)}
-        count, slots = len(places), []
-        for position in range(self._position, self._position + n):
-            over = position - FINE * (position & -position)
-            slot = places.pop(over, -1) if over >= first else -1
-            if slot < 0 and position >= first:
-                slot, count = count, count + 1
-            if slot >= 0:
-                places[position] = slot
-            slots.append(slot)
-        return np.array(slots, dtype=np.int64)
+        """Where the position of each round goes: as in `Candidates.keep`.
+
+        A position takes the slot of the one 12 2^l before it, 2^l its largest power of two, and so that of the last
+        such one before these rounds; where that never entered, the first of these rounds got a new one.
+        """
+        kept, begin = self._kept, self._position
+        position = np.arange(begin, begin + n)
+        period = FINE * (position & -position)
+        past = position - period * ((position - begin) // period + 1)  # in the period before these rounds
+        order = np.argsort(kept.positions)
+        slots = order.take(np.searchsorted(kept.positions, past, sorter=order), mode="clip")
+        fresh = past < kept.first
+        first = past + period  # of these rounds, with the same slot
+        opened = len(order) + np.cumsum(fresh & (first == position)) - 1
+        slots[fresh] = opened[first[fresh] - begin]
+        return slots
 
     @property
     def masses(self) -> FloatArray:
         """Of every slot after each round, (n, C)."""
-        return np.concatenate([self._kept.masses, np.zeros(self._room), self._masses])[self._index]
+        return self.gathered(np.concatenate([self._kept.masses, np.zeros(self._room), self._masses]))
 
     @property
     def sums(self) -> FloatArray:
         """Prefix sums, (n, C, width)."""
         room = np.zeros((self._room, self._sums.shape[1]))
-        return np.concatenate([self._kept.sums[..., 0], room, self._sums])[self._index]
+        return self.gathered(np.concatenate([self._kept.sums[..., 0], room, self._sums]))
+
+    def gathered(self, entries: FloatArray) -> FloatArray:
+        """Of every slot after each round, from what belongs to those kept, to empty slots, and to those that enter."""
+        return entries.take(self._index, axis=0, mode="clip")  # no index is out of bounds, and looking costs time
+
+    def largest(self, evidence: FloatArray) -> FloatArray:
+        """Over all candidates after each round, (n,); -1 where there is none."""
+        if not self._full:
+            evidence = np.where(self.valid, evidence, -1.0)
+        return evidence.max(axis=1, initial=-1.0)
 
     def take(self, k: int) -> None:
         """Leave the candidates as they are after k rounds."""

@@ -61,14 +61,12 @@ class RunningAverage:
         after = self._step + length * np.arange(len(means))
         eta = step_sizes_of_rounds(self._steps, after, length)
         pulls, products = pulls_and_product(eta.T, np.broadcast_to(self._values, means.shape))
-        each = np.einsum("tni,tnj->nij", pulls, pulls) * self._noise(None)  # becomes Var(D) after each round
-        squares, shared = products[:, :, None] * products[:, None, :], np.empty_like(each)
-        for product, square, last, cross in zip(products, squares, each, shared, strict=True):
-            last += square * self._last
-            np.multiply(self._cross, product, out=cross)
-            self._last, self._cross = last, cross + last
-        self._last = self._last.copy()
-        self._total = self._total + (shared + shared.transpose(0, 2, 1) + each).sum(axis=0)
+        noise = np.einsum("tni,tnj->nij", pulls, pulls) * self._noise(None)
+        last = _recursion(self._last, products[:, :, None] * products[:, None, :], noise)
+        cross = _recursion(self._cross, np.broadcast_to(products[:, None, :], last.shape), last)
+        shared = np.concatenate([self._cross[None], cross[:-1]]) * products[:, None, :]
+        self._total = self._total + (shared + shared.transpose(0, 2, 1) + last).sum(axis=0)
+        self._last, self._cross = last[-1].copy(), cross[-1].copy()
         self._sum = self._sum + means.sum(axis=0)
         self._rounds += len(means)
         self._step += length * len(means)
@@ -108,3 +106,13 @@ class RunningAverage:
         half = quantile * np.sqrt(np.diag(total)) / self._rounds
         average = self._sum / self._rounds
         return Intervals(average, average - half, average + half, _LEVEL, self._rounds)
+
+
+def _recursion(start: FloatArray, factors: FloatArray, terms: FloatArray) -> FloatArray:
+    """x_j = factors_j x_{j-1} + terms_j for j = 1, ..., n from x_0, element by element, in log2 n passes."""
+    factor, x, apart = factors.copy(), terms.copy(), 1
+    while apart < len(x):
+        x[apart:] += factor[apart:] * x[:-apart].copy()
+        factor[apart:] = factor[apart:] * factor[:-apart]
+        apart *= 2
+    return np.asarray(x + factor * start)

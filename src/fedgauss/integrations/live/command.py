@@ -180,7 +180,7 @@ def _follow(log: Path | None, run: Run, announcer: Announcer, ended: threading.E
     while not ended.is_set():
         if source is not None and log is not None:
             try:
-                for lines in _batches(source.poll()):
+                for lines in batches(source.poll()):
                     for found in run.take_many(lines):
                         announcer.refused(found) if isinstance(found, ValueError) else announcer(found)
                     _look_after(run, announcer)
@@ -199,7 +199,7 @@ def _follow(log: Path | None, run: Run, announcer: Announcer, ended: threading.E
     return ""
 
 
-def _batches(found: Iterable[Any]) -> Iterator[list[Any]]:
+def batches(found: Iterable[Any]) -> Iterator[list[Any]]:
     """What is found, in lists; where an error ends it, what came before the error is there."""
     lines: list[Any] = []
     try:

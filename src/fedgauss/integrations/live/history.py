@@ -1,7 +1,7 @@
 """What the page draws of rounds and participation: bounded, and numbered so that it asks for new rounds only."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from fedgauss.detect.monitor import LONGEST_GAP
@@ -63,6 +63,14 @@ class RoundNumbers:
         self._first_steps.append(step)
         self._stretches.append([number, 1, 1, 1])
 
+    def add_many(self, count: int, steps: int) -> None:
+        """Rounds that follow the last one, numbered on, so many steps apart."""
+        step, number = self.last
+        for j in range(1, min(count, 2) + 1):  # the second begins a stretch with this gap, or goes on with one
+            self.add(step + j * steps, number + j)
+        self._stretches[-1][3] += max(count - 2, 0)
+        self.last = (step + count * steps, number + count)
+
     def before(self, step: int) -> int | None:
         """The last round before this step; None where that is not known any more."""
         place = bisect_right(self._first_steps, step - 1) - 1
@@ -117,17 +125,17 @@ class History:
 
     def add(self, row: HistoryRow) -> None:
         """One more round."""
-        self.extend((row,))
+        self._rows.add(row)
+        if row.kind == "invalid update":
+            self.invalid += 1
+        else:
+            self._numbers.add(row.step, row.round)
 
-    def extend(self, rows: Iterable[HistoryRow]) -> None:
-        """Several more."""
-        rows = tuple(rows)
-        self._rows.extend(rows)
-        for number, step, _, kind in rows:
-            if kind == "invalid update":
-                self.invalid += 1
-            else:
-                self._numbers.add(step, number)
+    def add_many(self, ratios: Sequence[float | None], steps: int, kind: Kind) -> None:
+        """Rounds that follow the last one, so many steps apart, all of one kind that is not invalid."""
+        step, number = self.last
+        self._rows.extend(HistoryRow(number + j, step + steps * j, ratio, kind) for j, ratio in enumerate(ratios, 1))
+        self._numbers.add_many(len(ratios), steps)
 
     def round_before(self, step: int) -> int | None:
         """The last round used before this step; None where that is not known any more."""

@@ -1,5 +1,6 @@
 """A run that is being watched: rounds go in, checked and in order; what the page shows comes out."""
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from fedgauss.integrations.live.pulse import IN_A_ROW
 from fedgauss.integrations.live.rounds import ClientNames, LoggedRound, checked_names, round_from_json, with_name
 from fedgauss.integrations.live.warm_up import WarmUp
 
-_AT_ONCE = 512  # rounds: what is computed of them fits into the cache
+_AT_ONCE = 160  # rounds: what is computed of them fits into the cache
 _FEWEST = 8  # that are worth it
 
 
@@ -125,7 +126,7 @@ class LiveRun(FollowedRun[LoggedRound]):
         given = list(lines)
         at = 0
         while at < len(given):
-            at += self._take_plain(given[at : at + _AT_ONCE])
+            at += self._take_plain(given[at:])
             yield from super().take_many(given[at : at + 1])
             at += 1
 
@@ -135,17 +136,24 @@ class LiveRun(FollowedRun[LoggedRound]):
         if self.monitor is None or kind not in ("quiet", "alarm", "seen before") or self._another:
             return 0
         dim, tau, means = self.monitor.lin.dim, self.sync_every, []
+        last = self.seen_before - 1 if kind == "seen before" else math.inf  # the last round seen is compared
         for line in lines:
             number, step = number + 1, step + tau
-            if isinstance(line, ValueError) or not line.is_plain(number, step, tau) or len(line.parameters) != dim:
+            if isinstance(line, ValueError) or step > last or not line.is_plain(number, step, tau):
                 break
-            if (kind == "seen before") != (step < self.seen_before):
+            if len(line.parameters) != dim:
                 break
             means.append(line.parameters)
         if len(means) <= _FEWEST:
             return 0
-        with self._turn, self.lock:
-            return 0 if self._ended else self._take_means(np.stack(means[:-1]), kind)
+        path, taken = np.array(means[:-1]), 0
+        while taken < len(path):
+            with self._turn, self.lock:
+                count = 0 if self._ended else self._take_means(path[taken : taken + _AT_ONCE], kind)
+            taken += count
+            if count < min(_AT_ONCE, len(path)):
+                break
+        return taken
 
     def _take_means(self, means: FloatArray, kind: Kind) -> int:
         assert self.monitor is not None
@@ -165,7 +173,7 @@ class LiveRun(FollowedRun[LoggedRound]):
         self.average.add_many(means[:count], tau)
         self.participation.add_many(count, None if self.roster is None else self.roster.names)
         self.gaps.add_many((number + count, max(step + tau * count, self.seen_before)), count)
-        self.history.extend(HistoryRow(number + j, step + tau * j, ratio, kind) for j, ratio in enumerate(ratios, 1))
+        self.history.add_many(ratios, tau, kind)
         self._last = means[count - 1]
         self.taken += count
         self.pulse.taken(kind, count)

@@ -25,7 +25,7 @@ class Thinned(Generic[Row]):
         self._most, self._merge, self._weight = most, merge, weight
         self._rows: list[Row] = []
         self._held = 0
-        self._next: list[Row] = []  # the row that is filling, if there is one
+        self._next: Row  # the row that is filling, where it stands for one or more
         self._filled = 0  # rows that it stands for so far
         self.each = 1  # rows that one stands for
         self.epoch = 0
@@ -42,19 +42,22 @@ class Thinned(Generic[Row]):
     def extend(self, rows: Iterable[Row]) -> None:
         """Several more."""
         for row in rows:
-            self._next = [self._merge(self._next[0], row) if self._next else row]
+            if self._filled:
+                self._next = self._merge(self._next, row)
+            else:
+                self._next = row
             self._filled += 1
             if self._filled >= self.each:
-                self._rows += self._next
-                self._held += self._weight(self._next[0])
-                self._next, self._filled = [], 0
+                self._rows.append(self._next)
+                self._held += self._weight(self._next)
+                self._filled = 0
                 if self._held > self._most and len(self._rows) > 1:
                     self._halve()
 
     def _halve(self) -> None:
         rows = self._rows
         if len(rows) % 2:
-            self._next, self._filled = rows[-1:], self.each
+            self._next, self._filled = rows[-1], self.each
         self._rows = [self._merge(a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
         self._held = sum(map(self._weight, self._rows))
         self.each *= 2
