@@ -5,6 +5,7 @@ on. A round that is refused leaves model and monitor as they were; but what only
 metrics than most have, `Clients` has judged before. Memory does not grow by more than 50 MB.
 """
 
+import logging
 import math
 import random
 from pathlib import Path
@@ -111,7 +112,8 @@ def of_the_model():
 
 @HOW_MANY
 @pytest.mark.parametrize("watcher", [of_the_model, lambda: Clients(horizon=40, seed=1)], ids=["model", "clients"])
-def test_mutated_uploads_are_refused_or_taken_and_the_run_goes_on(watcher, how_many):
+def test_mutated_uploads_are_refused_or_taken_and_the_run_goes_on(watcher, how_many, caplog):
+    caplog.set_level(logging.CRITICAL, logger="flwr")  # what is logged would be kept until the end
     rng, count, refused, before = np.random.default_rng(16), 0, 0, None
     while count < how_many:
         chosen = {}
