@@ -201,6 +201,26 @@ def test_a_log_is_saved_as_it_is_followed(begun, tmp_path, monkeypatch):
     assert [again.take(again.read(text)).kind for text in LINES[:32]] == ["seen before"] * 30 + ["quiet"] * 2
 
 
+def test_a_watch_that_was_stopped_during_a_save_saves_again_soon(begun, tmp_path, monkeypatch):
+    """As when a virtual machine is paused: it would take the hour for what a save costs, and wait for twenty."""
+    clock, save = [0.0], fg.Monitor.save
+    monkeypatch.setattr("fedgauss.integrations.live.saving.time.monotonic", lambda: clock[0])
+    run = begun(monitor=tmp_path / "monitor.npz", posted=False)
+
+    def stopped(watched, path):
+        save(watched, path)
+        clock[0] += 3600.0
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fg.Monitor, "save", stopped)
+        run.take(run.read(LINES[0]))
+    run.take(run.read(LINES[1]))
+    assert fg.Monitor.load(tmp_path / "watch.npz").round == 1
+    clock[0] += 30.0
+    run.tick()
+    assert fg.Monitor.load(tmp_path / "watch.npz").round == 2
+
+
 def test_a_second_watch_on_one_file_is_told(begun, tmp_path):
     begun(monitor=tmp_path / "monitor.npz")
     with pytest.raises(ValueError, match=rf"must be the file of one watch; process {os.getpid()} has it"):

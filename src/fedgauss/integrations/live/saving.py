@@ -16,6 +16,7 @@ except ImportError:  # not on Windows, where two watches must be kept apart by h
 
 _EVERY = 1.0  # seconds, at least, between two saves of a watch that follows a log
 _COST = 20.0  # times what a save takes, at least, lie between two
+_RAREST = 30.0  # seconds, at most: a process that was stopped in the middle of a save would wait for hours after it
 _ROUNDS, _BYTES = 1000, 16 * 2**20  # of a journal, after which the monitor is saved and it begins again
 _UNSAVED = 1000  # rounds that may wait for a disk with room
 
@@ -93,7 +94,7 @@ class SaveFile:
             began = time.monotonic()
             self._try(self.save)
             now = time.monotonic()
-            self._next = now + max(_EVERY, _COST * (now - began))
+            self._next = now + min(max(_EVERY, _COST * (now - began)), _RAREST)
 
     def save(self) -> bool:
         """Save the monitor, and then begin the journal again; returns whether there is a monitor yet.
