@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,11 @@ def main() -> None:
         with timed("a log of parameters (d = 2)", given.rounds):
             run = follow(log, LiveRun(monitor()))
         page(run)
+        with timed("the same, one round at a time", few):
+            alone = LiveRun(monitor())
+            for line in islice(LineLog(log, alone.read).poll(), few):
+                if not isinstance(line, ValueError):
+                    alone.take(line)
         with timed("the same, judged in an earlier session", given.rounds):
             again = follow(log, LiveRun(run.monitor))
         page(again)
@@ -118,11 +124,11 @@ def main() -> None:
             watched = follow(of_clients, ClientRun(fg.ClientMonitor()))
         with timed("the same, judged in an earlier session", few):
             page(follow(of_clients, ClientRun(watched.monitor)))
-        line, journal = log.open("rb").readline(), Journal(Path(folder, "journal"))
+        text, journal = b'{"round": 1, "parameters": [0.5, 1.5]}', Journal(Path(folder, "journal"))
         journal.begin({})
         with timed("POSTed rounds on disk: a line in the journal", 100):
             for _ in range(100):
-                journal.add(line)
+                journal.add(text)
                 journal.commit()
         journal.close()
         with timed("the monitor saved whole", 50):

@@ -146,7 +146,7 @@ class LiveRun(FollowedRun[LoggedRound]):
             means.append(line.parameters)
         if len(means) <= _FEWEST:
             return 0
-        path, taken = np.array(means[:-1]), 0
+        path, taken = np.concatenate(means[:-1]).reshape(-1, dim), 0
         while taken < len(path):
             with self._turn, self.lock:
                 count = 0 if self._ended else self._take_means(path[taken : taken + _AT_ONCE], kind)
