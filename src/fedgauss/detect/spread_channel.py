@@ -108,7 +108,7 @@ class SpreadChannel(Channel, tabulated=True):
             self.count, self.began = self.count + k, int(seen.before[k - 1])
             self.mass, self.total, self.size = float(masses[k]), totals[k, :, None].copy(), sizes[k, :, None].copy()
             if best[k - 1] >= 0.0:
-                slot = np.array([np.where(kept.valid[k - 1], evidence[k - 1], -1.0).argmax()])
+                slot = np.argmax(np.where(kept.valid[k - 1], evidence[k - 1], -1.0), keepdims=True)
                 self.statistic = statistic[k - 1 : k].copy()
                 self.step, self.rounds_before = self.candidates.steps[slot], self._rounds_before(slot)
 
