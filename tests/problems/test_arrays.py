@@ -107,7 +107,7 @@ def test_rows_drawn_with_replacement_average_to_the_rows():
         ({"features": np.where(X[3, 1] == X, np.nan, X)}, r"features must be finite; got nan at index \(3, 1\)"),
         ({"family": "logistic"}, "logistic responses must be 0 or 1; row 0 is"),
         ({"family": "poisson", "response": np.abs(Y)}, "poisson responses must be counts"),
-        ({"family": "logit"}, "family must be one of .*'logistic'"),
+        ({"family": "logits"}, "family must be one of .*'logistic'"),
         ({"family": "one_versus_rest", "n_classes": 2, "response": np.arange(60)}, "classes 0 to 1; row 2 is 2"),
         ({"order": "twice"}, "order must be one of 'once', 'replacement'"),
         ({"weights": "row"}, "Did you mean 'rows'"),

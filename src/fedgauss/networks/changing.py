@@ -101,7 +101,7 @@ def failing(network: Network, probability: float) -> FailingNetwork:
     --------
     >>> import fedgauss as fg
     >>> print(fg.networks.failing(fg.networks.ring(10), 0.3))
-    Network ring, each link down with probability 0.3: 10 clients, 10 edges, contraction factor 0.9302
+    Network ring, each link down with probability 0.3: 10 clients, 10 edges, contraction factor 0.9206
     """
     if not isinstance(network, Network):
         raise ValueError(

@@ -184,8 +184,9 @@ def exact_path(
 
     Parameters
     ----------
-    model, network, steps, n_steps, sync_every, start_mean, start_cov, sync_phase, participation, local_steps,
-    optimiser
+    model, network, steps, n_steps, sync_every, start_mean, start_cov, sync_phase
+        As in `exact_moments`.
+    participation, local_steps, optimiser
         As in `exact_moments`.
 
     Returns
