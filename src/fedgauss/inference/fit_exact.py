@@ -158,6 +158,10 @@ def _check_independent(data: ModelData, information: FloatArray) -> None:
             f"{listed([data.names[j] for j in flat])} is constant in each, or where events are. Leave it out."
         )
     scale = np.sqrt(np.maximum(np.diag(block), np.finfo(float).tiny))
-    values, vectors = np.linalg.eigh(block / np.outer(scale, scale))
+    with np.errstate(over="ignore", invalid="ignore"):
+        alike = block / np.outer(scale, scale)
+    if not np.isfinite(alike).all():  # a site may send anything of the right shape
+        raise ValueError("sums must make up an information matrix; these cannot: a site sent other numbers than its sums.")
+    values, vectors = np.linalg.eigh(alike)
     triangle = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     check_collinear(data.names, [triangle], 1, intercept, _LEFT)
