@@ -337,7 +337,7 @@ SMALL = FRAME.hospital.where(np.arange(N) >= 4, "tiny")
         (FRAME, {"formula": "cost ~ year + offset(income)"}, "got an offset or exposure. Use solver='scoring'"),
         (changed(year=FRAME.year.where(FRAME.index > 0, 1e9)), {}, "one of column 'year' does. Is it a typing error"),
         (changed(year=FRAME.year.astype(str)), {}, "column 'year' holds numbers as text"),
-        (changed(year=MISSING), {}, r"values must not be missing; they are in 'year' \(3\). Fill them in, or leave those rows out"),
+        (changed(year=MISSING), {}, r"values must not be missing; they are in 'year' \(3\). Fill them in"),
         (changed(ward=FRAME.ward.where(FRAME.index > 1)), {}, r"they are in 'ward' \(2\)"),
         (changed(hospital=FRAME.hospital.where(FRAME.index > 1)), {}, r"they are in 'hospital' \(2\)"),
         (pl.from_pandas(changed(year=MISSING)), {}, r"they are in 'year' \(3\)"),

@@ -161,7 +161,7 @@ def _check_independent(data: ModelData, information: FloatArray) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         alike = block / np.outer(scale, scale)
     if not np.isfinite(alike).all():  # a site may send anything of the right shape
-        raise ValueError("sums must make up an information matrix; these cannot: a site sent other numbers than its sums.")
+        raise ValueError("sums must make up an information matrix; these do not. A site sent something else.")
     values, vectors = np.linalg.eigh(alike)
     triangle = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     check_collinear(data.names, [triangle], 1, intercept, _LEFT)
