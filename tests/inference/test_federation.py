@@ -13,6 +13,8 @@ from fedgauss.inference.methods import SPREAD, Chains, bootstrap_deviations
 from fedgauss.inference.passes import run_whitened, schedule
 from oracles.federation import Federation
 
+pytestmark = pytest.mark.study  # one slow fixture behind all of them
+
 K, D, N, TAU, CHAINS, SEED = 4, 3, 300, 10, 20, 3
 RING = fg.networks.ring(K)
 

@@ -150,6 +150,7 @@ def test_sites_that_do_not_know_it_say_which_families_they_know(monkeypatch):
     )
 
 
+@pytest.mark.study
 def test_it_covers_in_the_laboratory():
     """60 runs, three coordinates: .87 is four standard errors below .95 where coordinates are independent."""
     cell = CoverageCell(Federation("exponential", n_clients=4, n_steps=400, dim=3), runs=60)

@@ -99,6 +99,7 @@ def test_independent_draws_make_the_error_smaller():
     assert four.error == pytest.approx(one.error / 2)
 
 
+@pytest.mark.study
 @pytest.mark.parametrize(("draws", "panels"), [(2, 600), (4, 1500), (8, 4000)])
 def test_few_draws_seldom_make_a_trend(draws, panels):
     """Slopes that are chance alone pass two errors in 5 % of panels; without Student's quantile in 30, 14, 9 %.
