@@ -22,7 +22,7 @@ MEMORY = 300  # MB that one example may add to the most that the process ever ha
 HANG = 60  # seconds: no example takes one, and a machine that is busy is given time
 
 
-def fuzzed(*strategies, few=40, many=3000):
+def fuzzed(*strategies, few=25, many=3000):
     """The test with `few` examples, and marked as a study with `many`; it takes a folder and then the examples."""
 
     def decorate(test):
