@@ -95,6 +95,17 @@ class Candidates(Saved):
             raise ValueError("steps and weights of candidates must grow with the rounds, up to those of now")
 
 
+def combined(evidence: FloatArray, largest: FloatArray, axis: int = 0) -> FloatArray:
+    """2 log sum_s exp(e_s / 2), with e twice the log-likelihood ratio of a change at s, along the axis of candidates.
+
+    It weighs up all onsets where the largest e would know one only, as Shiryaev and Roberts do: a small change, which
+    many neighbouring onsets explain about as well, shows sooner, and a large one, which one explains best, as soon.
+    Terms are added up one after the other, so that the last bit does not depend on how many runs there are.
+    """
+    terms = np.exp((evidence - np.expand_dims(largest, axis)) / 2)
+    return largest + 2.0 * np.log(np.add.accumulate(terms, axis=axis, out=terms).take(-1, axis=axis))
+
+
 def _power_of_two(position: int) -> int:
     """The largest power of two that divides a positive whole number."""
     return position & -position

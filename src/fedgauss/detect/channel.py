@@ -120,7 +120,7 @@ class Channel(Saved, ABC):
                 self.rounds += 1
                 return Peak(norm, np.full(len(norm), seen.before), np.full(len(norm), self.rounds - 1))
 
-        Monitor(lin, steps, channels=(MeanChannel(), SpreadChannel(), Shewhart()))
+        Monitor(lin, steps, channels=(*DEFAULT_CHANNELS, Shewhart()))
     """
 
     name: ClassVar[str]
