@@ -83,11 +83,11 @@ def test_neither_of_them_sees_what_the_other_is_for():
 
 
 def test_combined_evidence_is_the_largest_and_a_little_more():
-    """2 log sum exp(e / 2) lies between the largest e and 2 log C above it, and does not overflow."""
+    """3 log sum exp(e / 3) lies between the largest e and 3 log C above it, and does not overflow."""
     evidence = np.array([[1.0, 5e5, 0.0], [4.0, 1.0, 0.0], [9.0, 5e5, 0.0]])
     found = combined(evidence, evidence.max(axis=0))
-    np.testing.assert_allclose(found[1:], [5e5 + 2 * np.log(2.0), 2 * np.log(3.0)], rtol=1e-12)
-    assert found[0] == pytest.approx(2 * np.log(np.exp([0.5, 2.0, 4.5]).sum()), rel=1e-12)
+    np.testing.assert_allclose(found[1:], [5e5 + 3 * np.log(2.0), 3 * np.log(3.0)], rtol=1e-12)
+    assert found[0] == pytest.approx(3 * np.log(np.exp([1 / 3, 4 / 3, 3.0]).sum()), rel=1e-12)
     np.testing.assert_array_equal(combined(evidence.T, evidence.max(axis=0), axis=1), found)
 
 

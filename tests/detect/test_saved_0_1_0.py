@@ -24,7 +24,7 @@ def test_it_goes_on_from_what_0_1_0_saw(name):
             assert getattr(verdict, field) == wanted[field], field
         then = next(reading for reading in verdict.readings if reading.channel == wanted["channel"])
         count = len(next(c for c in monitor._watch.channels if c.name == wanted["channel"]).candidates.positions)
-        most = np.sqrt(wanted["statistic"] ** 2 + 2 * np.log(max(count, 1)))
+        most = np.sqrt(wanted["statistic"] ** 2 + 3 * np.log(max(count, 1)))
         assert wanted["statistic"] * (1 - 1e-9) <= then.statistic <= most * (1 + 1e-9)
         if verdict.alarm:  # 0.1.0 went back to the estimated onset, and not to before its interval
             assert verdict.rollback <= wanted["rollback"]

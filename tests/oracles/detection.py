@@ -49,8 +49,8 @@ def mean_statistic(x, weights, first):
             gap = np.average(x[:s], axis=0, weights=left) - np.average(x[s:t], axis=0, weights=right)
             m = left.sum() * right.sum() / (left.sum() + right.sum())
             z = np.sqrt(m) * np.linalg.norm(gap)
-            terms.append(np.exp(0.5 * z**2 / (1 + min(0.35 * z**2 / m, z / np.sqrt(m)))))
-        out[t - 1] = np.sqrt(2 * np.log(np.sum(terms))) if terms else 0.0
+            terms.append(np.exp(z**2 / 3 / (1 + min(0.35 * z**2 / m, z / np.sqrt(m)))))
+        out[t - 1] = np.sqrt(3 * np.log(np.sum(terms))) if terms else 0.0
     return out
 
 
@@ -77,6 +77,6 @@ def spread_statistic(x, weights, group, quiet=False):
             r1, r2 = (50 + sum(q[:s])) / n1, np.mean(q[s:t])
             ra = (50 + sum(q[:t])) / (n1 + n2)
             ratio = d * ((n1 + n2) * np.log(ra) - n1 * np.log(r1) - n2 * np.log(r2))
-            terms.append(np.exp(0.5 * ratio) if (r2 < r1 if quiet else r2 > r1) else 1.0)
-        out[t - 1] = np.sqrt(2 * np.log(np.sum(terms))) if terms else 0.0
+            terms.append(np.exp(ratio / 3) if (r2 < r1 if quiet else r2 > r1) else 1.0)
+        out[t - 1] = np.sqrt(3 * np.log(np.sum(terms))) if terms else 0.0
     return out

@@ -35,7 +35,7 @@ class MeanChannel(Channel, tabulated=True):
 
     Here f = W_s / W_t and m = W_s (1 - f); W and S are the prefix sums of the weights w_j and of w_j x_j. z is the
     standardised difference between the mean innovation before and after s: chi with d degrees of freedom under the
-    null, for each s and t. The statistic is the root of 2 log sum_s exp(T_s^2 / 2), see `candidates.combined`, and the
+    null, for each s and t. The statistic is the root of 3 log sum_s exp(T_s^2 / 3), see `candidates.combined`, and the
     onset the s with the largest T. A shift that the run's journey may explain is withheld, see `Travel`.
     """
 

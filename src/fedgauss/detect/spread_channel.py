@@ -41,7 +41,7 @@ class SpreadChannel(Channel, tabulated=True):
 
         L_s = d [(n1 + n2) log ra - n1 log r1 - n2 log r2],  0 elsewhere,
 
-    and the statistic is the root of 2 log sum_s exp(L_s / 2), see `candidates.combined`.
+    and the statistic is the root of 3 log sum_s exp(L_s / 3), see `candidates.combined`.
     """
 
     name, share, alarm_words = "spread", 0.05, "gradient noise grew"
