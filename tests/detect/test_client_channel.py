@@ -94,7 +94,7 @@ def test_it_joins_a_monitor_that_is_given_uploads_from_the_first_round_on(tmp_pa
     assert [channel.name for channel in joined.channels] == ["mean", "spread", "quiet", "clients"]
     assert joined.boundary.levels["mean"][0] > plain.boundary.levels["mean"][0]
     plain.update(y, clients=y + 0.01 * rng.standard_normal((N_CLIENTS, 2)))
-    assert len(plain.channels) == 2  # too late: alpha is shared out from the first round on
+    assert len(plain.channels) == 3  # too late: alpha is shared out from the first round on
 
     def go_on(monitor):
         draws = np.random.default_rng(3)

@@ -15,18 +15,23 @@ NEXT = json.loads((FOLDER / "next.json").read_text())  # updates, and what 0.1.0
 
 @pytest.mark.parametrize("name", NEXT)
 def test_it_goes_on_from_what_0_1_0_saw(name):
-    """0.1.0 looked at the largest evidence over onsets, today's statistic combines all: the same onset, and no less."""
+    """0.1.0 looked at the largest evidence over onsets, today's statistic combines all: it is no less, nor much more.
+
+    Thresholds are other ones, too, so an alarm that had just begun to ring may wait for the next round.
+    """
     monitor = Monitor.load(FOLDER / f"{name}.npz")
     before = monitor.alarm
     for update, wanted in zip(NEXT[name]["updates"], NEXT[name]["verdicts"], strict=True):
         verdict = monitor.update(**update)
-        for field in ("alarm", "round", "step", "onset", "alpha", "travelling"):
+        for field in ("round", "step", "alpha", "travelling"):
             assert getattr(verdict, field) == wanted[field], field
+        if verdict.alarm and wanted["alarm"]:
+            assert (verdict.channel, verdict.onset) == (wanted["channel"], wanted["onset"])
         then = next(reading for reading in verdict.readings if reading.channel == wanted["channel"])
         count = len(next(c for c in monitor._watch.channels if c.name == wanted["channel"]).candidates.positions)
         most = np.sqrt(wanted["statistic"] ** 2 + 3 * np.log(max(count, 1)))
         assert wanted["statistic"] * (1 - 1e-9) <= then.statistic <= most * (1 + 1e-9)
-        if verdict.alarm:  # 0.1.0 went back to the estimated onset, and not to before its interval
+        if verdict.alarm and wanted["alarm"]:  # 0.1.0 went back to the estimated onset, and not to before its interval
             assert verdict.rollback <= wanted["rollback"]
     if NEXT[name]["suspects"] is not None:
         found = monitor.suspects()

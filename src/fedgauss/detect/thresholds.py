@@ -178,7 +178,7 @@ class _Null(NamedTuple):
         def at(d: int) -> float:
             i, j = dims.index(d), table["taus"].index(tau)
             levels = np.array(table[channel.name][i][j][column])
-            return tail_point(q, tails, levels, table["paths"][i][j], channel.dof(d))
+            return tail_point(q, tails, levels, table["paths"], channel.dof(d))
 
         if self.dim in dims:
             return at(self.dim)
