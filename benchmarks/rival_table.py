@@ -237,6 +237,15 @@ def least_delay_of_any(early: float, attacked: Array, noise: float, rounds_befor
     return best
 
 
+def as_shipped(scores: dict[str, Array], ends: Array) -> dict[str, Any]:
+    """What ours does at its own threshold, a score of 1, for a nominal .05."""
+    found: dict[str, Any] = {"false alarms": float((scores["fresh"].max(axis=1) > 1.0).mean())}
+    for column in COLUMNS:
+        alarms = alarmed(np.maximum.accumulate(scores[column.label], axis=1), 1.0, ends, column.after)
+        found[column.label] = pairs(alarms.figures(), alarms.influences().std(axis=1) / np.sqrt(len(alarms.hit)))
+    return found
+
+
 def shown(found: dict[str, Any], levels: dict[str, Any], figures: tuple[str, str]) -> Table:
     """Power and delay of every detector in every column; a star where ours is behind it."""
     table = Table(title=f"{figures[0]} and {figures[1]}; * where Monitor is behind by two standard errors")
@@ -259,7 +268,7 @@ def shown(found: dict[str, Any], levels: dict[str, Any], figures: tuple[str, str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=41)
+    parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--out", type=Path, default=Path("build/rival_table.json"))
     options = parser.parse_args()
     console = Console(width=230)
@@ -298,6 +307,7 @@ def main() -> None:
         "thresholds": thresholds,
         "false alarms": levels,
         "false alarms up to step 240": early,
+        "Monitor as shipped": as_shipped(scores[OURS], honest.ends),
         "columns": found,
         "least delay at mu = 1, t_0 = 100, told t_0, by false alarms up to step 240": limits,
         "alarms from arrays that are not river's": differing,
