@@ -49,7 +49,7 @@ def mean_statistic(x, weights, first):
             gap = np.average(x[:s], axis=0, weights=left) - np.average(x[s:t], axis=0, weights=right)
             m = left.sum() * right.sum() / (left.sum() + right.sum())
             z = np.sqrt(m) * np.linalg.norm(gap)
-            terms.append(np.exp(z**2 / 3 / (1 + min(0.35 * z**2 / m, z / np.sqrt(m)))))
+            terms.append(np.exp(z**2 / 3 / (1 + min(0.25 * z**2 / m, z / np.sqrt(m)))))
         out[t - 1] = np.sqrt(3 * np.log(np.sum(terms))) if terms else 0.0
     return out
 

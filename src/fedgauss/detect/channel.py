@@ -20,7 +20,7 @@ from fedgauss.detect.saved import Saved
 if TYPE_CHECKING:
     from fedgauss.detect.stretch import Ahead, RoundsSeen
 
-TEMPERING = 0.35  # where nothing is known of the gradients' tails
+TEMPERING = 0.25  # where nothing is known of the gradients' tails
 INVALID = "invalid update"  # what a verdict has in place of a channel when the update itself is refused
 
 
