@@ -8,7 +8,6 @@ metrics than most have, `Clients` has judged before. Memory does not grow by mor
 import logging
 import math
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest

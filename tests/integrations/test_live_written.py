@@ -13,7 +13,7 @@ from fedgauss.integrations.live.written import WrittenRows
 
 
 def test_rows_are_written_once_and_anew_after_a_thinning():
-    """Defects that it would catch: old rows after a thinning, rows twice, a number beyond the last taken for the end."""
+    """Defects that it would catch: old rows after a thinning, rows twice, a number beyond the last as the end."""
     rows, times = Thinned(10, max), []
 
     def shown(row):
@@ -39,4 +39,7 @@ def test_a_page_is_told_what_the_state_says(monkeypatch):
             for since in (0, run.history.count // 2, run.history.count, 10**6):
                 status, _, body = it.ask("GET", f"/state?run={run.id}&since={since}")
                 assert status == 200
-                assert {**json.loads(body), "health": 0} == {**json.loads(json.dumps(state_of(run, since))), "health": 0}
+                assert {**json.loads(body), "health": 0} == {
+                    **json.loads(json.dumps(state_of(run, since))),
+                    "health": 0,
+                }

@@ -304,7 +304,9 @@ class Monitor:
             where = np.broadcast_to(mean, (self.lin.n_clients, self.lin.dim)) if origin is None else origin
             pulls = None if sent is None else self._pulls(where, sent, now)
             x, place = parts.whiten(block, mean, value), parts.place(mean)
-            if not np.isfinite(block.weight * np.concatenate([x, place])).all():  # no channel may tell before it is kept
+            if not np.isfinite(
+                block.weight * np.concatenate([x, place])
+            ).all():  # no channel may tell before it is kept
                 return self._refused(now, "The innovation of the round would not be of finite numbers.")
             theirs = None if pulls is None else pulls[..., None]
             seen = RoundSeen(x[:, None], block.weight, self.step, place[:, None], sent, origin, theirs)

@@ -105,7 +105,9 @@ def _heard(message: bytes, neighbours: Sequence[int], exchange: Exchange, most: 
     _refuse_losses(neighbours, lengths)
     for j, length in lengths.items():
         if not 0 < length[0] <= most or length[0] % 1:  # NaN is not above anything
-            raise ValueError(f"a message between peers must have 1 to {most:,} bytes here; peer {j} says {length[0]:g}.")
+            raise ValueError(
+                f"a message between peers must have 1 to {most:,} bytes here; peer {j} says {length[0]:g}."
+            )
     replies = exchange({j: _as_numbers(message, max(len(message), int(lengths[j][0]))) for j in neighbours})
     _refuse_losses(neighbours, replies)
     received: dict[int, Any] = {}

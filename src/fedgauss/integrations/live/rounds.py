@@ -3,7 +3,7 @@
 import json
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,7 +106,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return held
 
 
-_scanned = json.JSONDecoder().scan_once  # JSON without spaces around it, and where it ends
+_scanned: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _DECODER = json.JSONDecoder(object_pairs_hook=_once_each)  # making one takes as long as reading a short line
 
 
