@@ -270,17 +270,16 @@ class Monitor:
         if present is not None:
             self._warn_of_optima()
         block = self._block(now, present)
-        if self._may_join and sent is not None and self.round == self._origin_round:
-            self._join_clients()
-        before = self._watch.copied()
+        before, taken = (self._watch.copied(), self._may_join, self.channels, self.boundary), False
         try:
+            if self._may_join and sent is not None and self.round == self._origin_round:
+                self._join_clients()
             verdict = self._judged(value, now, block, sent, origin)
-        except BaseException:  # a channel of the user's may fail, and the others have taken the round in
-            self._watch = before
-            raise
-        if verdict.invalid:
-            self._watch = before
-        return verdict
+            taken = not verdict.invalid
+            return verdict
+        finally:
+            if not taken:  # a channel of the user's may have failed, too, when others had taken the round in
+                self._watch, self._may_join, self.channels, self.boundary = before
 
     def _block(self, now: int, present: BoolArray | None) -> Block | None:
         """What the round's steps do; None where its beginning is not known."""
