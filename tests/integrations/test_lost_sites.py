@@ -35,7 +35,6 @@ def program(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment().items():
             patch.setenv(name, value)
-        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         yield site_program(folder)
 
 
