@@ -25,7 +25,6 @@ def environment(mark: str) -> dict[str, str]:
     return kept | {
         _MARK: mark,
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
-        "PYTHONPYCACHEPREFIX": str(_TESTS.parent / "build" / "bytecode"),
         "OPENBLAS_NUM_THREADS": "1",
         "COLUMNS": "200",
     }
