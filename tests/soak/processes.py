@@ -19,7 +19,7 @@ _TESTS = Path(__file__).parents[1]
 
 
 def environment(mark: str) -> dict[str, str]:
-    """One thread each, since many processes share few cores; no bytecode, since one on a full disk writes half of it."""
+    """One thread each: many processes share few cores. No bytecode: a process on a full disk would write half of it."""
     paths = [Path(fedgauss.__file__).parents[1], _TESTS, _TESTS / "integrations"]
     return os.environ | {
         _MARK: mark,
