@@ -50,13 +50,16 @@ def test_spread_and_quiet_channel_are_their_definitions(group, sync_every, kind)
     np.testing.assert_allclose(closing[: len(wanted)], wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_the_onset_is_the_step_before_the_change():
+@pytest.mark.parametrize(("shift", "rounds_early"), [(0.3, 0), (1.0, 0), (3.0, 4), (8.0, 0)])
+def test_the_onset_is_the_step_before_the_change(shift, rounds_early):
+    """In units of a step's noise. Where a shift is some times larger, tempering prefers longer segments."""
     x = np.zeros((60, 2, 1))
-    x[40:] = 3.0
+    x[40:] = shift
     channel = started(MeanChannel(), 2)
     for j in range(48):
         peak = channel.update(RoundSeen(x[j], 20.0, 20 * j))
-    assert (peak.step[0], peak.rounds[0]) == (800, 40)
+    assert peak.step[0] == 20 * peak.rounds[0]
+    assert peak.rounds[0] == 40 - rounds_early
 
 
 @pytest.mark.parametrize(("kind", "factor"), [(SpreadChannel, 3.0), (QuietChannel, 0.3), (QuietChannel, 0.0)])

@@ -1,7 +1,7 @@
 """The default monitor on real local SGD: false alarms, power and delay, 2,000 runs a cell at a nominal .05.
 
 131 of 2,000 is the 99.9 % point of Binomial(2000, .05), so a cell whose true rate is .05 fails wrongly once in a
-thousand seeds; the seeds are fixed, and the rates measured lie between .024 and .053.
+thousand seeds; the seeds are fixed, and the rates measured lie between .020 and .061.
 """
 
 import numpy as np
@@ -65,7 +65,7 @@ def attacked(shift, after=250, horizon=500):
 @pytest.mark.parametrize("steps", [SLOW, FAST], ids=["slow", "fast"])
 @pytest.mark.parametrize("start", ["optimum", "zeros"])
 def test_false_alarms(n_clients, tau, steps, start):
-    """Measured: 49 to 105 of 2,000 over the 36 cells."""
+    """Measured: 40 to 77 of 2,000 over the 36 cells."""
     within(watched(linear(n_clients), steps=steps, tau=tau, start=start).alarm_step)
 
 
@@ -105,13 +105,14 @@ def test_false_alarms_one_change_at_a_time(problem, options):
 @pytest.mark.study
 @pytest.mark.parametrize("tau", [1, 5, 20])
 def test_false_alarms_of_five_clients_with_heavy_tails(tau):
+    """Measured: 97, 83 and 95 of 2,000; without the margin of short rounds more than 200 at tau = 1."""
     within(watched(linear(5, df=5), tau=tau).alarm_step)
 
 
 @pytest.mark.study
 @pytest.mark.parametrize(("n_clients", "tau"), [(10, 20), (5, 5)])
 def test_false_alarms_with_a_warm_up_of_100_steps(n_clients, tau):
-    """Every run has its own A and V, from 100 draws of each client near its optimum. Measured: 59 and 108 of 2,000."""
+    """Every run has its own A and V, from 100 draws of each client near its optimum. Measured: 81 and 54 of 2,000."""
     problem = linear(n_clients)
     path = paths(problem, tau=tau, seed=3)
     ends = fg.linearize(problem).optimum + 0.05 * np.random.default_rng(3).standard_normal((RUNS, 2))
@@ -145,7 +146,7 @@ def test_false_alarms_in_the_base_setting():
 
 @pytest.mark.study
 def test_power_in_the_base_setting():
-    """At mu = 1 a power of .991 and a delay of 67 were measured, the standard error of the delay 0.5: eight of them."""
+    """At mu = 1 a power of .995 and a delay of 66 were measured, the standard error of the delay 0.5: eight of them."""
     power, delay = attacked(1.0)
     assert power >= 0.98
     assert delay <= 71

@@ -26,10 +26,12 @@ def test_it_goes_on_from_what_0_1_0_saw(name):
         for field in ("round", "step", "alpha", "travelling"):
             assert getattr(verdict, field) == wanted[field], field
         if verdict.alarm and wanted["alarm"]:
-            assert (verdict.channel, verdict.onset) == (wanted["channel"], wanted["onset"])
+            assert verdict.channel == wanted["channel"]
+            assert verdict.onset_interval[0] <= wanted["onset"] <= verdict.onset_interval[1]
         then = next(reading for reading in verdict.readings if reading.channel == wanted["channel"])
         count = len(next(c for c in monitor._watch.channels if c.name == wanted["channel"]).candidates.positions)
-        most = np.sqrt(wanted["statistic"] ** 2 + 3 * np.log(max(count, 1)))
+        # Short segments were tempered more: 1 + .35 r over 1 + .25 r is at most 1.4.
+        most = np.sqrt(1.4 * wanted["statistic"] ** 2 + 3 * np.log(max(count, 1)))
         assert wanted["statistic"] * (1 - 1e-9) <= then.statistic <= most * (1 + 1e-9)
         if verdict.alarm and wanted["alarm"]:  # 0.1.0 went back to the estimated onset, and not to before its interval
             assert verdict.rollback <= wanted["rollback"]
