@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 # In the order in which they are shown.
-METHODS = ("plugin", "plugin, drift subtracted", "plugin, last iterate", "bootstrap", "random_scaling", "batch_means")
+METHODS = (
+    "plugin",
+    "plugin, average",
+    "plugin, drift subtracted",
+    "plugin, last iterate",
+    "bootstrap",
+    "random_scaling",
+    "batch_means",
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class CoverageRow:
     width                relative to the interval of an efficient estimate from all n steps
     joint                how often the ellipsoid covers
     predicted, bias      the coverage that the diagnostic of bias predicts, and the largest bias of a coordinate in
-                         standard errors; None for methods without one
+                         standard errors; None for methods without one, which the default is
     """
 
     family: str
@@ -90,9 +98,15 @@ class CoverageCell(_FederationCell):
 
     def run(self) -> list[CoverageRow]:
         """A row for each method."""
-        from fedgauss.inference.accuracy import average_covariance, estimated_bias, last_covariance, predicted_coverage
+        from fedgauss.inference.accuracy import (
+            average_covariance,
+            estimated_bias,
+            last_covariance,
+            predicted_coverage,
+            row_covariance,
+        )
         from fedgauss.inference.methods import BatchMeans, RandomScaling
-        from fedgauss.inference.reference_laws import random_scaling_critical
+        from fedgauss.inference.reference_laws import StudentT, random_scaling_critical
 
         problem = self.federation.problem()
         one_pass = _pass(self.federation, problem, self.runs, self.seed, [RandomScaling(), BatchMeans()])
@@ -103,9 +117,14 @@ class CoverageCell(_FederationCell):
         without_drift = judge.row("plugin, drift subtracted", average - bias.drift.clear, cov)
         critical, critical_joint = random_scaling_critical(LEVEL) ** 0.5, random_scaling_critical(LEVEL, problem.dim)
         scaled = runs.random_scaling.astype(float) / window
+        assert one_pass.solution is not None
+        by_rows, dof = row_covariance(one_pass)
+        law = StudentT(dof)
+        half, radius2 = law.half_widths(_errors(by_rows), LEVEL), law.radius2(LEVEL, problem.dim)
         return [
+            judge.row("plugin", one_pass.solution.params, by_rows, half, radius2),
             replace(
-                judge.row("plugin", average, cov),
+                judge.row("plugin, average", average, cov),
                 predicted=float(predicted_coverage(bias.total / errors, LEVEL).mean()),
                 bias=float(np.abs((bias.total / errors).mean(axis=0)).max()),
             ),
@@ -202,7 +221,7 @@ def _pass(federation: Federation, problem: Regression, runs: int, seed: int, obs
 
     return run_whitened(
         problem, federation.graph(), federation.n_steps, federation.sync_every, replicates=runs, seed=seed,
-        observe=observe, beta=federation.beta, progress=False,  # type: ignore[arg-type]
+        observe=observe, whole=True, beta=federation.beta, progress=False,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

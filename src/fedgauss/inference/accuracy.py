@@ -39,6 +39,26 @@ def sandwich(one_pass: Pass) -> FloatArray:
     return bread @ one_pass.noise_cov @ bread / one_pass.schedule.window
 
 
+class RowCovariance(NamedTuple):
+    """The covariance of a `Solution`, (R, d, d), and the degrees of freedom with which it is known."""
+
+    cov: FloatArray
+    dof: float
+
+
+def row_covariance(one_pass: Pass) -> RowCovariance:
+    """A^-1 V_K A^-1 / n over all n steps, times N / (N - d), for N = n / sum_k w_k^2 rows that count alike.
+
+    The factor is that of least squares: residuals about a fit of d parameters are too small by it. Student's t and
+    Hotelling's law with N - d degrees of freedom allow for a covariance that is estimated.
+    """
+    clients, w = one_pass.clients if one_pass.solution is None else one_pass.solution.clients, one_pass.weights
+    rows, dim = clients.count / float(w @ w), clients.gradients.shape[-1]
+    bread = np.linalg.inv(clients.hessian(w))
+    cov = bread @ clients.noise(w) @ bread / clients.count
+    return RowCovariance(cov * rows / (rows - dim), rows - dim)
+
+
 def average_covariance(one_pass: Pass) -> FloatArray:
     """The covariance of the window's average, Sigma_n / N, for R runs; (R, d, d).
 
