@@ -62,7 +62,7 @@ def test_linear_models_have_the_least_squares_of_all_rows(steps, wider):
     ratio = found.std_errors / wanted.errors
     assert ratio.min() > 0.97
     assert ratio.max() < wider
-    assert found.dof == pytest.approx(len(y) - D)
+    assert 0.15 < found.dof / len(y) < 0.35  # x e of normal x and e have kurtosis 9: a quarter
     assert found.facts["Estimated from"] == "all rows"
     assert found.notes == ()
 
@@ -77,7 +77,7 @@ def test_other_models_have_the_fit_of_all_rows_to_second_order(family, most, wid
     wanted = pooled(family, x, y, owner)
     assert gap(SimpleNamespace(params=one_pass.runs.average[0]), wanted) > 0.5
     assert gap(SimpleNamespace(params=one_pass.solution.params[0]), wanted) < most
-    errors = np.sqrt(np.diag(row_covariance(one_pass).cov[0]))
+    errors = np.sqrt(np.diag(row_covariance(one_pass.solution, one_pass.weights).cov[0]))
     np.testing.assert_allclose(errors, wanted.errors, rtol=wider)
 
 
@@ -140,11 +140,11 @@ def test_intervals_of_a_thin_network_cover():
     problem, path = fg.problems.logistic(np.array([1.0, -0.5, 0.5]) + offsets), fg.networks.path(6)
     whole = run_whitened(problem, path, 600, 20, replicates=300, every=None, progress=False)
     away = whole.solution.params - fg.linearize(problem).optimum
-    cov, dof = row_covariance(whole)
+    cov, dof = row_covariance(whole.solution, whole.weights)
     square = np.einsum("ri,rij,rj->r", away, np.linalg.inv(cov), away)
     assert abs(square.mean() - 3.0) < 4 * np.sqrt(6 / 300)
     assert abs(np.mean(square < stats.chi2.ppf(0.95, 3)) - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 300)
-    assert dof == pytest.approx(3600 - 3)
+    assert np.all((dof > 300) & (dof <= 3600 - 3))
 
 
 def test_steps_of_ones_own_may_be_far_too_small():

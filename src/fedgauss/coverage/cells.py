@@ -118,9 +118,10 @@ class CoverageCell(_FederationCell):
         critical, critical_joint = random_scaling_critical(LEVEL) ** 0.5, random_scaling_critical(LEVEL, problem.dim)
         scaled = runs.random_scaling.astype(float) / window
         assert one_pass.solution is not None
-        by_rows, dof = row_covariance(one_pass)
-        law = StudentT(dof)
-        half, radius2 = law.half_widths(_errors(by_rows), LEVEL), law.radius2(LEVEL, problem.dim)
+        by_rows, dof = row_covariance(one_pass.solution, one_pass.weights)
+        laws = [StudentT(each) for each in dof]
+        half = np.stack([law.half_widths(each, LEVEL) for law, each in zip(laws, _errors(by_rows), strict=True)])
+        radius2 = np.array([law.radius2(LEVEL, problem.dim) for law in laws])
         return [
             judge.row("plugin", one_pass.solution.params, by_rows, half, radius2),
             replace(
@@ -186,7 +187,7 @@ class _Judge:
         estimates: FloatArray,
         cov: FloatArray,
         half: FloatArray | None = None,
-        radius2: float | None = None,
+        radius2: float | FloatArray | None = None,
     ) -> CoverageRow:
         """Coverage with its Monte Carlo error; estimates and half widths (R, d), covariances (R, d, d).
 
@@ -207,13 +208,14 @@ class _Judge:
             joint=self._joint(estimates, cov, radius2),
         )
 
-    def _joint(self, estimates: FloatArray, cov: FloatArray, radius2: float | None) -> float:
+    def _joint(self, estimates: FloatArray, cov: FloatArray, radius2: float | FloatArray | None) -> float:
         """How often the ellipsoid covers; where it is flat, it does not."""
         gaps = estimates - self.optimum
         values, axes = np.linalg.eigh(cov)
         along = np.einsum("rip,ri->rp", axes, gaps)
         statistic = (along**2 / np.maximum(values, 1e-12 * values[:, -1:])).sum(axis=1)
-        return float((statistic <= (radius2 or stats.chi2.ppf(LEVEL, gaps.shape[1]))).mean())
+        reach = stats.chi2.ppf(LEVEL, gaps.shape[1]) if radius2 is None else radius2
+        return float((statistic <= reach).mean())
 
 
 def _pass(federation: Federation, problem: Regression, runs: int, seed: int, observe: list[object]) -> Pass:

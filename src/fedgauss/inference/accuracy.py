@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.inference.estimate import Readout
 from fedgauss.inference.passes import Pass
+from fedgauss.inference.solution import Solution
 from fedgauss.theory.covariances import echoes, step_factors
 
 WARN = 0.5  # standard errors of bias
@@ -40,23 +41,25 @@ def sandwich(one_pass: Pass) -> FloatArray:
 
 
 class RowCovariance(NamedTuple):
-    """The covariance of a `Solution`, (R, d, d), and the degrees of freedom with which it is known."""
+    """The covariance of a `Solution`, and the degrees of freedom with which it is known, of R runs."""
 
-    cov: FloatArray
-    dof: float
+    cov: FloatArray  # (R, d, d)
+    dof: FloatArray  # (R,)
 
 
-def row_covariance(one_pass: Pass) -> RowCovariance:
+def row_covariance(solution: Solution, weights: FloatArray) -> RowCovariance:
     """A^-1 V_K A^-1 / n over all n steps, times N / (N - d), for N = n / sum_k w_k^2 rows that count alike.
 
-    The factor is that of least squares: residuals about a fit of d parameters are too small by it. Student's t and
-    Hotelling's law with N - d degrees of freedom allow for a covariance that is estimated.
+    The factor is that of least squares: residuals about a fit of d parameters are too small by it. A variance of N
+    gradients with kurtosis 3 b is known as well as one with 2 N / (3 b - 1) degrees of freedom of normal ones, which
+    matters for joint sets where gradients are heavy-tailed, as of counts.
     """
-    clients, w = one_pass.clients if one_pass.solution is None else one_pass.solution.clients, one_pass.weights
-    rows, dim = clients.count / float(w @ w), clients.gradients.shape[-1]
-    bread = np.linalg.inv(clients.hessian(w))
-    cov = bread @ clients.noise(w) @ bread / clients.count
-    return RowCovariance(cov * rows / (rows - dim), rows - dim)
+    clients = solution.clients
+    rows, dim = clients.count / float(weights @ weights), clients.gradients.shape[-1]
+    bread = np.linalg.inv(clients.hessian(weights))
+    cov = bread @ clients.noise(weights) @ bread / clients.count
+    dof = np.clip(2.0 * rows / np.maximum(3.0 * solution.kurtosis - 1.0, 1e-6), 2.0 * dim, rows - dim)
+    return RowCovariance(cov * rows / (rows - dim), dof)
 
 
 def average_covariance(one_pass: Pass) -> FloatArray:

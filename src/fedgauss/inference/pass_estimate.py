@@ -80,10 +80,11 @@ def _of_all_rows(one_pass: Pass, request: Request) -> Estimate:
     """Where the mean gradient of all rows vanishes (`Solution`), with notes where that may not be exact."""
     solution, readout = one_pass.solution, request.readout
     assert solution is not None
-    cov, dof = row_covariance(one_pass)
+    cov, dof = row_covariance(solution, one_pass.weights)
     estimate = Estimate(
-        readout.of(solution.params[0]), readout.cov(cov[0]), request.level, request.method, request.names, dof=dof
-    )
+        readout.of(solution.params[0]), readout.cov(cov[0]), request.level, request.method, request.names,
+        dof=float(dof[0]),
+    )  # fmt: skip
     step, bend = (
         np.abs(readout.matrix @ part[0]) / estimate.std_errors for part in (solution.last_step, solution.bend)
     )

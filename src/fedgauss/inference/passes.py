@@ -160,7 +160,7 @@ def run_given_steps(
     theta, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
     options["sync_every"] = sync_every
     if every is None:
-        kept = _kept(problem, n_steps, 1, options["seed"])
+        kept = _kept(problem, n_steps, options.get("replicates", 1), options["seed"])
         rows = RowSums(_mixing(problem, network), np.int32(kept.count), np.int32(0), sync_every)
         runs = simulate(problem, network, eta, n_steps, start=theta, observe=[rows, *observe], **options)
         solution = solve(kept, RowTotals.of(runs.observed), weights, np.asarray(runs.average, dtype=float))

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedgauss._lanes import add_up, times
 from fedgauss._random import Key, Noise
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.inference.client_sums import ClientStatistics, second_derivative
@@ -38,6 +39,7 @@ class Solution:
     clients: ClientStatistics  # over all rows, with gradients at `params`
     last_step: FloatArray  # (R, d): it has settled where this is small
     bend: FloatArray  # (R, d): how far second order has moved it
+    kurtosis: FloatArray  # (R,): of gradients along a direction, over that of a normal law; 3 for least squares
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,16 @@ class KeptRows:
         mean, square = (np.moveaxis(np.asarray(s, dtype=float), (-1, -2), (0, 1)) / self.count for s in sums)
         return mean, (square - mean[..., :, None] * mean[..., None, :]) / (self.count - 1)
 
+    def kurtosis(self, theta: FloatArray, clients: ClientStatistics, weights: FloatArray) -> FloatArray:
+        """Mardia's, E (u' V^-1 u)^2 / (d (d + 2)), u a gradient less its client's mean, V their covariance; (R,)."""
+        share = weights**2 / (weights @ weights)
+        whitening = np.moveaxis(_inverse(clients.noise(share**0.5)), 0, -1)[:, :, None]
+        means = np.moveaxis(self.sums_at(theta)[0] / self.count, (0, 1), (-1, -2))
+        arrays = (jnp.asarray(a, jnp.float32) for a in (theta.T[:, None], means, whitening))
+        total = _fourth_at(self.problem, self.key, *arrays, self.replicates, np.int32(self.count))
+        dim = theta.shape[1]
+        return share @ np.asarray(total, dtype=float) / (self.count * dim * (dim + 2))
+
 
 def solve(kept: KeptRows, later: RowTotals, weights: FloatArray, start: FloatArray) -> Solution:
     """Newton steps from `start` (R, d) until the gradient of all rows vanishes, and one for what is of second order.
@@ -74,14 +86,16 @@ def solve(kept: KeptRows, later: RowTotals, weights: FloatArray, start: FloatArr
     """
     straight, clients, step = _newton(kept, later, weights, start)
     if later.count == 0:
-        return Solution(straight, clients, step, np.zeros_like(start))
+        return Solution(straight, clients, step, np.zeros_like(start), kept.kurtosis(straight, clients, weights))
     spread = later.at(np.broadcast_to(straight[:, None], later.reference.shape)).spread / later.count
     bends, noise = kept.bends_at(straight, spread)
     lever = _inverse(clients.hessian(weights)) * later.count / clients.count
     shift = -np.einsum("rij,k,rkj->ri", lever, weights, bends)
     variance = np.einsum("rij,k,rkjl,ril->ri", lever, weights**2, noise, lever)
     bend = shift * np.maximum(0.0, 1.0 - variance / np.maximum(shift**2, np.finfo(float).tiny))
-    return Solution(straight + bend, _statistics(kept, later, straight + bend), step, bend)
+    params = straight + bend
+    clients = _statistics(kept, later, params)
+    return Solution(params, clients, step, bend, kept.kurtosis(params, clients, weights))
 
 
 def _newton(
@@ -151,3 +165,18 @@ def _bends_at(
 
     zero = jnp.zeros_like(place), jnp.zeros((problem.dim, *place.shape), place.dtype)
     return lax.fori_loop(1, rows + 1, add, zero)
+
+
+@partial(jax.jit, static_argnames="replicates")
+def _fourth_at(
+    problem: Problem, key: Key, theta: JaxArray, means: JaxArray, whitening: JaxArray, replicates: int, rows: JaxArray
+) -> JaxArray:
+    """Sums of (u' W u)^2, u the gradient of a row less its client's mean; (K, R)."""
+    noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
+    place = jnp.broadcast_to(theta, (problem.dim, problem.n_clients, replicates))
+
+    def add(t: JaxArray, total: JaxArray) -> JaxArray:
+        u = problem.gradient(place, problem.sample(noise.at_step(t), t)) - means
+        return total + add_up(u * times(whitening, u)) ** 2
+
+    return lax.fori_loop(1, rows + 1, add, jnp.zeros_like(place[0]))
