@@ -1,6 +1,5 @@
 """The default estimate: where the gradient of all rows vanishes, read once but for the few that are kept."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,12 +8,12 @@ import statsmodels.api as sm
 from scipy import stats
 
 import fedgauss as fg
-from fedgauss.engine.mixing import mixing_of
 from fedgauss.engine.simulate import simulate
 from fedgauss.inference.accuracy import row_covariance
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.passes import run_given_steps, run_whitened
-from fedgauss.inference.row_sums import RowSums, RowTotals
+from fedgauss.inference.row_sums import RowSums
+from fedgauss.inference.solution import Stage
 
 K, D = 4, 3
 FAMILIES = {"linear": sm.families.Gaussian(), "logistic": sm.families.Binomial(), "poisson": sm.families.Poisson()}
@@ -62,7 +61,7 @@ def test_linear_models_have_the_least_squares_of_all_rows(steps, wider):
     ratio = found.std_errors / wanted.errors
     assert ratio.min() > 0.97
     assert ratio.max() < wider
-    assert 0.15 < found.dof / len(y) < 0.35  # x e of normal x and e have kurtosis 9: a quarter
+    assert 0.1 < found.dof / len(y) < 0.6  # x e of normal x and e have kurtosis 9: a quarter, from few rows
     assert found.facts["Estimated from"] == "all rows"
     assert found.notes == ()
 
@@ -87,48 +86,22 @@ def test_few_rows_are_all_kept_and_fitted_exactly():
     assert gap(found, pooled("logistic", x, y, owner)) < 1e-4
 
 
-def slow_sums(x, y, path, tau, skip):
-    """`RowSums` of one client in plain loops, for a logistic regression; the path includes the start."""
-    reference, rounds, seen = path[0], 0, []
-    for t in range(1, len(x) + 1):
-        if (t - 1) % tau == 0:
-            rounds += 1
-            reference = reference + 3.0 * (path[t - 1] - reference) / (rounds + 2)
-        if t > skip:
-            p = 1 / (1 + np.exp(-x[t - 1] @ reference))
-            seen.append((reference, (p - y[t - 1]) * x[t - 1], p * (1 - p) * np.outer(x[t - 1], x[t - 1])))
-    behind = [r - reference for r, _, _ in seen]
-    return {
-        "gradients": sum(g for _, g, _ in seen),
-        "squares": sum(np.outer(g, g) for _, g, _ in seen),
-        "hessians": sum(h for _, _, h in seen),
-        "moved": sum(g + h @ (reference - r) for r, g, h in seen),
-        "behind": sum(behind),
-        "spread": sum(np.outer(u, u) for u in behind),
-        "reference": reference,
-    }
-
-
-def test_sums_move_along_with_their_reference():
+def test_sums_are_those_of_rows_at_the_reference_of_each_replicate():
+    """Plain loops over rows; with 70 replicates in chunks, the last of them padded."""
     rng = np.random.default_rng(1)
-    x, y = rng.standard_normal((60, D)).astype(np.float32), rng.integers(0, 2, 60).astype(float)
-    problem = fg.problems.from_arrays(x, y, np.zeros(60), "logistic")
-    problem = row_batches(problem)
-    eta, alone = np.full(60, 0.1), fg.networks.complete(1)
-    watch = RowSums(mixing_of(alone, D), np.int32(5), np.int32(0), 7)
-    runs = simulate(problem, alone, eta, 60, sync_every=7, observe=[watch, fg.observers.path()])
-    path = np.concatenate([np.zeros((1, D)), runs.path[0]])
-    found = RowTotals.of(runs.observed)
-    wanted = slow_sums(problem.rows.features, problem.rows.response, path, 7, 5)
-    assert found.count == 55
-    for name, value in wanted.items():
-        np.testing.assert_allclose(getattr(found, name)[0, 0], value, atol=1e-4, err_msg=name)
-    elsewhere = found.at(np.ones((1, 1, D)))
-    back = elsewhere.at(found.reference)
-    for name in ("moved", "behind", "spread"):
-        np.testing.assert_allclose(getattr(back, name), getattr(found, name), atol=1e-9)
-    both = found + replace(elsewhere, moved=0 * found.moved, count=0, hessians=0 * found.hessians)
-    np.testing.assert_allclose(both.moved, elsewhere.moved)
+    x, y = rng.standard_normal((60, D)), rng.integers(0, 2, 60).astype(float)
+    problem = row_batches(fg.problems.from_arrays(x, y, np.zeros(60), "logistic"))
+    references = rng.standard_normal((D, 70))
+    watch = RowSums(references.astype(np.float32), np.int32(5))
+    runs = simulate(problem, fg.networks.complete(1), [0.1] * 60, 60, replicates=70, observe=[watch], memory_budget=2e5)
+    found = Stage.of(runs.observed, 55, references.T)
+    x, y = np.asarray(problem.rows.features[5:], dtype=float), problem.rows.response[5:]
+    for r in (0, 33, 69):
+        p = 1 / (1 + np.exp(-x @ references[:, r]))
+        g = (p - y)[:, None] * x
+        np.testing.assert_allclose(found.gradients[r, 0], g.sum(axis=0), atol=1e-3)
+        np.testing.assert_allclose(found.squares[r, 0], g.T @ g, atol=1e-3)
+        np.testing.assert_allclose(found.hessians[r, 0], (x * (p * (1 - p))[:, None]).T @ x, atol=1e-3)
 
 
 def test_intervals_of_a_thin_network_cover():
@@ -145,14 +118,6 @@ def test_intervals_of_a_thin_network_cover():
     assert abs(square.mean() - 3.0) < 4 * np.sqrt(6 / 300)
     assert abs(np.mean(square < stats.chi2.ppf(0.95, 3)) - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 300)
     assert np.all((dof > 300) & (dof <= 3600 - 3))
-
-
-def test_steps_of_ones_own_may_be_far_too_small():
-    """The average is far from the optimum, which the rows know: a note says that their gradients are bent by it."""
-    problem = fg.problems.logistic(np.tile([2.0, -1.0, 1.0], (2, 1)))
-    steps = fg.step_sizes.polynomial(0.02, 0.6)
-    found = fg.infer(problem, fg.networks.complete(2), steps, 3000, 10)
-    assert "the bend of their gradients" in found.notes[0]
 
 
 def test_rows_that_a_plane_separates_are_refused_or_noted():

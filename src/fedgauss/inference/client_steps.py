@@ -129,7 +129,6 @@ class Preconditioned(WrappedProblem):
     eta: FloatArray  # eta_t, (N,)
     guard: Guard = field(metadata={"static": True})
     round_start: FloatArray | None = None  # (d, K, R), where the round began, if the run sets in within one
-    row_reference: FloatArray | None = None  # (d, K, R), where `RowSums` goes on from
 
     def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, Any]:
         """The step's eta_t beside its data."""
@@ -155,5 +154,5 @@ class Preconditioned(WrappedProblem):
         if self.matrix.ndim < 4 or self.matrix.shape[-1] == 1:
             return self
         index = np.minimum(np.arange(first, first + count), self.matrix.shape[-1] - 1)
-        start, reference = (a if a is None else a[..., index] for a in (self.round_start, self.row_reference))
-        return replace(self, matrix=self.matrix[..., index], round_start=start, row_reference=reference)
+        start = None if self.round_start is None else self.round_start[..., index]
+        return replace(self, matrix=self.matrix[..., index], round_start=start)

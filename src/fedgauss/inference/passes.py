@@ -29,7 +29,7 @@ import numpy as np
 
 from fedgauss._random import stage_key
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
-from fedgauss.engine.mixing import Mixing, mixing_of
+from fedgauss.engine.mixing import mixing_of
 from fedgauss.engine.observers import Latest, Observer
 from fedgauss.engine.runs import Runs
 from fedgauss.engine.simulate import padded, simulate
@@ -45,8 +45,8 @@ from fedgauss.inference.client_sums import (
     unaligned,
     warm_hessians,
 )
-from fedgauss.inference.row_sums import RowSums, RowTotals
-from fedgauss.inference.solution import KeptRows, Solution, solve
+from fedgauss.inference.row_sums import RowSums
+from fedgauss.inference.solution import KeptRows, Solution, Stage, first_reference, solve
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.step_sizes import Steps, as_step_sizes
@@ -160,10 +160,17 @@ def run_given_steps(
     theta, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
     options["sync_every"] = sync_every
     if every is None:
-        kept = _kept(problem, n_steps, options.get("replicates", 1), options["seed"])
-        rows = RowSums(_mixing(problem, network), np.int32(kept.count), np.int32(0), sync_every)
-        runs = simulate(problem, network, eta, n_steps, start=theta, observe=[rows, *observe], **options)
-        solution = solve(kept, RowTotals.of(runs.observed), weights, np.asarray(runs.average, dtype=float))
+        plan = StepPlan(eta, max(1, round(BURN_IN * n_steps)))
+        rows = AllRows(problem, n_steps, options.get("replicates", 1), options["seed"], theta)
+        watch = [rows.observer(), LastClients()]
+        begun = simulate(problem, network, eta[: plan.burn_in], plan.burn_in, start=theta, observe=watch, **options)
+        rows.end_stage(begun, plan.burn_in)
+        watch = [rows.observer(), *observe]
+        runs = simulate(
+            problem, network, eta, n_steps, after=plan.burn_in, start=begun.last_clients, observe=watch, **options
+        )
+        rows.end_stage(runs, n_steps)
+        solution = rows.solution
         clients = solution.clients
     else:
         watch = [_sums(problem, network, every, sync_every), *observe]
@@ -235,11 +242,11 @@ def run_whitened(
     )
     first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
     damped = _along(problem, first, plan.eta, "damped")
-    kept, mixing = _kept(problem, n_steps, replicates, seed), _mixing(problem, network)
+    all_rows = AllRows(problem, n_steps, replicates, seed, theta) if whole else None
     seldom = 1 if whole or every is None else unaligned(every, sync_every)
     watch: list[Observer] = [HessianSums(seldom), LastClients(), RoundStart(sync_every)]
-    if whole:
-        watch.append(RowSums(mixing, np.int32(kept.count), np.int32(0), sync_every))
+    if all_rows:
+        watch.append(all_rows.observer())
     begun = simulate(damped, network, plan.eta[:m], m, start=theta, observe=watch, **options)
     hessian = mean_hessian(begun.observed, weights)
     second = inverse(hessian)
@@ -249,32 +256,49 @@ def run_whitened(
         watch.append(_sums(problem, network, every, sync_every))
         if m % sync_every:
             capped = replace(capped, round_start=np.transpose(begun.round_start, (2, 1, 0)))
-    if whole:
-        watch.append(RowSums(mixing, np.int32(kept.count), np.int32(-(-m // sync_every)), sync_every))
-        capped = replace(capped, row_reference=np.transpose(begun.row_reference, (2, 1, 0)))
+    if all_rows:
+        all_rows.end_stage(begun, m)
+        watch.append(all_rows.observer())
     runs = simulate(capped, network, plan.eta, n_steps, after=m, start=begun.last_clients, observe=watch, **options)
     solution = None
-    if whole:
-        later = RowTotals.of(begun.observed) + RowTotals.of(runs.observed)
-        solution = solve(kept, later, weights, np.asarray(runs.average, dtype=float))
+    if all_rows:
+        all_rows.end_stage(runs, n_steps)
+        solution = all_rows.solution
     clients = client_statistics(runs.observed) if solution is None or every is not None else solution.clients
     return Pass(runs, clients, first, second, hessian, plan, weights, theta, solution=solution)
 
 
-def _kept(problem: Problem, n_steps: int, replicates: int, seed: int) -> KeptRows:
-    """The rows that clients keep until the end: those of the warm-up, and some more."""
-    count = min(n_steps, max(_KEPT, warm_rows(problem.dim, problem.n_clients)))
-    return KeptRows(problem, stage_key(seed, "data"), replicates, count)
+class AllRows:
+    """What is known of all rows while a run goes on in stages, for each replicate: kept rows, sums, and a reference."""
 
+    def __init__(self, problem: Problem, n_steps: int, replicates: int, seed: int, start: FloatArray) -> None:
+        count = min(n_steps, max(_KEPT, warm_rows(problem.dim, problem.n_clients)))
+        self.kept = KeptRows(problem, stage_key(seed, "data"), replicates, count)
+        self.weights, self.stages, self.done = np.asarray(problem.weights, dtype=float), list[Stage](), 0
+        begin = np.broadcast_to(np.asarray(start, dtype=float), (replicates, problem.dim))
+        self.reference = first_reference(self.kept, self.weights, begin)
+        self.solution: Solution
 
-def _mixing(problem: Problem, network: Network | ArrayLike | None) -> Mixing:
-    """How references are mixed: as parameters are."""
-    return mixing_of(as_network(network, problem.n_clients), problem.dim)
+    def observer(self) -> RowSums:
+        """For the next stage."""
+        return RowSums(np.asarray(self.reference.T, dtype=np.float32), np.int32(self.kept.count))
+
+    def end_stage(self, runs: Runs, until: int) -> None:
+        """Take the sums of a stage into account; the next one has the estimate from all rows so far for a reference."""
+        count = max(0, until - max(self.done, self.kept.count))
+        self.stages.append(Stage.of(runs.observed, count, np.asarray(self.reference.T, np.float32).T.astype(float)))
+        self.done = until
+        if count:
+            self.solution = solve(self.kept, self.stages, self.weights, self.reference)
+            self.reference = self.solution.params
+        elif until >= self.kept.count:
+            self.solution = solve(self.kept, [], self.weights, self.reference)
 
 
 def _sums(problem: Problem, network: Network | ArrayLike | None, every: int, sync_every: int) -> ClientSums:
     """The observer of a window."""
-    return ClientSums(unaligned(every, sync_every), sync_every, _mixing(problem, network))
+    mixing = mixing_of(as_network(network, problem.n_clients), problem.dim)
+    return ClientSums(unaligned(every, sync_every), sync_every, mixing)
 
 
 def _along(problem: Problem, matrix: FloatArray, eta: FloatArray, guard: Guard) -> Preconditioned:

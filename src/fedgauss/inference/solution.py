@@ -1,18 +1,24 @@
 """Where the gradient of all rows of a run vanishes, by Newton steps from sums and from a few rows that are kept.
 
-A run begins far from where it ends, and its first rows meet references that are far off: there a gradient is no longer
-straight. So each client keeps its first rows, max(100, 40 d / K) of them, and reads them again at the end. Later rows
-met references that differ from the estimate by u; their linear gradients lack
+Near a reference r the gradient of a row is all but straight, g(theta) = g(r) + H(r) (theta - r) + second order, and
+straight where the loss is quadratic. So sums of g and H at r give the gradient of all rows at theta, and no row has to
+be read twice. References are estimates from earlier rows, the same for all clients, so that it does not matter how fast
+the run forgets its start, or how far clients drift apart:
 
-    1/2 sum_t H'(theta)[u_t, u_t]  =  1/2 n sum_i (g(theta + a_i) + g(theta - a_i) - 2 g(theta)) + higher order
+1. Each client keeps its first rows, max(100, 40 d / K) of them. The first reference is their fit.
+2. Rows of the burn-in are added up there. The second reference is where the gradient of all rows so far vanishes.
+3. Rows of the window are added up there. At the end the rows that were kept are read once more, at the estimate; they
+   also show by how much straight gradients of later rows are off,
 
-with sum_i a_i a_i' = sum_t u_t u_t' / n, and g the mean over the rows that were kept.
+       n_later * mean of g(r) + H(r) (theta - r) - g(theta).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +29,9 @@ from fedgauss._lanes import add_up, times
 from fedgauss._random import Key, Noise
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.inference.client_sums import ClientStatistics, second_derivative
-from fedgauss.inference.row_sums import RowTotals
 from fedgauss.problems.base import Problem
 
-_MOST_STEPS = 8
+_MOST_STEPS = 10
 _SINGULAR = 1e-8
 _SETTLED = 1e-3  # standard errors: the last Newton step
 
@@ -38,7 +43,7 @@ class Solution:
     params: FloatArray  # (R, d)
     clients: ClientStatistics  # over all rows, with gradients at `params`
     last_step: FloatArray  # (R, d): it has settled where this is small
-    bend: FloatArray  # (R, d): how far second order has moved it
+    bend: FloatArray  # (R, d): how far it was moved because gradients are not straight
     kurtosis: FloatArray  # (R,): of gradients along a direction, over that of a normal law; 3 for least squares
 
 
@@ -58,12 +63,10 @@ class KeptRows:
         gradients, squares, hessians = (np.moveaxis(np.asarray(s, dtype=float), (-1, -2), (0, 1)) for s in sums)
         return gradients, squares, (hessians + np.swapaxes(hessians, -1, -2)) / 2
 
-    def bends_at(self, theta: FloatArray, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """1/2 H'(theta)[spread] by a client's rows, for spreads (R, K, d, d): mean (R, K, d) and its covariance."""
-        values, vectors = np.linalg.eigh(spread)
-        away = np.moveaxis(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :], (0, 1), (-1, -2))
-        place, a = jnp.asarray(theta.T[:, None], jnp.float32), jnp.asarray(away, jnp.float32)
-        sums = _bends_at(self.problem, self.key, place, a, self.replicates, np.int32(self.count))
+    def bends_at(self, theta: FloatArray, reference: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """b = g(r) + H(r) (theta - r) - g(theta) over a client's rows: mean (R, K, d), and its covariance."""
+        place, r = (jnp.asarray(each.T[:, None], jnp.float32) for each in (theta, reference))
+        sums = _bends_at(self.problem, self.key, place, r, self.replicates, np.int32(self.count))
         mean, square = (np.moveaxis(np.asarray(s, dtype=float), (-1, -2), (0, 1)) / self.count for s in sums)
         return mean, (square - mean[..., :, None] * mean[..., None, :]) / (self.count - 1)
 
@@ -78,33 +81,70 @@ class KeptRows:
         return share @ np.asarray(total, dtype=float) / (self.count * dim * (dim + 2))
 
 
-def solve(kept: KeptRows, later: RowTotals, weights: FloatArray, start: FloatArray) -> Solution:
-    """Newton steps from `start` (R, d) until the gradient of all rows vanishes, and one for what is of second order.
+class Stage(NamedTuple):
+    """Sums over `n_rows` rows of each client at one reference a replicate, (R, d)."""
+
+    n_rows: int
+    reference: FloatArray
+    gradients: FloatArray  # (R, K, d)
+    squares: FloatArray  # (R, K, d, d)
+    hessians: FloatArray  # (R, K, d, d)
+
+    @classmethod
+    def of(cls, observed: dict[str, FloatArray], n_rows: int, reference: FloatArray) -> Stage:
+        """From the sums of `RowSums`."""
+        gradients, squares, hessians = (np.asarray(observed[f"row_{name}"], dtype=float) for name in cls._fields[2:])
+        return cls(n_rows, reference, gradients, squares, (hessians + np.swapaxes(hessians, -1, -2)) / 2)
+
+    def gradients_at(self, theta: FloatArray) -> FloatArray:
+        """Along straight lines, (R, K, d)."""
+        return self.gradients + np.einsum("rkij,rj->rki", self.hessians, theta - self.reference)
+
+
+def first_reference(kept: KeptRows, weights: FloatArray, start: FloatArray) -> FloatArray:
+    """The fit of the rows that are kept, from `start` (R, d), with a penalty that weighs as much as d / 2 rows there.
+
+    The penalty keeps it finite where a plane separates the rows.
+    """
+    ridge = np.einsum("k,rkij->rij", weights, kept.sums_at(start)[2]) / kept.count
+    ridge *= start.shape[1] * float(weights @ weights) / (2 * kept.count)
+    theta = start
+    for _ in range(_MOST_STEPS):
+        gradients, _, hessians = kept.sums_at(theta)
+        hessian = np.einsum("k,rkij->rij", weights, hessians) / kept.count + ridge
+        slope = np.einsum("k,rki->ri", weights, gradients) / kept.count
+        slope += np.einsum("rij,rj->ri", ridge, theta - start)
+        theta = theta - np.einsum("rij,rj->ri", _inverse(hessian), slope)
+    return theta
+
+
+def solve(kept: KeptRows, stages: Sequence[Stage], weights: FloatArray, start: FloatArray) -> Solution:
+    """Newton steps from `start` (R, d) until the gradient of all rows vanishes, and one for what is not straight.
 
     That last step comes from few rows. As with Breiman's garrote b becomes b (1 - s^2 / b^2), or zero if that is
     negative, s its standard error: where rows are heavy-tailed, noise would otherwise do more harm than bias.
     """
-    straight, clients, step = _newton(kept, later, weights, start)
-    if later.count == 0:
-        return Solution(straight, clients, step, np.zeros_like(start), kept.kurtosis(straight, clients, weights))
-    spread = later.at(np.broadcast_to(straight[:, None], later.reference.shape)).spread / later.count
-    bends, noise = kept.bends_at(straight, spread)
-    lever = _inverse(clients.hessian(weights)) * later.count / clients.count
-    shift = -np.einsum("rij,k,rkj->ri", lever, weights, bends)
-    variance = np.einsum("rij,k,rkjl,ril->ri", lever, weights**2, noise, lever)
+    straight, clients, step = _newton(kept, stages, weights, start)
+    later = [stage for stage in stages if stage.n_rows]
+    shift, variance = np.zeros_like(straight), np.zeros_like(straight)
+    for stage in later:
+        bends, noise = kept.bends_at(straight, stage.reference)
+        lever = _inverse(clients.hessian(weights)) * stage.n_rows / clients.count
+        shift += np.einsum("rij,k,rkj->ri", lever, weights, bends)
+        variance += np.einsum("rij,k,rkjl,ril->ri", lever, weights**2, noise, lever)
     bend = shift * np.maximum(0.0, 1.0 - variance / np.maximum(shift**2, np.finfo(float).tiny))
     params = straight + bend
-    clients = _statistics(kept, later, params)
+    clients = _statistics(kept, stages, params)
     return Solution(params, clients, step, bend, kept.kurtosis(params, clients, weights))
 
 
 def _newton(
-    kept: KeptRows, later: RowTotals, weights: FloatArray, start: FloatArray
+    kept: KeptRows, stages: Sequence[Stage], weights: FloatArray, start: FloatArray
 ) -> tuple[FloatArray, ClientStatistics, FloatArray]:
     """Where gradients vanish if those of later rows are straight, the statistics one step before, and that step."""
     theta = start
     for _ in range(_MOST_STEPS):
-        clients = _statistics(kept, later, theta)
+        clients = _statistics(kept, stages, theta)
         bread = _inverse(clients.hessian(weights))
         step = np.einsum("rij,k,rkj->ri", bread, weights, clients.gradients)
         theta = theta - step
@@ -119,16 +159,17 @@ def _inverse(hessians: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.pinv(hessians, rcond=_SINGULAR, hermitian=True), dtype=float)
 
 
-def _statistics(kept: KeptRows, later: RowTotals, theta: FloatArray) -> ClientStatistics:
+def _statistics(kept: KeptRows, stages: Sequence[Stage], theta: FloatArray) -> ClientStatistics:
     """Over all rows, with gradients at theta."""
-    first_gradients, first_squares, first_hessians = kept.sums_at(theta)
-    place = np.broadcast_to(theta[:, None], later.reference.shape)
-    count = kept.count + later.count
-    gradients = (first_gradients + later.at(place).moved) / count
-    mean, squares = (first_gradients + later.gradients) / count, (first_squares + later.squares) / count
-    noise = (squares - mean[..., :, None] * mean[..., None, :]) * (count / (count - 1))
-    hessians = (first_hessians + later.hessians) / count
-    return ClientStatistics(hessians, noise, place, gradients, place, np.zeros_like(gradients), count)
+    gradients, squares, hessians = kept.sums_at(theta)
+    met, count = gradients.copy(), kept.count  # at the references that rows met
+    for stage in stages:
+        gradients, met = gradients + stage.gradients_at(theta), met + stage.gradients
+        squares, hessians, count = squares + stage.squares, hessians + stage.hessians, count + stage.n_rows
+    mean = met / count
+    noise = (squares / count - mean[..., :, None] * mean[..., None, :]) * (count / (count - 1))
+    place = np.broadcast_to(theta[:, None], mean.shape)
+    return ClientStatistics(hessians / count, noise, place, gradients / count, place, np.zeros_like(mean), count)
 
 
 @partial(jax.jit, static_argnames="replicates")
@@ -149,22 +190,19 @@ def _sums_at(
 
 @partial(jax.jit, static_argnames="replicates")
 def _bends_at(
-    problem: Problem, key: Key, theta: JaxArray, away: JaxArray, replicates: int, rows: JaxArray
+    problem: Problem, key: Key, theta: JaxArray, reference: JaxArray, replicates: int, rows: JaxArray
 ) -> tuple[JaxArray, JaxArray]:
-    """Sums of b = 1/2 sum_i (g(theta + a_i) + g(theta - a_i) - 2 g(theta)) and b b', a_i columns of (d, d, K, R)."""
+    """Sums of b = g(r) + H(r) (theta - r) - g(theta) and of b b'."""
     noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
-    place = jnp.broadcast_to(theta, (problem.dim, problem.n_clients, replicates))
-    columns = jnp.moveaxis(away, 1, 0)
+    shape = problem.dim, problem.n_clients, replicates
+    place, r = jnp.broadcast_to(theta, shape), jnp.broadcast_to(reference, shape)
 
     def add(t: JaxArray, total: tuple[JaxArray, JaxArray]) -> tuple[JaxArray, JaxArray]:
         data = problem.sample(noise.at_step(t), t)
-        here = problem.gradient(place, data)
-        pairs = jax.vmap(lambda a: problem.gradient(place + a, data) + problem.gradient(place - a, data) - 2 * here)
-        bend = pairs(columns).sum(axis=0) / 2
+        bend = problem.gradient(r, data) + problem.curvature(r, data, place - r) - problem.gradient(place, data)
         return total[0] + bend, total[1] + bend[:, None] * bend[None]
 
-    zero = jnp.zeros_like(place), jnp.zeros((problem.dim, *place.shape), place.dtype)
-    return lax.fori_loop(1, rows + 1, add, zero)
+    return lax.fori_loop(1, rows + 1, add, (jnp.zeros(shape), jnp.zeros((problem.dim, *shape))))
 
 
 @partial(jax.jit, static_argnames="replicates")
