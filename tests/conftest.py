@@ -2,12 +2,14 @@
 
 Compiled programs are kept in build/, for both test workers and for the next run: compiling takes most of the time.
 NumPy gets one thread: two workers share two cores, and threads of OpenBLAS that wait for a core burn it.
+Bytecode is written even where the shell says not to: tests start many processes, and each would compile JAX's source.
 """
 
 import hashlib
 import importlib.util
 import os
 import signal
+import sys
 from pathlib import Path
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "compiled"))
@@ -15,6 +17,9 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Programs that a shell runs in the background ignore Ctrl-C, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -108,7 +108,7 @@ def test_a_run_that_ends_early_says_so_in_one_line(tmp_path, monkeypatch, error,
     def end(*arguments):
         raise error
 
-    monkeypatch.setattr("fedgauss.demo.run.run_demo", end)
+    monkeypatch.setattr("fedgauss.demo.healing.heal", end)
     ended = runner.invoke(app, ["demo", "--out", str(tmp_path)])
     assert (ended.exit_code, ended.stderr) == (code, line)
     assert list(tmp_path.iterdir()) == []

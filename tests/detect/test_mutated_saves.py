@@ -16,6 +16,7 @@ import pytest
 
 import fedgauss as fg
 from fedgauss.detect.clients.stored import contents_of
+from memory_used import highest_memory
 
 HOW_MANY = pytest.mark.parametrize("how_many", [100, pytest.param(10_000, marks=pytest.mark.study)])
 OLD = Path(__file__).parent / "saved_0_1_0"
@@ -166,14 +167,6 @@ def check_that_it_works(monitor, rounds, folder):
     assert state(kind.load(folder / "again")) == state(monitor)
 
 
-def highest_memory(reset=False):
-    """In MB."""
-    if reset:
-        Path("/proc/self/clear_refs").write_text("5")
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1e3
-
-
 @HOW_MANY
 @pytest.mark.parametrize(("kind", "saves"), [(fg.Monitor, of_model), (fg.ClientMonitor, of_clients)])
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value", "ignore:divide by zero", "ignore:alpha holds")
@@ -206,5 +199,7 @@ def test_a_mutated_save_is_refused_or_works(kind, saves, how_many, tmp_path):
         if what == 0:
             assert state(monitor) == wholes[which]
         check_that_it_works(monitor, rounds, tmp_path)
+    grown = highest_memory() - before
+    print(f"\n{how_many} saves of a {kind.__name__}: {counts}, {grown:.1f} MB more")
     assert counts["refused"] > 0.5 * how_many
-    assert highest_memory() - before < 50
+    assert grown < 50

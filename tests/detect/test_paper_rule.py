@@ -75,7 +75,7 @@ def test_round_by_round_is_the_batch(every, burn_in):
 
 
 def test_rounds_before_the_first_look_never_alarm():
-    bootstrap = Bootstrap(LIN, STEPS, 100, burn_in=20, replicates=300)
+    bootstrap = Bootstrap(LIN, STEPS, 200, burn_in=20, replicates=300)
     values = studentised_boundary(bootstrap, first=40).values
     assert np.isinf(values[:39]).all()
     assert np.isfinite(values[39:]).all()

@@ -171,6 +171,22 @@ def test_a_statistic_that_is_no_number_is_an_invalid_update_and_changes_nothing(
     assert not monitor.update([0.0, 0.0]).alarm
 
 
+@pytest.mark.parametrize("uploads", [None, np.full((4, 2), 0.1)], ids=["mean", "uploads"])
+def test_an_innovation_that_is_no_number_is_an_invalid_update_and_changes_nothing(uploads, tmp_path):
+    """Where the optimum is absurd, the first round taken in made a prefix sum infinite, before there is a statistic."""
+    lin = fg.linearization([np.eye(2)] * 4, [np.eye(2)] * 4, optimum=np.full(2, 1e308), gradients=np.zeros((4, 2)))
+    monitor = fg.Monitor(lin, STEPS, TAU, horizon=2_000, start=np.zeros(2))
+    before = state(monitor)
+    with np.errstate(over="ignore", invalid="ignore"):
+        verdict = monitor.update(np.full(2, 0.1), clients=uploads)
+    assert verdict.alarm
+    assert verdict.invalid
+    assert "The innovation of the round would not be of finite numbers." in str(verdict)
+    assert state(monitor) == before
+    monitor.save(tmp_path / "monitor")
+    assert state(fg.Monitor.load(tmp_path / "monitor")) == before
+
+
 def test_of_many_runs_too_no_number_is_an_alarm():
     means = 0.05 * np.random.default_rng(0).normal(size=(3, 20, 2))
     means[1, 12:] += 1e3

@@ -104,7 +104,7 @@ def test_a_message_passed_on_as_it_was_changes_no_bit(case):
 
 
 def test_steps_without_synchronisation_are_not_attacked():
-    silent = tampered(fg.networks.ring(5), start=1)
+    silent = tampered(NETWORKS["edges"][0], start=1)
     runs = [simulated(network, sync_every=None) for network in (silent, silent.honest)]
     np.testing.assert_array_equal(runs[0].path, runs[1].path)
 

@@ -59,10 +59,7 @@ def test_checkpoints_beyond_the_run_are_refused():
 
 
 def test_path_every_few_steps():
-    np.testing.assert_array_equal(
-        fg.simulate(PROBLEM, RING, [0.1] * 40, 40, replicates=7, observe=[path(every=6)]).path,
-        fg.simulate(PROBLEM, RING, [0.1] * 40, 40, replicates=7, keep="path").path[:, 5::6],
-    )
+    np.testing.assert_array_equal(runs(path(every=6), keep=None).path, runs(CusumPath()).path[:, 5::6])
 
 
 def test_two_observers_of_one_name_are_refused():

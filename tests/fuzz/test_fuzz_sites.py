@@ -171,9 +171,8 @@ def test_what_a_neighbour_passes_on_is_heard_or_refused(folder, text, length):
         asked = next(iter(sent.values()))
         if asked.shape == (1,):
             return {j: np.array([length if length > 100 else float(len(text))]) for j in sent}
-        padded = np.zeros(max(len(text), len(asked)))
-        padded[: len(text)] = np.frombuffer(text, dtype=np.uint8)
-        return dict.fromkeys(sent, padded)
+        padded = text.ljust(max(asked.nbytes, -(-len(text) // 8) * 8))
+        return dict.fromkeys(sent, np.frombuffer(padded, dtype=float))
 
     heard = refused_or(told_to_all, "one", 1, fg.networks.path(3), exchange)
     assert heard is None or all(isinstance(said, str) for said in heard)

@@ -53,13 +53,9 @@ def site_program(folder: Path) -> Path:
 
 
 def environment() -> dict[str, str]:
-    """With bytecode, which the tests' own process may not write: without it a site takes long to start."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    """With this package on the path, and one thread each."""
     paths = [str(Path(fedgauss.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    return kept | {
-        "PYTHONPYCACHEPREFIX": str(Path(__file__).parents[2] / "build" / "bytecode"),
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OPENBLAS_NUM_THREADS": "1",
-    }  # fmt: skip
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OPENBLAS_NUM_THREADS": "1"}
 
 
 def python(program: Path, *options: object) -> list[str]:

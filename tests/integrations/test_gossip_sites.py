@@ -51,9 +51,9 @@ def test_a_lost_peer_ends_the_fit_with_its_name():
 @pytest.mark.parametrize(
     ("text", "length", "words"),
     [
-        (b"{}", np.inf, "must have 1 to 64,000,000 bytes; peer 0 says inf"),
-        (b"{}", np.nan, "must have 1 to 64,000,000 bytes; peer 0 says nan"),
-        (b"{}", 1.5, "must have 1 to 64,000,000 bytes; peer 0 says 1.5"),
+        (b"{}", np.inf, "must have 1 to 4,[0-9,]+ bytes here; peer 0 says inf"),
+        (b"{}", np.nan, "must have 1 to 4,[0-9,]+ bytes here; peer 0 says nan"),
+        (b"{}", 1.5, "must have 1 to 4,[0-9,]+ bytes here; peer 0 says 1.5"),
         (b'{"2": "forged"}', None, r"peer 0 must send its own reply; it sent those of \['2'\]"),
         (b'{"0": "zero", "77": "x"}', None, "peer 0 must send the replies of peers 0 to 3, as text"),
         (b'["zero"]', None, "peer 0 must send the replies of peers 0 to 3, as text"),
@@ -68,8 +68,8 @@ def test_who_forges_replies_is_refused(text, length, words):
     def program(peer, exchange):
         if peer == 0:
             theirs = exchange({j: np.array([len(text) if length is None else length]) for j in (1, 3)})
-            padded = {j: text.ljust(int(size[0])) for j, size in theirs.items()}
-            exchange({j: np.frombuffer(message, dtype=np.uint8) for j, message in padded.items()})
+            padded = {j: text.ljust(-(-max(len(text), int(size[0])) // 8) * 8) for j, size in theirs.items()}
+            exchange({j: np.frombuffer(message, dtype=float) for j, message in padded.items()})
             raise Hung
         try:
             told_to_all(f"peer {peer}", peer, fg.networks.ring(4), exchange)
@@ -79,6 +79,20 @@ def test_who_forges_replies_is_refused(text, length, words):
 
     Threads(4).run(program)
     assert any(re.search(words, error) for error in errors)
+
+
+@pytest.mark.parametrize("claimed", [4_000_000, 60_000_000])
+def test_a_neighbour_that_claims_more_than_replies_can_have_makes_nobody_reserve_memory(claimed):
+    """Replies here have some bytes. A peer that took the claim would send as many numbers itself, and wait for them."""
+    sizes = []
+
+    def exchange(messages):
+        sizes.extend(message.nbytes for message in messages.values())
+        return {j: np.array([float(claimed)]) for j in messages}
+
+    with pytest.raises(ValueError, match=r"must have 1 to 3,[0-9,]+ bytes here; peer 0 says"):
+        told_to_all('{"sum": 1.0}', 1, fg.networks.path(3), exchange)
+    assert sizes == [8, 8]
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -1,13 +1,20 @@
-"""Broken POSTs by the thousand: each is answered, none is a traceback, and refused ones leave the monitor alone."""
+"""Broken POSTs and lines of logs by the thousand: none is a traceback, and refused ones leave the monitor alone."""
 
 import random
-import re
 
+import client_runs
 import pytest
 from live_runs import NAMES, line, monitor, rounds, state_bytes
 from live_served import JSON, TOKEN, Served
 
+import fedgauss as fg
+from fedgauss.integrations.live.client_run import ClientRun
+from fedgauss.integrations.live.followed import Outcome
+from fedgauss.integrations.live.logs import LineLog
 from fedgauss.integrations.live.run import LiveRun
+from memory_used import highest_memory
+
+HOW_MANY = pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.study)])
 
 HOSTILE = (
     *(b"NaN", b"-Infinity", b"1e999", b"1e308", b"-0", b"9" * 400, b"1e-400", b"null", b"true", b'""', b"[]", b"{}"),
@@ -59,13 +66,7 @@ def post(port, body):
     return head.encode() + kind.encode() + b"\r\n" + body
 
 
-def resident():
-    """Megabytes of memory that this process has."""
-    with open("/proc/self/status") as file:
-        return int(re.search(r"VmRSS:\s+(\d+) kB", file.read())[1]) / 1024
-
-
-@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.study)])
+@HOW_MANY
 def test_mutated_posts_are_answered_and_change_nothing_unless_they_are_taken(count, capfd):
     """Half of them have accidents in the body alone, half anywhere. A twin that is fed those taken ends the same."""
     generator, run, twin, numbers = random.Random(5), Recorded(monitor()), LiveRun(monitor()), [0, 0, 0]
@@ -88,9 +89,9 @@ def test_mutated_posts_are_answered_and_change_nothing_unless_they_are_taken(cou
             assert answer or not data.strip(b"\r\n"), data
             assert status == 200 or state_bytes(run.monitor) == before
             if k == 200:
-                begun = resident()
+                begun = highest_memory(reset=True)
         assert it.ask("GET", "/state", headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200
-        grown = resident() - begun
+        grown = highest_memory() - begun
     with capfd.disabled():
         taken, refused, silent = numbers
         print(f"\n{count} mutants: {taken} taken, {refused} refused, {silent} not answered; {grown:.1f} MB more")
@@ -99,3 +100,63 @@ def test_mutated_posts_are_answered_and_change_nothing_unless_they_are_taken(cou
     assert state_bytes(run.monitor) == state_bytes(twin.monitor)
     assert grown < 50
     assert capfd.readouterr().err == ""
+
+
+def of_parameters():
+    return LiveRun(monitor()), [lambda j, y=y, theta=theta: line(j, y, theta) for y, theta in rounds(40)]
+
+
+def of_parameters_alone():
+    return LiveRun(monitor()), [lambda j, y=y: line(j, y) for y, _ in rounds(40)]
+
+
+def of_clients():
+    seen = client_runs.rounds(40, onset=10**6)
+    return ClientRun(fg.ClientMonitor(horizon=1_000, seed=1)), [
+        lambda j, moves=moves: client_runs.line(j, moves) for moves in seen
+    ]
+
+
+def held(run):
+    return (client_runs.held if isinstance(run, ClientRun) else state_bytes)(run.monitor)
+
+
+@HOW_MANY
+@pytest.mark.parametrize("kind", [of_parameters, of_parameters_alone, of_clients])
+def test_mutated_lines_are_taken_or_refused_and_a_refusal_changes_nothing(kind, count, tmp_path):
+    """Each comes in two pieces. A twin that is fed those taken, and nothing else, ends the same."""
+    generator, (run, good), (twin, _) = random.Random(6), kind(), kind()
+    path, counts, begun = tmp_path / "run.jsonl", {"taken": 0, "refused": 0}, None
+    last = b""
+
+    def recorded(text):
+        nonlocal last
+        last = text
+        return run.read(text)
+
+    log = LineLog(path, recorded)
+    with path.open("wb", buffering=0) as file:
+        for k in range(count):
+            whole = good[k % len(good)]((run.round or 0) + 1)
+            text = mutant(generator, whole) if k % 8 else whole
+            cut = generator.randrange(len(text) + 1)
+            for piece in (text[:cut], text[cut:] + b"\n"):
+                file.write(piece)
+                for said in log.poll():
+                    before = held(run)
+                    (found,) = run.take_many([said])
+                    if isinstance(found, Outcome) and found.kind != "invalid update":
+                        counts["taken"] += 1
+                        twin.take(twin.read(last))
+                    else:
+                        counts["refused"] += 1
+                        assert held(run) == before
+            assert run.health().round == run.round
+            if k == 200:
+                begun = highest_memory(reset=True)
+    log.close()
+    grown = highest_memory() - begun
+    print(f"\n{count} lines: {counts}, {grown:.1f} MB more")
+    assert held(run) == held(twin)
+    assert min(counts.values()) > 0.05 * count
+    assert grown < 50

@@ -90,7 +90,7 @@ def test_a_round_that_cannot_be_right_changes_nothing(change, match):
     run = LiveRun(monitor())
     seen = list(rounds(4))
     feed(run, seen[:3])
-    refused(run, replace(LoggedRound(4, seen[3][0]), **change), match=match)
+    refused(run, LoggedRound(4, seen[3][0])._replace(**change), match=match)
     assert run.take(LoggedRound(4, seen[3][0])).kind == "quiet"
 
 

@@ -308,3 +308,9 @@ def test_a_failing_sink_stops_neither_the_run_nor_the_others_and_says_so_once(tm
 def test_a_sink_must_be_callable():
     with pytest.raises(ValueError, match="a sink must be callable"):
         sinks.Sinks(["prometheus"])
+
+
+def test_what_a_post_needs_is_loaded_before_a_disk_can_be_full():
+    """Sockets load it with the first host name, and Python 3.11 keeps bytecode that a full disk cut short."""
+    code = "import sys, fedgauss.integrations.sinks.webhook; print('encodings.idna' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"True"

@@ -32,9 +32,15 @@ def drawn(problem, replicates, seed=0):
     return jax.jit(lambda: problem.sample(noise.at_step(jnp.int32(1)), jnp.int32(1)))()
 
 
+def responses(problem, predictor, seed):
+    """Of one client, a replicate each."""
+    noise = Noise(stage_key(seed, "data"), jnp.uint32(0), 1, predictor.shape[-1])
+    return np.asarray(jax.jit(lambda at: problem.family.respond(at, noise, jnp.zeros(1)))(predictor)).ravel()
+
+
 def spread(theta, problem, replicates):
-    column = jnp.asarray(theta, jnp.float32)[:, None, None]
-    return jnp.broadcast_to(column, (problem.dim, problem.n_clients, replicates))
+    column = np.asarray(theta, np.float32)[:, None, None]
+    return np.broadcast_to(column, (problem.dim, problem.n_clients, replicates))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -43,7 +49,7 @@ def test_moments_are_those_of_drawn_gradients(case):
     # allow for t rather than normal tails), below 1e-5. Catches a covariance wrong by 2 to 5 %, Poisson 4 to 14 %.
     problem = CASES[case]
     data = drawn(problem, 200_000)
-    gradients = np.asarray(problem.gradient(spread(THETA, problem, 200_000), data), float)
+    gradients = np.asarray(jax.jit(problem.gradient)(spread(THETA, problem, 200_000), data), float)
     exact = problem.moments(THETA)
     for k in range(3):
         g = gradients[:, k] - exact.gradient[k][:, None]
@@ -57,7 +63,7 @@ def test_moments_are_those_of_drawn_gradients(case):
 @pytest.mark.parametrize("case", CASES)
 def test_mean_gradient_is_the_gradient_of_the_moments(case):
     problem = CASES[case]
-    got = problem.mean_gradient(spread(THETA, problem, 1))[:, :, 0].T
+    got = jax.jit(problem.mean_gradient)(spread(THETA, problem, 1))[:, :, 0].T
     np.testing.assert_allclose(got, problem.moments(THETA).gradient, atol=2e-6)
 
 
@@ -131,9 +137,7 @@ def test_student_noise_has_its_distribution():
 def test_poisson_counts_have_their_distribution(mean):
     # Chi-squared at 2.5e-5 each, 1e-4 together. Above 64 the quantile is an expansion, good to this many draws.
     problem = fg.problems.poisson(np.zeros((1, 1)))
-    predictor = jnp.full((1, 1, 50_000), np.log(mean), jnp.float32)
-    noise = Noise(stage_key(1, "data"), jnp.uint32(0), 1, 50_000)
-    y = np.asarray(problem.family.respond(predictor, noise, jnp.zeros(1))).ravel()
+    y = responses(problem, np.full((1, 1, 50_000), np.log(mean), np.float32), seed=1)
     low, high = stats.poisson(mean).ppf([0.001, 0.999]).astype(int)
     seen = np.bincount(np.clip(y, low, high).astype(int) - low, minlength=high - low + 1)
     expected = stats.poisson(mean).pmf(np.arange(low, high + 1))
@@ -146,7 +150,7 @@ def test_one_versus_rest_is_one_logistic_loss_a_class():
     assert problem.dim == 6
     x, y = drawn(problem, 50)
     theta = RNG.standard_normal((6, 2, 50)).astype(np.float32)
-    gradient = np.asarray(problem.gradient(theta, (x, y))).reshape(3, 2, 2, 50)
+    gradient = np.asarray(jax.jit(problem.gradient)(theta, (x, y))).reshape(3, 2, 2, 50)
     for c in range(3):
         scores = (theta.reshape(3, 2, 2, 50)[c] * np.asarray(x)).sum(axis=0)
         residual = 1 / (1 + np.exp(-scores)) - (np.asarray(y) == c)
@@ -157,9 +161,8 @@ def test_one_versus_rest_draws_classes_by_softmax():
     # False failure 1e-5 (chi-squared on three classes at one fixed score).
     problem = fg.problems.one_versus_rest(np.zeros((1, 3, 2)))
     scores = np.array([0.0, 1.0, -1.0])
-    predictor = jnp.broadcast_to(jnp.asarray(scores, jnp.float32)[:, None, None], (3, 1, 30_000))
-    noise = Noise(stage_key(2, "data"), jnp.uint32(0), 1, 30_000)
-    y = np.asarray(problem.family.respond(predictor, noise, jnp.zeros(1))).ravel()
+    predictor = np.broadcast_to(np.asarray(scores, np.float32)[:, None, None], (3, 1, 30_000))
+    y = responses(problem, predictor, seed=2)
     p = np.exp(scores) / np.exp(scores).sum()
     assert stats.chisquare(np.bincount(y.astype(int), minlength=3), 30_000 * p).pvalue > 1e-5
 

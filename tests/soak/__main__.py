@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from soak.processes import write_bytecode
 from soak.report import record, stories, table
 from soak.runner import Soak
 from soak.scenarios import SCENARIOS
@@ -31,6 +32,7 @@ def main() -> int:
     print(f"Seed {seed}, folder {folder}; Ctrl-C ends.", flush=True)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; processes would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    write_bytecode()
     soak = Soak(chosen, folder, seed, given.seconds, given.faults)
     signal.signal(signal.SIGTERM, lambda *_: soak.stop.set())
     soak.start()

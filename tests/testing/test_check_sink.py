@@ -188,7 +188,7 @@ def test_the_sound_sink_conforms():
         ("every verdict", Fussy, "TypeError for no alarm"),
         ("repeated rounds", Once, "KeyError: 1"),
         ("leaves the verdict", Meddling, "another note"),
-        ("prompt", Slow, r"a call that took 0\.0 s"),
+        ("prompt", Slow, r"a call that took \d+\.\d s"),
         ("no pickle", Pickling, "a call of pickle"),
         ("close", Unclosable, "ValueError the second time: closed already"),
         ("never stops a run", Ending, "SystemExit: alarm"),

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 from fedgauss import networks, step_sizes
-from fedgauss.theory import rates
+from fedgauss.theory import bounds, rates
 from fedgauss.theory.exact import mean_recursion
 
 N, K, BETA = 400, 16, 0.8
 
 
 def test_theorems_2_1_and_2_2_by_hand() -> None:
-    average = rates.berry_esseen_average(N, K, BETA)
+    average = bounds.berry_esseen_average(N, K, BETA)
     assert list(average.terms.values()) == pytest.approx([1 / 80, 400**-0.3 * 4, 400**-0.4 / 4])
     assert average.total == pytest.approx(1 / 80 + 400**-0.3 * 4 + 400**-0.4 / 4)
     assert average.dominant == "n^(1/2-beta) K^(1/2)"
-    last = rates.berry_esseen_last(N, K, BETA)
+    last = bounds.berry_esseen_last(N, K, BETA)
     assert list(last.terms.values()) == pytest.approx([400**-0.4 / 4, 400**-0.3 * 4])
 
 
@@ -26,30 +26,30 @@ def test_drift_is_never_smaller_than_the_terms_theorem_2_3_leaves_out() -> None:
     for n in (2, 10, 1000):
         for k in (1, 5, 500):
             for beta in (0.51, 0.75, 0.99):
-                average = rates.berry_esseen_average(n, k, beta)
+                average = bounds.berry_esseen_average(n, k, beta)
                 assert average.terms[average.dominant] <= average.terms["n^(1/2-beta) K^(1/2)"] * (1 + 1e-12)
 
 
 def test_theorem_2_3_in_both_readings() -> None:
-    assert rates.covariance_gap(N, K, BETA).total == pytest.approx(400**-0.2 / 16)
-    assert rates.covariance_gap(N, K, BETA, "printed").total == pytest.approx(400**-0.2 / 4)
+    assert bounds.covariance_gap(N, K, BETA).total == pytest.approx(400**-0.2 / 16)
+    assert bounds.covariance_gap(N, K, BETA, "printed").total == pytest.approx(400**-0.2 / 4)
     drift = 4 * 400**-0.3
-    assert rates.berry_esseen_limit(N, K, BETA).total == pytest.approx(drift + 400**-0.2)
-    assert rates.berry_esseen_limit(N, K, BETA, "printed").total == pytest.approx(drift + 4 * 400**-0.2)
+    assert bounds.berry_esseen_limit(N, K, BETA).total == pytest.approx(drift + 400**-0.2)
+    assert bounds.berry_esseen_limit(N, K, BETA, "printed").total == pytest.approx(drift + 4 * 400**-0.2)
 
 
 @pytest.mark.parametrize("reading", ["printed", "corrected"])
 @pytest.mark.parametrize("c", [0.0, 0.25, 0.5])
-def test_best_beta_minimises_the_bound_and_best_rate_is_its_value(reading: rates.Reading, c: float) -> None:
+def test_best_beta_minimises_the_bound_and_best_rate_is_its_value(reading: bounds.Reading, c: float) -> None:
     n = 10_000
     k = round(n**c)
     grid = np.linspace(0.51, 0.99, 481)
-    totals = [rates.berry_esseen_limit(n, k, beta, reading).total for beta in grid]
+    totals = [bounds.berry_esseen_limit(n, k, beta, reading).total for beta in grid]
     beta, rate = rates.best_beta(c, reading), rates.best_rate(c, reading)
     assert beta is not None
     assert rate is not None
     assert grid[np.argmin(totals)] == pytest.approx(beta, abs=1.01e-3)
-    assert rates.berry_esseen_limit(n, k, beta, reading).total == pytest.approx(2 * n**-rate)
+    assert bounds.berry_esseen_limit(n, k, beta, reading).total == pytest.approx(2 * n**-rate)
 
 
 def test_where_no_beta_is_left() -> None:
@@ -63,14 +63,14 @@ def test_where_no_beta_is_left() -> None:
 
 def test_synchronisation_multiplies_theorem_2_1() -> None:
     for reading, expected in (("corrected", 4 + 2), ("printed", 2 + 2**0.5)):
-        assert rates.synchronisation_factor(1, 0.0, reading) == 2
-        assert rates.synchronisation_factor(4, 0.0625, reading) == pytest.approx(expected)
-        assert rates.synchronisation_factor(4, -0.0625, reading) == pytest.approx(expected)
-        bound = rates.synchronisation_bound(N, K, BETA, 4, 0.0625, reading)
-        assert bound.total == pytest.approx(expected * rates.berry_esseen_average(N, K, BETA).total)
+        assert bounds.synchronisation_factor(1, 0.0, reading) == 2
+        assert bounds.synchronisation_factor(4, 0.0625, reading) == pytest.approx(expected)
+        assert bounds.synchronisation_factor(4, -0.0625, reading) == pytest.approx(expected)
+        bound = bounds.synchronisation_bound(N, K, BETA, 4, 0.0625, reading)
+        assert bound.total == pytest.approx(expected * bounds.berry_esseen_average(N, K, BETA).total)
         assert ("as printed" in bound.name) == (reading == "printed")
-    assert rates.synchronisation_factor(4, 0.0625) == pytest.approx(4 + 2)
-    assert rates.synchronisation_bound(N, K, BETA, 4, 0.0625).name.endswith("times 6 for synchronisation")
+    assert bounds.synchronisation_factor(4, 0.0625) == pytest.approx(4 + 2)
+    assert bounds.synchronisation_bound(N, K, BETA, 4, 0.0625).name.endswith("times 6 for synchronisation")
 
 
 def test_the_bias_of_client_drift_grows_as_the_corrected_factor() -> None:
@@ -92,7 +92,7 @@ def test_the_bias_of_client_drift_grows_as_the_corrected_factor() -> None:
 
     growth = bias(80) / bias(5)  # 12.7
     printed, corrected = (
-        rates.synchronisation_factor(80, 0.0, reading) / rates.synchronisation_factor(5, 0.0, reading)
+        bounds.synchronisation_factor(80, 0.0, reading) / bounds.synchronisation_factor(5, 0.0, reading)
         for reading in ("printed", "corrected")
     )
     assert growth > 3 * printed  # 3.1
@@ -100,15 +100,15 @@ def test_the_bias_of_client_drift_grows_as_the_corrected_factor() -> None:
 
 
 def test_theorems_3_1_and_3_2_by_hand() -> None:
-    aggregated = rates.aggregated_coupling(N, K, BETA, moments=4)
+    aggregated = bounds.aggregated_coupling(N, K, BETA, moments=4)
     assert list(aggregated.terms.values()) == pytest.approx([400**0.2, 400**0.25 / 4 * math.log(400)])
-    client = rates.client_coupling(N, K, BETA, moments=4)
+    client = bounds.client_coupling(N, K, BETA, moments=4)
     assert list(client.terms.values()) == pytest.approx([400**0.2, 25**0.375 * math.log(400) ** 1.5])
 
 
 def test_couplings_agree_up_to_logarithms_at_two_moments() -> None:
-    aggregated = rates.aggregated_coupling(N, K, BETA, 2).terms["n^(1/p) K^(-1/2) log n"]
-    client = rates.client_coupling(N, K, BETA, 2).terms["(n/K)^(1/4+1/(2p)) (log n)^(3/2)"]
+    aggregated = bounds.aggregated_coupling(N, K, BETA, 2).terms["n^(1/p) K^(-1/2) log n"]
+    client = bounds.client_coupling(N, K, BETA, 2).terms["(n/K)^(1/4+1/(2p)) (log n)^(3/2)"]
     assert client / aggregated == pytest.approx(math.log(N) ** 0.5)
 
 
@@ -138,7 +138,7 @@ def test_aggregated_asks_for_a_larger_beta_than_client() -> None:
 
 
 def test_a_bound_prints_its_terms() -> None:
-    text = str(rates.berry_esseen_limit(N, K, BETA))
+    text = str(bounds.berry_esseen_limit(N, K, BETA))
     assert "Theorem 2.3" in text
     assert "n^(beta-1)" in text
     assert "client drift" in text
@@ -147,14 +147,14 @@ def test_a_bound_prints_its_terms() -> None:
 
 def test_errors_state_the_rule_the_value_and_the_fix() -> None:
     with pytest.raises(ValueError, match=r"beta must lie in \(1/2, 1\).*got 1"):
-        rates.berry_esseen_average(N, K, 1.0)
+        bounds.berry_esseen_average(N, K, 1.0)
     with pytest.raises(ValueError, match=r"reading must be one of .*Did you mean 'printed'"):
         rates.best_beta(0.2, "print")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"moments must be at least 2.*got 1"):
         rates.aggregated_beta(0.2, 1)
     with pytest.raises(ValueError, match=r"second_eigenvalue must lie in \(-1, 1\).*got 1.*connected"):
-        rates.synchronisation_factor(2, 1.0)
+        bounds.synchronisation_factor(2, 1.0)
     with pytest.raises(ValueError, match=r"sync_every must be smaller than n_steps = 400.*got 400"):
-        rates.synchronisation_bound(N, K, BETA, 400, 0.5)
+        bounds.synchronisation_bound(N, K, BETA, 400, 0.5)
     with pytest.raises(ValueError, match=r"must not be negative; got -0.1"):
         rates.best_beta(-0.1)

@@ -54,16 +54,17 @@ again: with the same content it is already taken (200), with other content refus
 
 [bold]Exit codes[/bold]
   0  stopped, by Ctrl-C or SIGTERM, while all was well
+  1  a file could not be read or written
   2  wrong options
   3  stopped while an alarm was on
   4  stopped while NOT WATCHING, or the log became that of another run
 
 [bold]Examples[/bold]
-  fedgauss watch run.jsonl                                           clients of any model
+  fedgauss watch run.jsonl
   fedgauss watch run.jsonl --monitor monitor.npz
-  fedgauss watch run.npz --hessian A.npy --eta0 0.3 --beta 0.75 --sync-every 20
-  fedgauss watch --listen --monitor monitor.npz --save watch.npz      goes on where it stopped
-  fedgauss watch run.jsonl --host 0.0.0.0 --token-file token --cert cert.pem --key key.pem
+  fedgauss watch run.npz --hessian A.npy --eta0 0.3 --sync-every 20
+  fedgauss watch --listen --monitor monitor.npz --save watch.npz
+  fedgauss watch run.jsonl --host 0.0.0.0 --token-file FILE --cert C --key K
 """
 
 

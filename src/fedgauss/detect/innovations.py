@@ -86,16 +86,19 @@ class Innovations:
             eta = step_sizes_of_rounds(self.steps, after, length)
         except ValueError:
             return None
-        pulls, _ = pulls_and_product(eta.T, np.broadcast_to(values, (len(after), len(values))))
+        pulls, product = pulls_and_product(eta.T, np.broadcast_to(values, (len(after), len(values))))
         pulls = np.ascontiguousarray(pulls.transpose(1, 0, 2))
         total = pulls.sum(axis=1)
         if len(eta) < len(after) or np.any(total <= 0.0):
             return None
         shares = pulls / total[:, None]
-        spread = np.linalg.eigvalsh(rotated @ ((shares.transpose(0, 2, 1) @ shares) * noise) @ rotated.T)
+        squares = shares.transpose(0, 2, 1) @ shares
+        spread = np.linalg.eigvalsh(rotated @ (squares * noise) @ rotated.T)
         sizes = np.cumsum(spread[:, ::-1], axis=1)
         slope, pull = (rotated / total[:, None, :]) @ back, (rotated * values) @ back
-        return Blocks(slope, pull, (self.whitening.sizes / sizes).min(axis=1), self._offset(weights))
+        least = (self.whitening.sizes / sizes).min(axis=1)
+        squares *= total[:, :, None] * total[:, None, :]
+        return Blocks(slope, pull, least, self._offset(weights), Contractions(squares, product))
 
     def _offset(self, weights: FloatArray | None) -> FloatArray:
         """M sum_k (v_k - w_k) grad F_k(theta*) for a round with weights v_k."""
@@ -158,6 +161,13 @@ class Block(NamedTuple):
     offset: FloatArray
 
 
+class Contractions(NamedTuple):
+    """What the steps of rounds in a row come to, in the eigenvectors of A."""
+
+    squares: FloatArray  # sum_t W_t W_t'    (n, d, d)
+    product: FloatArray  # P_j               (n, d)
+
+
 class Blocks(NamedTuple):
     """Rounds in a row, as a `Block` each."""
 
@@ -165,6 +175,7 @@ class Blocks(NamedTuple):
     pull: FloatArray  # (d, d)
     weight: FloatArray  # (n,)
     offset: FloatArray  # (d,)
+    contractions: Contractions
 
     def whiten(self, before: FloatArray, now: FloatArray, optimum: FloatArray) -> FloatArray:
         """x_j of each round from Y_{j-1} and Y_j, (n, d)."""

@@ -270,17 +270,16 @@ class Monitor:
         if present is not None:
             self._warn_of_optima()
         block = self._block(now, present)
-        if self._may_join and sent is not None and self.round == self._origin_round:
-            self._join_clients()
-        before = self._watch.copied()
+        before, taken = (self._watch.copied(), self._may_join, self.channels, self.boundary), False
         try:
+            if self._may_join and sent is not None and self.round == self._origin_round:
+                self._join_clients()
             verdict = self._judged(value, now, block, sent, origin)
-        except BaseException:  # a channel of the user's may fail, and the others have taken the round in
-            self._watch = before
-            raise
-        if verdict.invalid:
-            self._watch = before
-        return verdict
+            taken = not verdict.invalid
+            return verdict
+        finally:
+            if not taken:  # a channel of the user's may have failed, too, when others had taken the round in
+                self._watch, self._may_join, self.channels, self.boundary = before
 
     def _block(self, now: int, present: BoolArray | None) -> Block | None:
         """What the round's steps do; None where its beginning is not known."""
@@ -304,6 +303,10 @@ class Monitor:
             where = np.broadcast_to(mean, (self.lin.n_clients, self.lin.dim)) if origin is None else origin
             pulls = None if sent is None else self._pulls(where, sent, now)
             x, place = parts.whiten(block, mean, value), parts.place(mean)
+            if not np.isfinite(
+                block.weight * np.concatenate([x, place])
+            ).all():  # no channel may tell before it is kept
+                return self._refused(now, "The innovation of the round would not be of finite numbers.")
             theirs = None if pulls is None else pulls[..., None]
             seen = RoundSeen(x[:, None], block.weight, self.step, place[:, None], sent, origin, theirs)
             peaks = self._watch.update(seen)

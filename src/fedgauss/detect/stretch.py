@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.candidates import FINE, Candidates
+from fedgauss.detect.innovations import Contractions
 from fedgauss.detect.updates import PLAUSIBLE
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Stretch(NamedTuple):
 
     statistic: FloatArray
     threshold: FloatArray
+    contractions: Contractions | None = None  # of their steps, where all clients took part with the weights of `lin`
 
 
 class CandidatesAhead:
@@ -192,7 +194,9 @@ def take_stretch(monitor: Monitor, means: FloatArray, alarms: bool) -> Stretch:
             one.take(k)
         watch.rounds += k
         monitor._mean, monitor.step, monitor.round = means[k - 1].copy(), monitor.step + k * tau, monitor.round + k
-        return Stretch(statistic[:k], threshold[:k])
+        squares, product = blocks.contractions
+        plain = Contractions(squares[:k], product[:k]) if monitor._weights is None else None
+        return Stretch(statistic[:k], threshold[:k], plain)
 
 
 def first_false(given: BoolArray) -> int:

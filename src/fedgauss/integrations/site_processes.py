@@ -150,11 +150,11 @@ class _Process:
 
     def last_words(self) -> str:
         """How the process ended, and what it said last, as the end of a sentence."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_A_MOMENT)
-        self._listener.join(_A_MOMENT)
-        code = self._process.poll()
-        ended = "; it still runs" if code is None else f"; {_ending(code)}"
+        try:
+            ended = f"; {_ending(self._process.wait(_A_MOMENT))}"
+            self._listener.join(_A_MOMENT)
+        except subprocess.TimeoutExpired:
+            ended = "; it still runs"
         said = " / ".join(self._said)
         return f'{ended}. It said last: "{said}".' if said else f"{ended}, without a word."
 

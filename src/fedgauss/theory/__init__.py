@@ -1,4 +1,4 @@
-"""What the paper proves, as functions: covariances, exact moments, error terms, rates and advice.
+"""What the paper proves, as functions: covariances, exact moments, error terms, bounds, rates and advice.
 
 Everything here is NumPy and SciPy, except `error_terms`, `lindeberg` and `measure_propositions`, which run the engine
 and load JAX on first use. Appendix letters are those of the published version.
@@ -12,6 +12,17 @@ from fedgauss._lazy import lazy
 
 if TYPE_CHECKING:
     from fedgauss.theory.advice import Advice, advise
+    from fedgauss.theory.bounds import (
+        Bound,
+        aggregated_coupling,
+        berry_esseen_average,
+        berry_esseen_last,
+        berry_esseen_limit,
+        client_coupling,
+        covariance_gap,
+        synchronisation_bound,
+        synchronisation_factor,
+    )
     from fedgauss.theory.covariances import (
         average_covariance,
         last_covariance,
@@ -32,23 +43,7 @@ if TYPE_CHECKING:
     )
     from fedgauss.theory.exact import ExactMeans, ExactMoments, ExactPath, exact_moments, exact_path, mean_recursion
     from fedgauss.theory.propositions import Coupling, Slope, lindeberg, measure_propositions, step_variation
-    from fedgauss.theory.rates import (
-        Bound,
-        aggregated_beta,
-        aggregated_coupling,
-        aggregated_rate,
-        berry_esseen_average,
-        berry_esseen_last,
-        berry_esseen_limit,
-        best_beta,
-        best_rate,
-        client_beta,
-        client_coupling,
-        client_rate,
-        covariance_gap,
-        synchronisation_bound,
-        synchronisation_factor,
-    )
+    from fedgauss.theory.rates import aggregated_beta, aggregated_rate, best_beta, best_rate, client_beta, client_rate
 
 __all__ = [
     "Advice",
@@ -98,6 +93,10 @@ __all__ = [
 
 _MODULES = {
     "advice": "Advice advise",
+    "bounds": (
+        "Bound aggregated_coupling berry_esseen_average berry_esseen_last berry_esseen_limit client_coupling "
+        "covariance_gap synchronisation_bound synchronisation_factor"
+    ),
     "covariances": (
         "average_covariance last_covariance limit_covariance participation_noise start_bias step_matrices "
         "total_variation_bound"
@@ -108,11 +107,7 @@ _MODULES = {
     ),
     "exact": "ExactMeans ExactMoments ExactPath exact_moments exact_path mean_recursion",
     "propositions": "Coupling Slope lindeberg measure_propositions step_variation",
-    "rates": (
-        "Bound aggregated_beta aggregated_coupling aggregated_rate berry_esseen_average berry_esseen_last "
-        "berry_esseen_limit best_beta best_rate client_beta client_coupling client_rate covariance_gap "
-        "synchronisation_bound synchronisation_factor"
-    ),
+    "rates": "aggregated_beta aggregated_rate best_beta best_rate client_beta client_rate",
 }
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(__name__, _MODULES, __all__)

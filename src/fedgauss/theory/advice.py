@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fedgauss import _checks
 from fedgauss._rounds import participants
 from fedgauss._shown import ShownInSentences
-from fedgauss.theory import rates
-from fedgauss.theory.rates import Bound
+from fedgauss.theory import bounds, rates
+from fedgauss.theory.bounds import Bound
 
 # Evaluated where no beta in (1/2, 1) works: drift then dominates and falls as beta grows to 1.
 _NEAR_ONE = 0.99
@@ -132,7 +132,7 @@ def advise(
     c = math.log(k) / math.log(n)
     best = rates.best_beta(c)
     used = beta if beta is not None else _NEAR_ONE if best is None else best
-    limit = rates.berry_esseen_limit(n, k, used)  # checks beta
+    limit = bounds.berry_esseen_limit(n, k, used)  # checks beta
     clt = c < 2 * used - 1
     tau = None if sync_every is None else _checks.whole("sync_every", sync_every)
     if tau is None and second_eigenvalue is not None:
@@ -150,7 +150,7 @@ def advise(
         berry_esseen_vanishes=clt,
         berry_esseen_vanishes_printed=clt and c < 2 - 2 * used,
         limit=limit,
-        synchronisation=None if tau is None else rates.synchronisation_factor(tau, second_eigenvalue or 0.0),
+        synchronisation=None if tau is None else bounds.synchronisation_factor(tau, second_eigenvalue or 0.0),
         moments=moments,
         aggregated_beta=None if moments is None else rates.aggregated_beta(c, moments),
         client_beta=None if moments is None else rates.client_beta(c, moments),
@@ -209,9 +209,9 @@ def _tied(a: Advice) -> bool:
 
 def _meaning(a: Advice, term: str) -> str:
     if "K^(1/2)" not in term:
-        return f"{rates.MEANING[term]}."
+        return f"{bounds.MEANING[term]}."
     if a.drifts:
-        meaning, zero = rates.MEANING[term], "linear gradients, equal weights and equal client Hessians"
+        meaning, zero = bounds.MEANING[term], "linear gradients, equal weights and equal client Hessians"
     else:
         why = "there is one client" if a.n_clients == 1 else "complete averaging follows every step"
         meaning, zero = f"curvature (D_2), not client drift (D_3), which is zero since {why}", "linear gradients"

@@ -16,6 +16,7 @@ from fedgauss.inference.federated.lines import decoded, encoded, order_line, ser
 from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.site import Site
 from fedgauss.inference.fit_result import Fit
+from memory_used import highest_memory
 from site_rows import Channel, many_columns, own
 
 SIZES = {"a": 40, "b": 50, "c": 60}
@@ -109,6 +110,7 @@ def test_a_site_refuses_mutated_orders_and_goes_on_as_if_nothing_had_been(masked
     clean = Channel(ROWS, OFTEN)
     wanted = fit_sites(clean.ask, clean.names, "visits", masked=masked, **MODEL)
     channel, counts, slowest = Channel(ROWS, OFTEN), {"refused": 0, "answered": 0}, 0.0
+    before_all = highest_memory(reset=True)
     each = -(-each_way // len(clean.said))
 
     def ask(order, contents):
@@ -135,6 +137,9 @@ def test_a_site_refuses_mutated_orders_and_goes_on_as_if_nothing_had_been(masked
     np.testing.assert_array_equal(found.cov, wanted.cov)
     assert counts["refused"] > 0.8 * (counts["refused"] + counts["answered"]) >= 0.8 * each_way
     assert slowest < 5.0
+    grown = highest_memory() - before_all
+    print(f"\n{sum(counts.values())} orders: {counts}, {grown:.1f} MB more")
+    assert grown < 50
 
 
 @HOW_MANY
@@ -151,7 +156,7 @@ def test_the_coordinator_refuses_mutated_replies_in_words(masked, each_way):
 
     fit_sites(asked, told.names, "visits", masked=masked, **MODEL)
     texts = {encoded({"order": order, "asked": told.heard[i][1]}): said for i, (order, said) in enumerate(told.said)}
-    counts = {"refused": 0, "named": 0, "taken": 0}
+    counts, before_all = {"refused": 0, "named": 0, "taken": 0}, highest_memory(reset=True)
     for _ in range(each_way):
         at, live = int(rng.integers(len(told.said))), None
         place = iter(range(10**6))
@@ -187,5 +192,8 @@ def test_the_coordinator_refuses_mutated_replies_in_words(masked, each_way):
         assert words.isprintable()
         assert len(words) <= 1200
         assert time.perf_counter() - began < 10.0
+    grown = highest_memory() - before_all
+    print(f"\n{each_way} replies: {counts}, {grown:.1f} MB more")
     assert counts["refused"] > 0.6 * each_way
+    assert grown < 50
     assert counts["named"] > 0.8 * counts["refused"]

@@ -7,12 +7,17 @@ from typing import IO, Any
 import networkx as nx
 import numpy as np
 
+from fedgauss._types import FloatArray
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import LONGEST, Message, decoded, encoded, write_down
 from fedgauss.inference.federated.site import Site
 from fedgauss.inference.fit_result import Fit
 from fedgauss.integrations.gossip.peer import Exchange
 from fedgauss.networks import Network
+
+# A reply may be so many times as long as this peer's own to the same order, and so many bytes longer: sums are of one
+# shape everywhere, numbers take 1 to 24 characters, and a peer may have met levels of a category that others have not.
+_TIMES, _ROOM = 64, 2**20
 
 
 def fit_peers(
@@ -74,9 +79,10 @@ def told_to_all(text: str, rank: int, network: Network, exchange: Exchange) -> l
     graph.remove_edges_from(nx.selfloop_edges(graph))
     neighbours = sorted(graph[rank])
     texts = {rank: text}
+    most = min(size * (_TIMES * len(json.dumps(text)) + _ROOM), LONGEST)
     for _ in range(nx.diameter(graph)):
         passed_on = json.dumps({str(peer): said for peer, said in texts.items()}).encode()
-        for j, told in _heard(passed_on, neighbours, exchange).items():
+        for j, told in _heard(passed_on, neighbours, exchange, most).items():
             _refuse_nonsense(j, told, size)
             for peer, said in told.items():
                 if texts.setdefault(int(peer), said) != said:
@@ -90,28 +96,31 @@ def told_to_all(text: str, rank: int, network: Network, exchange: Exchange) -> l
     return [texts[peer] for peer in range(size)]
 
 
-def _heard(message: bytes, neighbours: Sequence[int], exchange: Exchange) -> dict[int, Any]:
-    """What each neighbour knows. An exchange is of arrays of one length: first they tell how long theirs will be."""
+def _heard(message: bytes, neighbours: Sequence[int], exchange: Exchange, most: int) -> dict[int, Any]:
+    """What each neighbour knows, in at most so many bytes.
+
+    An exchange is of arrays of one length: first they tell how long theirs will be. A number carries eight bytes.
+    """
     lengths = exchange({j: np.array([float(len(message))]) for j in neighbours})
     _refuse_losses(neighbours, lengths)
     for j, length in lengths.items():
-        if not 0 < length[0] <= LONGEST or length[0] % 1:  # NaN is not above anything
-            raise ValueError(f"a message between peers must have 1 to {LONGEST:,} bytes; peer {j} says {length[0]:g}.")
-    padded = {j: np.zeros(max(len(message), int(lengths[j][0]))) for j in neighbours}
-    for array in padded.values():
-        array[: len(message)] = np.frombuffer(message, dtype=np.uint8)
-    received: dict[int, Any] = {}
-    replies = exchange(padded)
+        if not 0 < length[0] <= most or length[0] % 1:  # NaN is not above anything
+            raise ValueError(
+                f"a message between peers must have 1 to {most:,} bytes here; peer {j} says {length[0]:g}."
+            )
+    replies = exchange({j: _as_numbers(message, max(len(message), int(lengths[j][0]))) for j in neighbours})
     _refuse_losses(neighbours, replies)
+    received: dict[int, Any] = {}
     for j, reply in replies.items():
-        text = reply[: int(lengths[j][0])]
         try:
-            if not np.all((text >= 0.0) & (text < 256.0)):
-                raise ValueError("bytes lie between 0 and 255.")
-            received[j] = json.loads(text.astype(np.uint8).tobytes())
+            received[j] = json.loads(reply.tobytes()[: int(lengths[j][0])])
         except (ValueError, RecursionError) as error:
             raise ValueError(f"peer {j} must send replies as JSON; it sent something else.") from error
     return received
+
+
+def _as_numbers(message: bytes, length: int) -> FloatArray:
+    return np.frombuffer(message.ljust(-(-length // 8) * 8, b"\0"), dtype=np.float64)
 
 
 def _refuse_nonsense(j: int, told: Any, size: int) -> None:

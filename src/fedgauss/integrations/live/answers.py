@@ -7,8 +7,8 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+from fedgauss.integrations.live import client_state, state
 from fedgauss.integrations.live.client_run import ClientRun
-from fedgauss.integrations.live.client_state import client_state
 from fedgauss.integrations.live.followed import Ended, Outcome
 from fedgauss.integrations.live.guard import OPEN, Guard
 from fedgauss.integrations.live.history import OutOfOrder
@@ -18,7 +18,7 @@ from fedgauss.integrations.live.request import Request
 from fedgauss.integrations.live.rounds import MOST_BYTES
 from fedgauss.integrations.live.run import LiveRun
 from fedgauss.integrations.live.saving import NotSaved
-from fedgauss.integrations.live.state import state_of
+from fedgauss.integrations.live.written import WrittenRows
 
 Hear = Callable[[Outcome], None]
 Run = LiveRun | ClientRun
@@ -64,6 +64,11 @@ class Answers:
     def __init__(self, run: Run, title: str, guard: Guard, port: int, hear: Hear | None) -> None:
         self._run, self._guard, self._port, self._hear = run, guard, port, hear
         self.rejected: Counter[str] = Counter(slow=0, full=0)  # connections closed early, by reason
+        self._rows: WrittenRows[Any] = (
+            WrittenRows(run.cells, client_state.shown_row)
+            if isinstance(run, ClientRun)
+            else WrittenRows(run.history, state.shown_row)
+        )
         self._page = LivePage(title, "clients" if isinstance(run, ClientRun) else "page")
 
     @property
@@ -102,7 +107,7 @@ class Answers:
         if asked.path == "/":
             return Answer(200, self._page.html, "text/html; charset=utf-8")
         if asked.path == "/state":
-            return answer(200, self._state(asked))
+            return Answer(200, self._state(asked).encode())
         if asked.path == "/metrics":
             return Answer(200, metrics(self._run, self.rejected).encode(), CONTENT_TYPE)
         if asked.path == OPEN:
@@ -116,11 +121,17 @@ class Answers:
             health = {name: health[name] for name in ("state", "watching", "since")}
         return answer(503 if health["state"] == "not watching" else 200, health)
 
-    def _state(self, asked: Request) -> dict[str, Any]:
-        with self._run.lock:  # rows must not be renumbered in between
-            if isinstance(self._run, ClientRun):
-                return client_state(self._run, self._since(asked, "since"), self._since(asked, "numbers"))
-            return state_of(self._run, self._since(asked, "since"))
+    def _state(self, asked: Request) -> str:
+        """What `client_state` or `state_of` says, as JSON, with rows that were written before."""
+        run = self._run
+        with run.lock:  # rows must not be renumbered in between
+            first, rows = self._rows.since(self._since(asked, "since"))
+            if isinstance(run, ClientRun):
+                told = client_state.client_state(run, run.cells.count, self._since(asked, "numbers"))
+            else:
+                told = state.state_of(run, run.history.count)
+        del told["rows"]
+        return f'{json.dumps(told | {"first": first}, allow_nan=False)[:-1]}, "rows": {rows}}}'
 
     def _since(self, asked: Request, name: str) -> int:
         """The number of the first row that a page lacks: 0 where it knows another run, or none."""

@@ -8,7 +8,7 @@ from scipy.special import ndtri, stdtrit
 from fedgauss._contraction import pulls_and_product
 from fedgauss._linearization import Linearization
 from fedgauss._types import BoolArray, FloatArray
-from fedgauss.detect.innovations import step_sizes_between, step_sizes_of_rounds
+from fedgauss.detect.innovations import Contractions, step_sizes_between, step_sizes_of_rounds
 from fedgauss.detect.monitor import LONGEST_GAP
 from fedgauss.detect.updates import participant_weights
 from fedgauss.step_sizes import StepSizes
@@ -56,12 +56,13 @@ class RunningAverage:
         self._total = self._total + shared + shared.T + self._last
         self._cross = shared + self._last
 
-    def add_many(self, means: FloatArray, length: int) -> None:
-        """Rounds of `length` steps each, (n, d), that follow the last one, in which everybody took part."""
-        after = self._step + length * np.arange(len(means))
-        eta = step_sizes_of_rounds(self._steps, after, length)
-        pulls, products = pulls_and_product(eta.T, np.broadcast_to(self._values, means.shape))
-        noise = np.einsum("tni,tnj->nij", pulls, pulls) * self._noise(None)
+    def add_many(self, means: FloatArray, length: int, known: Contractions | None = None) -> None:
+        """Rounds of `length` steps each, (n, d), that follow the last one, in which everybody took part.
+
+        What their steps come to may be `known` from the monitor that judged them.
+        """
+        squares, products = self._contractions(len(means), length) if known is None else known
+        noise = squares * self._noise(None)
         last = _recursion(self._last, products[:, :, None] * products[:, None, :], noise)
         cross = _recursion(self._cross, np.broadcast_to(products[:, None, :], last.shape), last)
         shared = np.concatenate([self._cross[None], cross[:-1]]) * products[:, None, :]
@@ -70,6 +71,12 @@ class RunningAverage:
         self._sum = self._sum + means.sum(axis=0)
         self._rounds += len(means)
         self._step += length * len(means)
+
+    def _contractions(self, count: int, length: int) -> Contractions:
+        """Of rounds that follow the last one."""
+        eta = step_sizes_of_rounds(self._steps, self._step + length * np.arange(count), length)
+        pulls, product = pulls_and_product(eta.T, np.broadcast_to(self._values, (count, len(self._values))))
+        return Contractions(np.einsum("tni,tnj->nij", pulls, pulls), product)
 
     def _noise(self, present: BoolArray | None) -> FloatArray:
         """V of those who took part, in the eigenvectors of A."""

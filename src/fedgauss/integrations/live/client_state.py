@@ -20,7 +20,7 @@ def client_state(run: ClientRun, since: int, numbers_since: int) -> dict[str, An
             "first": first,
             "next": run.cells.count,
             "each": run.cells.each,
-            "rows": [_row(row) for row in rows],
+            "rows": [shown_row(row) for row in rows],
             "numbers": {
                 "first": first_number,
                 "next": run.numbers.count,
@@ -45,7 +45,7 @@ def client_state(run: ClientRun, since: int, numbers_since: int) -> dict[str, An
         }
 
 
-def _row(row: CellRow) -> tuple[Any, ...]:
+def shown_row(row: CellRow) -> tuple[Any, ...]:
     """Round, kind, clients, and tenths of their surprises, null for those not judged."""
     return row.round, row.kind, row.clients, [_tenths(surprise) for surprise in row.surprises]
 

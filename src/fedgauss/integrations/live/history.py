@@ -1,9 +1,9 @@
 """What the page draws of rounds and participation: bounded, and numbered so that it asks for new rounds only."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from fedgauss._types import FloatArray
 from fedgauss.detect.monitor import LONGEST_GAP
 from fedgauss.integrations.live.rounds import MOST_NAMES
 from fedgauss.integrations.live.thinned import Thinned
@@ -131,11 +131,18 @@ class History:
         else:
             self._numbers.add(row.step, row.round)
 
-    def add_many(self, ratios: Sequence[float | None], steps: int, kind: Kind) -> None:
+    def add_many(self, count: int, ratios: FloatArray | None, steps: int, kind: Kind) -> None:
         """Rounds that follow the last one, so many steps apart, all of one kind that is not invalid."""
         step, number = self.last
-        self._rows.extend(HistoryRow(number + j, step + steps * j, ratio, kind) for j, ratio in enumerate(ratios, 1))
-        self._numbers.add_many(len(ratios), steps)
+
+        def most_telling(begin: int, end: int) -> HistoryRow:
+            """As `_more_telling` has it of one after the other: of equal ratios the last."""
+            j = begin if ratios is None else end - 1 - int(ratios[begin:end][::-1].argmax())
+            ratio = None if ratios is None else float(ratios[j])
+            return HistoryRow(number + 1 + j, step + steps * (1 + j), ratio, kind)
+
+        self._rows.extend(count, most_telling)
+        self._numbers.add_many(count, steps)
 
     def round_before(self, step: int) -> int | None:
         """The last round used before this step; None where that is not known any more."""

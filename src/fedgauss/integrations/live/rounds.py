@@ -3,9 +3,8 @@
 import json
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ MOST_NAMES = 10_000  # in a run, so that a hostile log cannot fill the memory
 _LAST = 10**12  # rounds and steps count up to here
 
 
-@dataclass(frozen=True)
-class LoggedRound:
+class LoggedRound(NamedTuple):  # made in a third of the time of a dataclass, and there may be millions
     """What is known after a synchronisation.
 
     number        the round, counted from 1
@@ -50,9 +48,9 @@ def round_from_json(text: bytes) -> LoggedRound:
 
     NaN and Infinity are numbers here: whether such an update may count is for the monitor to say.
     """
+    if text.count(b'"') == 4 and (plain := _plain(text)) is not None:  # most rounds: two names, and no other words
+        return plain
     said = object_from_json(text)
-    if len(said) == 2 and "round" in said and "parameters" in said:  # most rounds
-        return LoggedRound(count("round", said["round"]), numbers("parameters", said["parameters"]))
     for name in ("round", "parameters"):
         if name not in said:
             raise ValueError(f"a round must have {name!r}; this one has {short(sorted(said))}.")
@@ -64,6 +62,20 @@ def round_from_json(text: bytes) -> LoggedRound:
         _uploads(said.get("clients")),
         _named(said, "all_clients"),
     )
+
+
+def _plain(text: bytes) -> LoggedRound | None:
+    """A round that tells of nothing but parameters, in half the time; None where it must be read with more care.
+
+    With four quotation marks an object has two names at most, and none twice where two are left.
+    """
+    try:
+        said, end = _scanned(text.decode(), 0)
+        if end != len(text) or len(said) != 2 or len(text) > MOST_BYTES:
+            return None
+        return LoggedRound(count("round", said["round"]), numbers("parameters", said["parameters"]))
+    except (ValueError, TypeError, KeyError, StopIteration, RecursionError):
+        return None
 
 
 def object_from_json(text: bytes) -> dict[str, Any]:
@@ -94,6 +106,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return held
 
 
+_scanned: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _DECODER = json.JSONDecoder(object_pairs_hook=_once_each)  # making one takes as long as reading a short line
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from fedgauss._checks import FedgaussWarning
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.attribution import Attribution
+from fedgauss.detect.innovations import Contractions
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.stretch import first_false, take_stretch
 from fedgauss.detect.updates import PLAUSIBLE, fault, mean_vector, participant_mask
@@ -159,21 +160,22 @@ class LiveRun(FollowedRun[LoggedRound]):
         assert self.monitor is not None
         assert self.average is not None
         assert self._last is not None  # since the last outcome was that of a round
-        ratios: list[float | None]
+        ratios: FloatArray | None = None
+        contractions: Contractions | None = None
         if kind == "seen before":
             far = self.monitor.innovations.distances(means, np.concatenate([self._last[None], means[:-1]]))
             count = first_false(far < PLAUSIBLE / 2)  # NaN is not
-            ratios = [None] * count
         else:
             stretch = take_stretch(self.monitor, means, kind == "alarm")
-            count, ratios = len(stretch.statistic), (stretch.statistic / stretch.threshold).tolist()
+            count, ratios = len(stretch.statistic), stretch.statistic / stretch.threshold
+            contractions = stretch.contractions
         if not count:
             return 0
         step, number, tau = *self.history.last, self.sync_every
-        self.average.add_many(means[:count], tau)
+        self.average.add_many(means[:count], tau, contractions)
         self.participation.add_many(count, None if self.roster is None else self.roster.names)
         self.gaps.add_many((number + count, max(step + tau * count, self.seen_before)), count)
-        self.history.add_many(ratios, tau, kind)
+        self.history.add_many(count, ratios, tau, kind)
         self._last = means[count - 1]
         self.taken += count
         self.pulse.taken(kind, count)

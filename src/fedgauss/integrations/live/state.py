@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fedgauss.detect.attribution import Attribution
+from fedgauss.integrations.live.history import HistoryRow
 from fedgauss.integrations.live.run import LiveRun
 
 _SHOWN = 50  # parameters whose intervals are sent
@@ -21,7 +22,7 @@ def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
             "run": run.id,
             "first": first,
             "next": run.history.count,
-            "rows": [(row.round, row.step, _short(row.ratio), row.kind) for row in rows],
+            "rows": [shown_row(row) for row in rows],
             "kind": run.outcome.kind,
             "words": run.outcome.words,
             "health": asdict(run.health()),
@@ -37,6 +38,11 @@ def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
             "intervals": _intervals(run),
             "refused": run.refusals.state(),
         }
+
+
+def shown_row(row: HistoryRow) -> tuple[Any, ...]:
+    """Round, step, statistic over threshold and kind."""
+    return row.round, row.step, _short(row.ratio), row.kind
 
 
 def _short(ratio: float | None) -> float | None:

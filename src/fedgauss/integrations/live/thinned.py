@@ -1,6 +1,6 @@
 """Rows of a list that grows for ever, thinned so that the whole of it can always be drawn."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 Row = TypeVar("Row")
@@ -37,16 +37,17 @@ class Thinned(Generic[Row]):
 
     def add(self, row: Row) -> None:
         """One more."""
-        self.extend((row,))
+        self.extend(1, lambda _begin, _end: row)
 
-    def extend(self, rows: Iterable[Row]) -> None:
-        """Several more."""
-        for row in rows:
-            if self._filled:
-                self._next = self._merge(self._next, row)
-            else:
-                self._next = row
-            self._filled += 1
+    def extend(self, count: int, merged: Callable[[int, int], Row]) -> None:
+        """Several more; merged(i, j) is what the i-th to the last before the j-th of them become together."""
+        at = 0
+        while at < count:
+            end = min(at + self.each - self._filled, count)
+            row = merged(at, end)
+            self._next = self._merge(self._next, row) if self._filled else row
+            self._filled += end - at
+            at = end
             if self._filled >= self.each:
                 self._rows.append(self._next)
                 self._held += self._weight(self._next)

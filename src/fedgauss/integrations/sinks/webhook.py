@@ -1,6 +1,7 @@
 """A POST for each round, or for each alarm only, that a run never waits for."""
 
 import atexit
+import encodings.idna  # noqa: F401 - sockets load it at the first POST; if the disk is full then, its bytecode is cut short
 import threading
 import urllib.error
 import urllib.request

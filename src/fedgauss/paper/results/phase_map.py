@@ -14,7 +14,7 @@ from fedgauss.paper.result import OtherRows, Scale, Section
 from fedgauss.paper.trends import FittedSlope, fitted, known_error, log_weights, slope
 from fedgauss.report.output import Drawing, key, stacked
 from fedgauss.report.text import Table, number, signed, span, with_error
-from fedgauss.theory.rates import berry_esseen_limit
+from fedgauss.theory.bounds import berry_esseen_limit
 
 Axis = Literal["n", "K"]
 Place = tuple[float, int]  # beta, and n or K
