@@ -67,7 +67,7 @@ def test_linear_models_have_the_least_squares_of_all_rows(steps, wider):
 
 
 @pytest.mark.parametrize(
-    ("family", "most", "wider"), [("logistic", 0.05, 0.03), pytest.param("poisson", 0.2, 0.1, marks=pytest.mark.study)]
+    ("family", "most", "wider"), [("logistic", 0.05, 0.05), pytest.param("poisson", 0.2, 0.1, marks=pytest.mark.study)]
 )
 def test_other_models_have_the_fit_of_all_rows_to_second_order(family, most, wider):
     """The average is .5 standard errors and more from there, by drift on a path with 25 steps between mixings."""

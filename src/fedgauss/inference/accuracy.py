@@ -56,8 +56,8 @@ def row_covariance(solution: Solution, weights: FloatArray) -> RowCovariance:
     """
     clients = solution.clients
     rows, dim = clients.count / float(weights @ weights), clients.gradients.shape[-1]
-    bread = np.linalg.inv(clients.hessian(weights))
-    cov = bread @ clients.noise(weights) @ bread / clients.count
+    bread = np.linalg.inv(solution.hessian)
+    cov = bread @ solution.noise_cov @ bread / clients.count
     dof = np.clip(2.0 * rows / np.maximum(3.0 * solution.kurtosis - 1.0, 1e-6), 2.0 * dim, rows - dim)
     return RowCovariance(cov * rows / (rows - dim), dof)
 

@@ -27,7 +27,7 @@ from jax import lax
 
 from fedgauss._lanes import add_up, times
 from fedgauss._random import Key, Noise
-from fedgauss._types import FloatArray, JaxArray
+from fedgauss._types import BoolArray, FloatArray, JaxArray
 from fedgauss.inference.client_sums import ClientStatistics, second_derivative
 from fedgauss.problems.base import Problem
 
@@ -44,6 +44,8 @@ class Solution:
     clients: ClientStatistics  # over all rows, with gradients at `params`
     last_step: FloatArray  # (R, d): it has settled where this is small
     bend: FloatArray  # (R, d): how far it was moved because gradients are not straight
+    hessian: FloatArray  # A there, (R, d, d)
+    noise_cov: FloatArray  # V_K there, (R, d, d)
     kurtosis: FloatArray  # (R,): of gradients along a direction, over that of a normal law; 3 for least squares
 
 
@@ -135,7 +137,35 @@ def solve(kept: KeptRows, stages: Sequence[Stage], weights: FloatArray, start: F
     bend = shift * np.maximum(0.0, 1.0 - variance / np.maximum(shift**2, np.finfo(float).tiny))
     params = straight + bend
     clients = _statistics(kept, stages, params)
-    return Solution(params, clients, step, bend, kept.kurtosis(params, clients, weights))
+    hessian, noise_cov = _moved(kept, later, weights, params, clients)
+    return Solution(params, clients, step, bend, hessian, noise_cov, kept.kurtosis(params, clients, weights))
+
+
+def _moved(
+    kept: KeptRows, later: Sequence[Stage], weights: FloatArray, theta: FloatArray, clients: ClientStatistics
+) -> tuple[FloatArray, FloatArray]:
+    """A and V_K at theta: those of later rows, at their references, and what kept rows say of the difference."""
+
+    def totals(place: FloatArray) -> tuple[FloatArray, FloatArray]:
+        gradients, squares, hessians = (each / kept.count for each in kept.sums_at(place))
+        noise = squares - gradients[..., :, None] * gradients[..., None, :]
+        return np.einsum("k,rkij->rij", weights, hessians), np.einsum("k,rkij->rij", weights**2, noise)
+
+    plain = clients.hessian(weights), clients.noise(weights)
+    moved, here = list(plain), totals(theta)
+    for stage in later:
+        for i, there in enumerate(totals(stage.reference)):
+            moved[i] = moved[i] + (here[i] - there) * stage.n_rows / clients.count
+    hessian, noise_cov = (np.where(_sound(m, p)[:, None, None], m, p) for m, p in zip(moved, plain, strict=True))
+    return hessian, noise_cov
+
+
+def _sound(matrices: FloatArray, plain: FloatArray) -> BoolArray:
+    """Whether no direction has less than a third of what it has in `plain`, or more than three times; (R,)."""
+    root = np.linalg.cholesky(plain + _SINGULAR * np.einsum("rii->r", plain)[:, None, None] * np.eye(plain.shape[-1]))
+    half = np.linalg.solve(root, matrices)
+    values = np.linalg.eigvalsh(np.linalg.solve(root, np.swapaxes(half, 1, 2)))
+    return np.asarray((values[:, 0] > 1 / 3) & (values[:, -1] < 3.0))
 
 
 def _newton(
