@@ -1,6 +1,7 @@
 """Runs replicates in chunks that fit the memory, and each chunk in segments of time that a user can wait for."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +12,8 @@ from fedgauss import _checks
 from fedgauss._memory import check_memory
 from fedgauss._progress import ProgressBar
 from fedgauss._random import Key
-from fedgauss._types import AnyArray, BoolArray
+from fedgauss._types import AnyArray, BoolArray, JaxArray
+from fedgauss.engine.devices import Devices, Split, mesh_for
 from fedgauss.engine.loop import Algorithm, Carry, ResolvedStart, advance, begin, read
 
 _SEGMENT_SECONDS = 0.25  # how long Python waits for the compiled loop: progress and Ctrl-C act in between
@@ -63,22 +65,31 @@ class Chunks:
         self.segment: int | None = None
         # Static in the program that begins a run, so only passed on where an observer needs it.
         self.length = n_steps if any(o.keeps_time for o in algorithm.observers) else 0
+        self.n_devices = 1
+        self.begin: Callable[..., Carry] = begin
+        self.advance: Callable[..., tuple[Carry, JaxArray]] = advance
+        if (mesh := mesh_for(replicates)) is not None:
+            parts = Split.of(lambda count: self._part(0, count)), Split.of(lambda count: start.replicates(0, count))
+            devices = Devices(mesh, *parts, Split.of(self._shapes))
+            self.n_devices, self.begin, self.advance = mesh.size, devices.begin, devices.advance
+            self.algorithm = devices.everywhere(algorithm)
 
     def size(self, memory_budget: float) -> int:
-        """How many replicates to run at once: within the budget, and on a CPU within its cache."""
+        """How many replicates to run at once: on each device within the budget, and on a CPU within its cache."""
         state = _bytes(self._shapes(64)) / 64
         what = f"the state of one replicate, {self.n_clients:,} clients in {self.dim:,} dimensions,"
         check_memory(what, int(2 * state), "Use fewer clients, dimensions or steps that are kept.")
         draws = 4.0 * self.n_clients * (self.dim + 1)
         # Twice, because a segment keeps the state it began with until it is known to have stayed finite.
         largest = int(_checks.real("memory_budget", memory_budget, above=0.0) / (2.0 * state + 3.0 * draws))
-        if self.n_clients > 3 and min(largest, self.replicates) <= 1:
-            return 1
+        share = -(-self.replicates // self.n_devices)
+        if self.n_clients > 3 and min(largest, share) <= 1:
+            return self.n_devices
         if jax.default_backend() != "cpu":  # as even as can be: an accelerator wants many lanes
-            n_chunks = -(-self.replicates // max(16, largest))
-            return max(16, -(-self.replicates // n_chunks))
+            n_chunks = -(-share // max(16, largest))
+            return self.n_devices * max(16, -(-share // n_chunks))
         theta = 4.0 * self.n_settings * self.n_clients * self.dim
-        return _lanes(self.replicates, min(largest, max(64, int(_CACHE / (draws + theta)))))
+        return self.n_devices * _lanes(share, min(largest, max(64, int(_CACHE / (draws + theta)))))
 
     def result_bytes(self) -> int:
         """What is kept of each replicate, in all settings."""
@@ -93,12 +104,12 @@ class Chunks:
     def run(self, first: int, count: int, bar: ProgressBar) -> dict[str, AnyArray]:
         """All steps of replicates first, ..., first + count - 1, and what observers saw, (S, count, ...)."""
         start, algorithm = self.start.replicates(first, count), self._part(first, count)
-        carry = begin(algorithm, start, self.start_key, np.uint32(first), count, self.length)
+        carry = self.begin(algorithm, start, self.start_key, np.uint32(first), count, self.length)
         done = self.after
         while done < self.n_steps:
             until = min(self.n_steps, done + (self.segment or self._first_segment(count)))
             began = time.perf_counter()
-            after, finite = advance(algorithm, carry, np.uint32(first), np.int32(done), np.int32(until))
+            after, finite = self.advance(algorithm, carry, np.uint32(first), np.int32(done), np.int32(until))
             if not np.asarray(finite)[:, : self.replicates - first].all():
                 raise self._diverged(algorithm, carry, first, done, until)
             self._adapt(until - done, time.perf_counter() - began)
@@ -124,7 +135,7 @@ class Chunks:
         """Find the first step and client that are not finite: a non-finite client stays so, which bisection uses."""
 
         def walk(algorithm: Algorithm, state: Carry, start: int, stop: int) -> Carry:
-            return advance(algorithm, state, np.uint32(first), np.int32(start), np.int32(stop))[0]
+            return self.advance(algorithm, state, np.uint32(first), np.int32(start), np.int32(stop))[0]
 
         def finite(state: Carry) -> BoolArray:
             real = self.replicates - first  # spare lanes do not count

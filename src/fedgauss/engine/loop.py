@@ -303,7 +303,7 @@ def stack(trees: Sequence[T]) -> T:
                 f"size and number of step sizes; got {np.shape(leaves[0])} and others. Run the others separately."
             )
         if not _is_shared(leaves[0]):
-            return np.stack(leaves)
+            return np.asarray(leaves[0])[None] if len(leaves) == 1 else np.stack(leaves)  # one need not be copied
         if any(not np.array_equal(leaf, leaves[0]) for leaf in leaves):
             raise ValueError(
                 "settings that run together must share the edges of a large network, when and on which edge an attack "

@@ -94,7 +94,7 @@ def simulate(
         Continue a shorter run: `start` is then Theta_after, steps `after` + 1, ..., n are made with the step sizes,
         mixing and data of these t, and averages and other observers cover these steps alone.
     memory_budget : float
-        Bytes for the state of the replicates that run at once. Results never depend on it.
+        Bytes for the state of the replicates that run at once, on each device. Results never depend on it.
     progress : bool, optional
         Whether to show a progress bar. By default it is shown in a terminal or a notebook, when the run takes long.
 

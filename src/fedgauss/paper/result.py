@@ -208,7 +208,7 @@ def measure(
     keys = {result.name: [cell_key(cell) for cell in result.cells(scale)] for result in results}
     with Store(folder / STORE) as store:
         cells = [cell for result in results for cell in result.cells(scale)]
-        summary = run_cells(cells, store, workers=workers, executor=executor)
+        summary = run_cells(cells, store, workers=workers, executor=executor, on_tick=_load_drawing)
         shown = {result.name: result for result in results}
         if len(store) > len(cells):
             for name, other in catalogue().items():
@@ -218,6 +218,12 @@ def measure(
         order = [name for name in (*catalogue(), *shown) if name in shown]
         rows = {name: store.rows(shown[name].row, keys[name]) for name in dict.fromkeys(order)}
     return Reproduction(tuple(shown[name] for name in rows), scale, rows, command, summary)
+
+
+def _load_drawing(_: Summary) -> None:
+    """Import what figures need while workers are still starting, rather than after the last cell."""
+    import matplotlib.backends.backend_agg
+    import matplotlib.backends.backend_svg  # noqa: F401 - `savefig` would import both
 
 
 def refuse_other_scale(folder: Path, scale: Scale) -> None:
