@@ -84,8 +84,9 @@ readme: setup
 bench: setup ## measure speed, growth and memory; JSON in benchmarks/out
 	$(BIN)/python benchmarks/run.py
 
-rivals: setup ## compare the detector with river, changepoint-online and ruptures
+rivals: setup ## compare the detector with river, changepoint-online, ruptures, ocd and e-detectors
 	$(PIP) install $(RIVALS)
+	$(BIN)/python benchmarks/rival_table.py
 	$(BIN)/python benchmarks/rivals.py
 
 wheel: ## build the wheel and the sdist under dist/

@@ -39,17 +39,24 @@ class Stream:
         return self.every * (self.dropped + np.asarray(before)) + 1
 
 
-def linear(shift: float = 0.0) -> Any:
-    """Random-effects regression, d = 2; the first half of the clients shifted by `shift` in each coordinate."""
+def linear(shift: float = 0.0, noise: Array | float = 1.0) -> Any:
+    """Random-effects regression, d = 2; the first half of the clients shifted by `shift` in each coordinate.
+
+    `noise` multiplies the standard deviations of the clients' errors.
+    """
     offsets = np.random.default_rng(1907).standard_normal((N_CLIENTS, 2))
     half = np.arange(N_CLIENTS) < N_CLIENTS // 2
-    noise_var = np.resize([1.0, 2.0, 3.0, 4.0, 5.0], N_CLIENTS) ** 2
+    noise_var = (noise * np.resize([1.0, 2.0, 3.0, 4.0, 5.0], N_CLIENTS)) ** 2
     return fg.problems.linear(np.array([2.0, -3.0]) + offsets + shift * half[:, None], noise_var)
 
 
 def simulate(shift: float, after: int, runs: int, seed: int) -> Array:
     """Y after each step, (R, n, d), of runs that are attacked from step after + 1 on; shift 0 for honest ones."""
-    problem = fg.problems.change_at(linear(), linear(shift), after + 1) if shift else linear()
+    return paths(fg.problems.change_at(linear(), linear(shift), after + 1) if shift else linear(), runs, seed)
+
+
+def paths(problem: Any, runs: int, seed: int) -> Array:
+    """Y after each step, (R, n, d)."""
     return fg.simulate(
         problem,
         fg.networks.ring(N_CLIENTS),

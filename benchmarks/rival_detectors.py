@@ -22,6 +22,7 @@ from fedgauss.detect.runs import WatchedRuns, watch_runs
 from fedgauss.detect.thresholds import Boundary, boundary
 
 LEVEL = 0.05
+STOCK_ADWIN = {"min_window_length": 5, "max_buckets": 5, "grace_period": 10}
 
 
 class Alarms(NamedTuple):

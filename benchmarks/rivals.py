@@ -30,6 +30,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rival_data import SYNC_EVERY, Stream, raw, simulate, whitened
 from rival_detectors import (
+    STOCK_ADWIN,
     AlwaysFires,
     Default,
     Detector,
@@ -46,7 +47,6 @@ import fedgauss
 
 BASE = [Attack(0.5), Attack(1.0), Attack(2.0)]
 EARLY_AND_LATE = [Attack(1.0, 100), Attack(1.0, 400)]
-STOCK_ADWIN = {"min_window_length": 5, "max_buckets": 5, "grace_period": 10}
 DETECTORS: dict[str, list[Detector]] = {
     ROUNDS: [
         Default(SYNC_EVERY),

@@ -107,11 +107,10 @@ def figures() -> dict[str, str]:
     (robust,) = (row["accuracy"] for row in rivals["aggregators"] if row["attack"] == "sign flip, 4")
     (ours,) = (row for row in studies["loop"] if row["attack"] == "sign flip, 4")
     levels = studies["levels"]
-    delays = {
-        row["detector"]: row["measured"]["mu = 1, t_0 = 250"]["restricted delay"]["mean"]
-        for row in recorded("rivals-2026-11-15")["rows"]
-        if row["input"] == "rounds" and row["measured"]
-    }
+    column = recorded("rival_table-2026-11-18")["columns"]["mu = 1, t_0 = 250"]
+    delays = {name: row["figures"]["delay"]["mean"] for name, row in column.items()}
+    column = recorded("rival_table-2026-11-18")["columns"]["mu = 0.5, t_0 = 250"]
+    powers = {name: f"{row['figures']['power']['mean']:.2f}".lstrip("0") for name, row in column.items()}
     bench = {row["quantity"]: row["value"] for part in recorded("bench-2026-11-16")["figures"].values() for row in part}
     many = "100,000 rows, 20 columns, 8 sites"
     return {
@@ -122,7 +121,8 @@ def figures() -> dict[str, str]:
         "false alarms": f"{sum(row['false alarms'] for row in levels)} false alarms in "
         f"{sum(row['runs'] for row in levels):,} honest runs",
         "rivals": f"{delays['ADWIN, fitted']:.0f} (ADWIN), {delays['PageHinkley, fitted']:.0f} (Page-Hinkley), "
-        f"{delays['Focus']:.0f} (Focus) | {delays['default, tuned']:.0f}, with",
+        f"{delays['Focus']:.0f} (Focus) | {delays['Monitor']:.0f}, with",
+        "power": f"half the shift {powers['Monitor']} against {powers['Focus']} to {powers['ADWIN, stock']} |",
         "federated": f"in {bench[f'{many}: wall']:.1f} s and {bench[f'{many}: rounds']:.0f} rounds",
         "loop": f"{bench['loop over engine, minima']:.0f} times as fast on one core",
     } | ({} if ours["bad left out"] == 4.0 else {"named": "not all four are named"})

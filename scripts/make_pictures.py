@@ -133,8 +133,8 @@ def _robust_rows(means: dict, ours: dict, shown: dict, marks: dict, legend: list
 @styled
 def comparison_detectors() -> Figure:
     """Mean delay over all runs at three sizes of shift, all detectors at one false-alarm rate."""
-    rows = [row for row in _recorded("rivals-2026-11-15.json")["rows"] if row["input"] == "rounds"]
-    names = {"default, tuned": "fedgauss", "Focus": "changepoint-online, Focus"} | {
+    columns = _recorded("rival_table-2026-11-18.json")["columns"]
+    names = {"Monitor": "fedgauss", "Focus": "changepoint-online, Focus", "e-SR": "e-detector, SR", "ocd": "ocd"} | {
         f"{rule}, {how}": f"river, {rule}{', fitted' * (how == 'fitted')}"
         for rule in ("PageHinkley", "ADWIN")
         for how in ("fitted", "stock")
@@ -144,10 +144,9 @@ def comparison_detectors() -> Figure:
     title = "Steps from the attack to the alarm, at 5 % false alarms"
     figure, panels = stacked(title, 1, legend, height=0.29 * len(names), left=1.75)
     axes = panels[0][0]
-    found = {row["detector"]: row["measured"] for row in rows}
     for row, name in enumerate(reversed(names)):
         for size, (role, mark) in marks.items():
-            delay = found[name][f"mu = {size}, t_0 = 250"]["restricted delay"]["mean"]
+            delay = columns[f"mu = {size}, t_0 = 250"][name]["figures"]["delay"]["mean"]
             axes.plot(delay, row, mark, color=LIGHT[role], markersize=6.0)
     named_rows(axes, list(names.values()))
     axes.set(xlabel="steps; 250 where there was no alarm", xlim=(0, 250))

@@ -9,16 +9,18 @@ these come the quantiles of the maximum over horizons 100 to 4,000 and over the 
 
 Paths come in chunks of 500; chunk c of cell (d, tau) has the seed (SEED, d, tau, c) and nothing else decides it.
 Finished chunks lie in --folder, so the script can be stopped at any time, goes on where it was, and a larger --paths
-adds to what is there. --seconds stops it after a while; the table is written from whatever every cell has.
+adds to what is there. --seconds stops it after a while, and --last makes the chunks from the last one down, beside
+another process that goes up. The table is written from the chunks that every cell has, and names them.
 
 Error: with R paths the quantile at tail p is that at p (1 +- 2 / sqrt(p R)), or near 2 / (h sqrt(p R)) in the threshold
-h itself: 0.017 for the mean channel's .045 at R = 20,000. The number of paths of each cell is in the table.
+h itself: 0.017 for the mean channel's .045 at R = 20,000. The number of paths is in the table.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from pathlib import Path
 
@@ -48,7 +50,7 @@ def chunk_file(folder: Path, dim: int, tau: int, chunk: int) -> Path:
 def make_chunk(folder: Path, dim: int, tau: int, chunk: int) -> None:
     """Simulate one chunk and keep it, (channels, stretches, 500)."""
     maxima = null_maxima(dim, tau, STRETCHES, CHUNK, seed=[SEED, dim, tau, chunk])
-    unfinished = folder / "unfinished.npy"
+    unfinished = folder / f"unfinished-{os.getpid()}.npy"
     np.save(unfinished, np.stack([maxima[name] for name in NAMES]))
     unfinished.rename(chunk_file(folder, dim, tau, chunk))  # a chunk is there whole or not at all
 
@@ -64,29 +66,33 @@ def window_maxima(stretches: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: over(channel) for name, channel in stretches.items()}
 
 
+def common_chunks(folder: Path) -> list[int]:
+    """The numbers of the chunks that every cell has."""
+    cells = [{int(file.stem[-3:]) for file in folder.glob(f"d{d}-tau{tau}-*.npy")} for d in DIMS for tau in TAUS]
+    return sorted(set.intersection(*cells))
+
+
 def write_table(folder: Path) -> str:
     """Quantiles of what every cell has, to three decimals."""
+    chunks = common_chunks(folder)
+    if not chunks:
+        return "no table yet: no chunk is there for all d and tau"
     quantiles: dict[str, list] = {name: [] for name in NAMES}
-    paths = []
     for dim in DIMS:
         rows: dict[str, list] = {name: [] for name in NAMES}
         for tau in TAUS:
-            files = sorted(folder.glob(f"d{dim}-tau{tau}-*.npy"))
-            if not files:
-                return f"no table yet: d = {dim}, tau = {tau} has no paths"
-            found = np.concatenate([np.load(file) for file in files], axis=2)
+            found = np.concatenate([np.load(chunk_file(folder, dim, tau, chunk)) for chunk in chunks], axis=2)
             maxima = window_maxima(dict(zip(NAMES, found, strict=True)))
-            paths.append(len(files) * CHUNK)
             for name, channel in maxima.items():
                 levels = np.quantile(channel, 1 - np.array(TAILS), axis=1).T
                 rows[name].append([[round(float(h), 3) for h in window] for window in levels])
         for name, channel in rows.items():
             quantiles[name].append(channel)
     axes = {"dims": DIMS, "taus": TAUS, "horizons": HORIZONS, "epochs": EPOCHS, "tails": TAILS}
-    counts = np.reshape(paths, (len(DIMS), len(TAUS))).tolist()
-    whole = {"format": TABLE_FORMAT, "seed": SEED, "paths": counts, **axes, **quantiles}
+    paths = len(chunks) * CHUNK
+    whole = {"format": TABLE_FORMAT, "seed": SEED, "chunks": chunks, "paths": paths, **axes, **quantiles}
     TABLE.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
-    return f"{TABLE}: {TABLE.stat().st_size:,} bytes from {min(paths):,} to {max(paths):,} paths a cell"
+    return f"{TABLE}: {TABLE.stat().st_size:,} bytes from {paths:,} paths a cell"
 
 
 def main() -> None:
@@ -95,10 +101,12 @@ def main() -> None:
     parser.add_argument("--paths", type=int, default=20_000, help="Gaussian paths for each (d, tau)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, to go on later")
     parser.add_argument("--folder", type=Path, default=Path("build/thresholds"), help="where finished chunks lie")
+    parser.add_argument("--last", action="store_true", help="begin with the last chunk")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     # Whole rounds over the cells, so that stopping early leaves every cell with about as many paths.
-    cells = [(c, d, tau) for c in range(-(-options.paths // CHUNK)) for d in DIMS for tau in TAUS]
+    numbers = range(-(-options.paths // CHUNK))[:: -1 if options.last else 1]
+    cells = [(c, d, tau) for c in numbers for d in DIMS for tau in TAUS]
     todo = [(d, tau, c) for c, d, tau in cells if not chunk_file(options.folder, d, tau, c).exists()]
     deadline = time.monotonic() + options.seconds
     with Progress() as progress:

@@ -88,7 +88,7 @@ def test_the_flower_run_alarms_as_its_page_says(tmp_path, monkeypatch, capsys):
     names["main"](InProcessGrid(names["client_app"], 10), None)
     said = " ".join(capsys.readouterr().out.split())
     first_words = said[: said.index("(statistic")]
-    assert first_words.startswith("ALARM at round 32")
+    assert first_words.startswith("ALARM at round 33")
     assert first_words in " ".join((DOCS / page).read_text().split())
 
 

@@ -90,11 +90,11 @@ def test_it_joins_a_monitor_that_is_given_uploads_from_the_first_round_on(tmp_pa
     y = np.asarray(lin.optimum)
     for monitor, uploads in ((plain, None), (joined, y + 0.01 * rng.standard_normal((N_CLIENTS, 2)))):
         monitor.update(y, clients=uploads)
-    assert [channel.name for channel in plain.channels] == ["mean", "spread"]
-    assert [channel.name for channel in joined.channels] == ["mean", "spread", "clients"]
+    assert [channel.name for channel in plain.channels] == ["mean", "spread", "quiet"]
+    assert [channel.name for channel in joined.channels] == ["mean", "spread", "quiet", "clients"]
     assert joined.boundary.levels["mean"][0] > plain.boundary.levels["mean"][0]
     plain.update(y, clients=y + 0.01 * rng.standard_normal((N_CLIENTS, 2)))
-    assert len(plain.channels) == 2  # too late: alpha is shared out from the first round on
+    assert len(plain.channels) == 3  # too late: alpha is shared out from the first round on
 
     def go_on(monitor):
         draws = np.random.default_rng(3)
@@ -104,7 +104,7 @@ def test_it_joins_a_monitor_that_is_given_uploads_from_the_first_round_on(tmp_pa
     fg.Monitor(lin, STEPS, TAU, horizon=N_STEPS).save(tmp_path / "fresh.npz")
     fresh = fg.Monitor.load(tmp_path / "fresh.npz")
     fresh.update(y, clients=np.tile(y, (N_CLIENTS, 1)))
-    assert [channel.name for channel in fresh.channels] == ["mean", "spread", "clients"]
+    assert [channel.name for channel in fresh.channels] == ["mean", "spread", "quiet", "clients"]
 
     joined.save(tmp_path / "monitor.npz")
     assert go_on(fg.Monitor.load(tmp_path / "monitor.npz")) == go_on(joined)

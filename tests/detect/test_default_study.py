@@ -103,6 +103,12 @@ def test_false_alarms_one_change_at_a_time(problem, options):
 
 
 @pytest.mark.study
+@pytest.mark.parametrize("tau", [1, 5, 20])
+def test_false_alarms_of_five_clients_with_heavy_tails(tau):
+    within(watched(linear(5, df=5), tau=tau).alarm_step)
+
+
+@pytest.mark.study
 @pytest.mark.parametrize(("n_clients", "tau"), [(10, 20), (5, 5)])
 def test_false_alarms_with_a_warm_up_of_100_steps(n_clients, tau):
     """Every run has its own A and V, from 100 draws of each client near its optimum. Measured: 59 and 108 of 2,000."""

@@ -9,7 +9,7 @@ import pytest
 
 import fedgauss as fg
 from fedgauss.detect import Channel, MeanChannel, Peak, SpreadChannel, boundary, watch_runs
-from fedgauss.detect.thresholds import MARGIN, null_maxima
+from fedgauss.detect.thresholds import margin, null_maxima
 from fedgauss.integrations.live.guard import Guard
 from fedgauss.integrations.live.rounds import LoggedRound
 from fedgauss.integrations.live.run import LiveRun
@@ -70,11 +70,11 @@ def paths(runs, n_rounds=25, shift=0.0, change=10**9, seed=0):
 
 
 def test_alpha_is_divided_by_the_shares(lin):
-    """In three channels of shares .9, .1 and .1, the mean channel has the threshold that alpha .9 / 1.1 gives it."""
-    together, two = boundary(2, TAU, 0.055, 500, channels=CHANNELS), boundary(2, TAU, 0.05, 500)
+    """In three channels of shares .9, .05 and .1, the mean channel has the threshold that alpha .9 / 1.05 gives it."""
+    together, default = boundary(2, TAU, 0.0525, 500, channels=CHANNELS), boundary(2, TAU, 0.05, 500)
     assert list(together.levels) == ["mean", "spread", "ewma"]
-    np.testing.assert_allclose(together.levels["mean"], two.levels["mean"])
-    np.testing.assert_allclose(together.levels["spread"], two.levels["spread"])
+    np.testing.assert_allclose(together.levels["mean"], default.levels["mean"])
+    np.testing.assert_allclose(together.levels["spread"], default.levels["spread"])
     louder = boundary(2, TAU, 0.05, 500, channels=(MeanChannel(), EwmaChannel(share=9.0)))
     assert louder.levels["ewma"] < together.levels["ewma"]
 
@@ -84,7 +84,7 @@ def test_it_is_calibrated_without_a_table():
     below 1e-3 of the time."""
     limits = boundary(2, TAU, 0.05, 500, channels=ALONE)
     maxima = null_maxima(2, TAU, [(0, 500)], 4000, seed=99, channels=ALONE)
-    assert 0.035 < (maxima["ewma"][0] > limits.levels["ewma"][0] / MARGIN).mean() < 0.068
+    assert 0.035 < (maxima["ewma"][0] > limits.levels["ewma"][0] / margin(TAU)).mean() < 0.068
     endless = boundary(2, TAU, 0.05, None, channels=ALONE).levels["ewma"]
     assert np.all(np.diff(endless) > 0)
     assert np.isfinite(endless).all()

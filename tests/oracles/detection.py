@@ -38,9 +38,10 @@ def block_covariance(hessian, noise, eta):
 
 
 def mean_statistic(x, weights, first):
-    """The mean channel's T after each of J rounds, from x (J, d): all pairs s < t that are candidates."""
+    """The mean channel's statistic after each of J rounds, from x (J, d): all pairs s < t that are candidates."""
     out = np.zeros(len(x))
     for t in range(1, len(x) + 1):
+        terms = []
         for s in range(first, t):
             if not kept(s, t):
                 continue
@@ -48,15 +49,16 @@ def mean_statistic(x, weights, first):
             gap = np.average(x[:s], axis=0, weights=left) - np.average(x[s:t], axis=0, weights=right)
             m = left.sum() * right.sum() / (left.sum() + right.sum())
             z = np.sqrt(m) * np.linalg.norm(gap)
-            out[t - 1] = max(out[t - 1], z / np.sqrt(1 + min(0.35 * z**2 / m, z / np.sqrt(m))))
+            terms.append(np.exp(z**2 / 3 / (1 + min(0.25 * z**2 / m, z / np.sqrt(m)))))
+        out[t - 1] = np.sqrt(3 * np.log(np.sum(terms))) if terms else 0.0
     return out
 
 
-def spread_statistic(x, weights, group):
-    """The spread channel's sqrt(L) after each full group, from x (J, d)."""
+def spread_statistic(x, weights, group, quiet=False):
+    """The spread or the quiet channel's statistic after each full group, from x (J, d)."""
     d = x.shape[1]
-    cap = stats.chi2.ppf(0.99, d)
-    expected = stats.chi2.expect(lambda v: min(v, cap), args=(d,))
+    floor, cap = stats.chi2.ppf(0.1, d) if quiet else 0.0, stats.chi2.ppf(0.99, d)
+    expected = stats.chi2.expect(lambda v: min(max(v, floor), cap), args=(d,))
     groups = [slice(i, i + group) for i in range(0, len(x) - group + 1, group)]
     means = np.array([np.average(x[g], axis=0, weights=weights[g]) for g in groups])
     masses = np.array([weights[g].sum() for g in groups])
@@ -64,15 +66,17 @@ def spread_statistic(x, weights, group):
     for i in range(1, len(groups)):
         past = masses[:i].sum()
         residual = means[i] - np.average(means[:i], axis=0, weights=masses[:i])
-        q.append(min(residual @ residual * masses[i] * past / (masses[i] + past), cap) / expected)
+        q.append(np.clip(residual @ residual * masses[i] * past / (masses[i] + past), floor, cap) / expected)
     out = np.zeros(len(q))
     for t in range(1, len(q) + 1):
+        terms = []
         for s in range(2, t):
             if not kept(s, t):
                 continue
             n1, n2 = 50 + s, t - s
             r1, r2 = (50 + sum(q[:s])) / n1, np.mean(q[s:t])
             ra = (50 + sum(q[:t])) / (n1 + n2)
-            if r2 > r1:
-                out[t - 1] = max(out[t - 1], d * ((n1 + n2) * np.log(ra) - n1 * np.log(r1) - n2 * np.log(r2)))
-    return np.sqrt(out)
+            ratio = d * ((n1 + n2) * np.log(ra) - n1 * np.log(r1) - n2 * np.log(r2))
+            terms.append(np.exp(ratio / 3) if (r2 < r1 if quiet else r2 > r1) else 1.0)
+        out[t - 1] = np.sqrt(3 * np.log(np.sum(terms))) if terms else 0.0
+    return out

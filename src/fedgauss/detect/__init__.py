@@ -1,10 +1,10 @@
 """Tell when clients turned malicious, at a false-alarm rate that holds: statistics, thresholds and the monitor.
 
 `ClientMonitor` watches the clients of any model while it learns. `Monitor` is sharp for convex models near their
-optimum; what it looks for are channels (`MeanChannel`, `SpreadChannel`, `ClientChannel`, or your own `Channel`), and
-`watch_runs` is the monitor over many finished runs. There are also the paper's rule and its repair (`Bootstrap`,
-`paper_boundary`, `studentised_boundary`, `CusumRule`), the exact R_t (`Cusum`, `cusum_paths`), a mixture e-process
-(`EProcess`), and `attribute` for the clients behind an alarm.
+optimum; what it looks for are channels (`MeanChannel`, `SpreadChannel`, `QuietChannel`, `ClientChannel`, or your own
+`Channel`), and `watch_runs` is the monitor over many finished runs. There are also the paper's rule and its repair
+(`Bootstrap`, `paper_boundary`, `studentised_boundary`, `CusumRule`), the exact R_t (`Cusum`, `cusum_paths`), a mixture
+e-process (`EProcess`), and `attribute` for the clients behind an alarm.
 """
 
 from fedgauss.detect.attribution import Attribution, attribute
@@ -26,7 +26,7 @@ from fedgauss.detect.paper_rule import (
     studentised_boundary,
 )
 from fedgauss.detect.runs import WatchedRuns, watch_runs
-from fedgauss.detect.spread_channel import SpreadChannel
+from fedgauss.detect.spread_channel import QuietChannel, SpreadChannel
 from fedgauss.detect.thresholds import Boundary, boundary
 from fedgauss.detect.verdict import Verdict
 from fedgauss.detect.watch import CHANNELS_WITH_UPLOADS, DEFAULT_CHANNELS
@@ -48,6 +48,7 @@ __all__ = [
     "MeanChannel",
     "Monitor",
     "Peak",
+    "QuietChannel",
     "RoundSeen",
     "SpreadChannel",
     "Verdict",

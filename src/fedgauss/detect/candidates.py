@@ -9,6 +9,7 @@ from fedgauss.detect.saved import Saved
 # Twice the log-likelihood ratio by which a candidate may fall short of the best one and still be the onset: about
 # 2 log 20 = 6 for the noise after a change of known size, and the rest for an alarm that rings at a moment of its own.
 DROP = 8.0
+_FLAT = 1 / 3  # the weight of evidence where that of several onsets is combined; see `combined`
 FINE = 12  # ages up to here keep every round; each doubling of the age then keeps every second one of those left
 
 
@@ -93,6 +94,19 @@ class Candidates(Saved):
         steps, masses = self.steps[order], self.masses[order]
         if (np.diff(steps, prepend=0, append=step) < 0).any() or (np.diff(masses, prepend=0.0, append=mass) < 0).any():
             raise ValueError("steps and weights of candidates must grow with the rounds, up to those of now")
+
+
+def combined(evidence: FloatArray, largest: FloatArray, axis: int = 0) -> FloatArray:
+    """3 log sum_s exp(e_s / 3), with e twice the log-likelihood ratio of a change at s, along the axis of candidates.
+
+    It weighs up all onsets where the largest e would know one only, as Shiryaev and Roberts do: a small change, which
+    many neighbouring onsets explain about as well, shows sooner, and a large one, which one explains best, as soon.
+    Likelihood ratios are exp(e / 2); the flatter exp(e / 3) sees smaller changes, at the price of a few steps where a
+    change comes so early that there is little before it to compare with.
+    Terms are added up one after the other, so that the last bit does not depend on how many runs there are.
+    """
+    terms = np.exp(_FLAT * (evidence - np.expand_dims(largest, axis)))
+    return largest + np.log(np.add.accumulate(terms, axis=axis, out=terms).take(-1, axis=axis)) / _FLAT
 
 
 def _power_of_two(position: int) -> int:

@@ -20,7 +20,7 @@ from fedgauss.detect.saved import Saved
 if TYPE_CHECKING:
     from fedgauss.detect.stretch import Ahead, RoundsSeen
 
-TEMPERING = 0.35  # where nothing is known of the gradients' tails
+TEMPERING = 0.25  # where nothing is known of the gradients' tails
 INVALID = "invalid update"  # what a verdict has in place of a channel when the update itself is refused
 
 
@@ -120,7 +120,7 @@ class Channel(Saved, ABC):
                 self.rounds += 1
                 return Peak(norm, np.full(len(norm), seen.before), np.full(len(norm), self.rounds - 1))
 
-        Monitor(lin, steps, channels=(MeanChannel(), SpreadChannel(), Shewhart()))
+        Monitor(lin, steps, channels=(*DEFAULT_CHANNELS, Shewhart()))
     """
 
     name: ClassVar[str]

@@ -357,7 +357,7 @@ def _noise_dof(lin: Linearization, ridge: float) -> float:
 
 
 def _tempering(lin: Linearization) -> float:
-    """c = 3 (excess kurtosis of the averaged gradient) / 12, by Cramer's correction; .35 at most, and when not known.
+    """c = 3 (excess kurtosis of the averaged gradient) / 12, by Cramer's correction; .25 at most, and when not known.
 
     In every direction client k's gradient has the excess kurtosis 3 (kurtosis_k - 1), of which the average over
     clients keeps the square of k's share in V.

@@ -6,7 +6,7 @@ Its alarm may be the run's own journey: far from its optimum a non-linear loss l
 import numpy as np
 
 from fedgauss._types import BoolArray, FloatArray
-from fedgauss.detect.candidates import Candidates
+from fedgauss.detect.candidates import Candidates, combined
 from fedgauss.detect.channel import TEMPERING, Channel, Conditions, OnsetSpan, Peak, RoundSeen, no_peak
 from fedgauss.detect.saved import Saved
 from fedgauss.detect.stretch import Ahead, CandidatesAhead, RoundsSeen, running
@@ -31,11 +31,12 @@ def tempered(z2: FloatArray, m: FloatArray, c: float = TEMPERING) -> FloatArray:
 
 
 class MeanChannel(Channel, tabulated=True):
-    """The mean gradient moved: max over candidates s of T, with z^2 = |S_s - f S_t|^2 / m.
+    """The mean gradient moved: for each candidate s, z^2 = |S_s - f S_t|^2 / m, tempered to T_s^2.
 
     Here f = W_s / W_t and m = W_s (1 - f); W and S are the prefix sums of the weights w_j and of w_j x_j. z is the
     standardised difference between the mean innovation before and after s: chi with d degrees of freedom under the
-    null, for each s and t. A shift that the run's journey may explain is withheld, see `Travel`.
+    null, for each s and t. The statistic is the root of 3 log sum_s exp(T_s^2 / 3), see `candidates.combined`, and the
+    onset the s with the largest T. A shift that the run's journey may explain is withheld, see `Travel`.
     """
 
     name, share, alarm_words = "mean", 0.9, "mean gradient moved"
@@ -65,7 +66,8 @@ class MeanChannel(Channel, tabulated=True):
             return no_peak(seen.x.shape[1])
         t2 = self._evidence()
         best = t2.argmax(axis=0)
-        return Peak(np.sqrt(t2[best, np.arange(len(best))]), kept.steps[best], kept.positions[best])
+        statistic = np.sqrt(combined(t2, t2[best, np.arange(len(best))]))
+        return Peak(statistic, kept.steps[best], kept.positions[best])
 
     def ahead(self, seen: RoundsSeen) -> Ahead | None:
         """Prefix sums first, then the evidence of all candidates after every round."""
@@ -84,7 +86,7 @@ class MeanChannel(Channel, tabulated=True):
             z2 = np.einsum("cdr,cdr->cr", flat, flat).reshape(m.shape)
             z2 /= m
             t2 = tempered(z2, m, self.tempering)
-        best = kept.largest(t2)
+        statistic = np.sqrt(kept.combined(t2))
 
         def take(k: int) -> None:
             kept.take(k)
@@ -94,7 +96,7 @@ class MeanChannel(Channel, tabulated=True):
             self.mass, self.total = float(masses[k]), totals[k, :, None].copy()
             self.travel.total = walked[k, :, None].copy()
 
-        return Ahead(np.sqrt(np.maximum(best, 0.0)), take)
+        return Ahead(statistic, take)
 
     def _evidence(self) -> FloatArray:
         """T^2 of every candidate, (C, R)."""

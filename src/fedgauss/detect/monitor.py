@@ -57,8 +57,9 @@ class Monitor:
         For thresholds that have to be simulated: when A and V were estimated in a warm-up, in more than 40 dimensions,
         and for channels that the package has no table of.
     channels : sequence of Channel, optional
-        What is looked for; by default a mean gradient that moves (`MeanChannel`) and noise that grows
-        (`SpreadChannel`), and, if clients' uploads come with the first update, clients that change (`ClientChannel`).
+        What is looked for; by default a mean gradient that moves (`MeanChannel`), noise that grows (`SpreadChannel`)
+        or shrinks (`QuietChannel`), and, if clients' uploads come with the first update, clients that change
+        (`ClientChannel`).
         Alpha is divided among channels in proportion to their `share`.
 
     Attributes
@@ -420,7 +421,10 @@ class Monitor:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], channels: Sequence[Channel] = CHANNELS_WITH_UPLOADS) -> Monitor:
-        """The monitor that `save` wrote, by this version or by 0.1.0.
+        """The monitor that `save` wrote, by this version or an earlier one.
+
+        One of an earlier version keeps its channels and what it has seen, and goes on with the statistics and
+        thresholds of this version.
 
         Parameters
         ----------

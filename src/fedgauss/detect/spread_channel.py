@@ -1,4 +1,4 @@
-"""The spread channel: sees noise that grows while the mean stays, which the mean channel cannot."""
+"""The spread and the quiet channel: noise that grows or shrinks while the mean stays where it is."""
 
 import math
 from typing import Any
@@ -7,14 +7,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from fedgauss._types import FloatArray
-from fedgauss.detect.candidates import Candidates
+from fedgauss._types import BoolArray, FloatArray
+from fedgauss.detect.candidates import Candidates, combined
 from fedgauss.detect.channel import Channel, Conditions, OnsetSpan, Peak, RoundSeen, check_peak, no_peak
 from fedgauss.detect.stretch import Ahead, CandidatesAhead, RoundsSeen, running
 
 _GROUP = 10  # steps, at least, behind each residual
 _PRIOR = 50.0  # residuals of exactly the expected size, put before the first: early ratios stay near one
 _CAP = 0.99  # residuals count up to this quantile of chi^2_d: the noise is not quite Gaussian
+_FLOOR = 0.1  # and in the quiet channel from this one on: else a single residual near zero would count for many
 _FIRST = 2
 
 
@@ -22,6 +23,12 @@ def capped_mean(dim: int, at: float = _CAP) -> tuple[float, float]:
     """A quantile c of chi^2_d, the .99 point by default, and E[min(chi^2_d, c)] = d F_{d+2}(c) + c (1 - F_d(c))."""
     cap = 2.0 * float(special.gammaincinv(dim / 2, at))
     return cap, float(dim * special.chdtr(dim + 2, cap) + cap * special.chdtrc(dim, cap))
+
+
+def floored_mean(dim: int) -> tuple[float, float]:
+    """The .1 point f of chi^2_d, and how much larger E[max(chi^2_d, f)] is: f F_d(f) - d F_{d+2}(f)."""
+    floor = 2.0 * float(special.gammaincinv(dim / 2, _FLOOR))
+    return floor, float(floor * _FLOOR - dim * special.chdtr(dim + 2, floor))
 
 
 class SpreadChannel(Channel, tabulated=True):
@@ -32,10 +39,12 @@ class SpreadChannel(Channel, tabulated=True):
     norm, capped, over its Gaussian mean. For a candidate s among t residuals, n1 = 50 + s, n2 = t - s,
     r1 = (50 + sum of q up to s) / n1, r2 = the mean of q after s, ra = that of all; where r2 > r1
 
-        L = d [(n1 + n2) log ra - n1 log r1 - n2 log r2],    and the statistic is sqrt(max_s L).
+        L_s = d [(n1 + n2) log ra - n1 log r1 - n2 log r2],  0 elsewhere,
+
+    and the statistic is the root of 3 log sum_s exp(L_s / 3), see `candidates.combined`.
     """
 
-    name, share, alarm_words = "spread", 1.0 - 0.9, "gradient noise grew"  # with the mean channel's .9 exactly one
+    name, share, alarm_words = "spread", 0.05, "gradient noise grew"
     saved = (
         "rounds",
         "count",
@@ -95,29 +104,31 @@ class SpreadChannel(Channel, tabulated=True):
         gap = weighted / seen.weight[:, None] - totals[:-1] / masses[:-1, None]
         square = np.einsum("cdr,cdr->cr", gap[..., None], gap[..., None])[:, 0]
         square = square * (seen.weight * masses[:-1] / (masses[:-1] + seen.weight))
-        sizes = running(self.size[0], (np.minimum(square, self._cap) / self._expected)[:, None])
+        sizes = running(self.size[0], self._size_of(square)[:, None])
         counts = self.count + np.arange(len(seen.x))
         kept = CandidatesAhead(self.candidates, self.count, seen.before, counts.astype(np.float64), sizes[:-1])
         with np.errstate(divide="ignore", invalid="ignore"):  # in slots that are still empty
             evidence = self._compared(kept.sums[..., 0], kept.masses, sizes[1:], (counts + 1)[:, None])
-        best = kept.largest(evidence)
-        statistic = np.where(best >= 0.0, np.sqrt(np.maximum(best, 0.0)), self.statistic)
+        statistic = np.sqrt(kept.combined(evidence))
 
         def take(k: int) -> None:
             kept.take(k)
             self.count, self.began = self.count + k, int(seen.before[k - 1])
             self.mass, self.total, self.size = float(masses[k]), totals[k, :, None].copy(), sizes[k, :, None].copy()
-            if best[k - 1] >= 0.0:
-                slot = np.argmax(np.where(kept.valid[k - 1], evidence[k - 1], -1.0), keepdims=True)
-                self.statistic = statistic[k - 1 : k].copy()
-                self.step, self.rounds_before = self.candidates.steps[slot], self._rounds_before(slot)
+            slot = np.argmax(np.where(kept.valid[k - 1], evidence[k - 1], -1.0), keepdims=True)
+            self.statistic = statistic[k - 1 : k].copy()
+            self.step, self.rounds_before = self.candidates.steps[slot], self._rounds_before(slot)
 
-        return Ahead(np.where(np.isnan(best), best, statistic), take)
+        return Ahead(statistic, take)
 
     def _residual_size(self) -> FloatArray:
         """q of the group that is full."""
         gap = self.sum / self.weight - self.total / self.mass
         square = np.einsum("dr,dr->r", gap, gap) * (self.weight * self.mass / (self.mass + self.weight))
+        return self._size_of(square)
+
+    def _size_of(self, square: FloatArray) -> FloatArray:
+        """q from squared norms of residuals."""
         return np.minimum(square, self._cap) / self._expected
 
     def _add(self, q: FloatArray) -> None:
@@ -131,7 +142,7 @@ class SpreadChannel(Channel, tabulated=True):
             return
         evidence = self._evidence()
         best = evidence.argmax(axis=0)
-        self.statistic = np.sqrt(evidence[best, np.arange(len(best))])
+        self.statistic = np.sqrt(combined(evidence, evidence[best, np.arange(len(best))]))
         self.step, self.rounds_before = kept.steps[best], self._rounds_before(best)
 
     def _evidence(self) -> FloatArray:
@@ -144,9 +155,13 @@ class SpreadChannel(Channel, tabulated=True):
         n1, n2 = _PRIOR + masses, count - masses
         r1, r2 = (_PRIOR + before) / n1, (size - before) / n2
         pooled = (_PRIOR + size) / (_PRIOR + count)
-        grown = r2 > r1
-        ratio = (n1 + n2) * np.log(pooled) - n1 * np.log(r1) - n2 * np.log(np.where(grown, r2, 1.0))
-        return len(self.total) * np.where(grown, np.maximum(ratio, 0.0), 0.0)
+        changed = self._changed(r1, r2)
+        ratio = (n1 + n2) * np.log(pooled) - n1 * np.log(r1) - n2 * np.log(np.where(changed, r2, 1.0))
+        return len(self.total) * np.where(changed, np.maximum(ratio, 0.0), 0.0)
+
+    def _changed(self, before: FloatArray, after: FloatArray) -> BoolArray:
+        """Whether sizes changed as the channel looks for."""
+        return after > before
 
     def _rounds_before(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Rounds before candidates. The first group has no residual: it lies before all that are counted."""
@@ -169,3 +184,24 @@ class SpreadChannel(Channel, tabulated=True):
         kept = self.candidates
         earliest, latest = kept.span(self._evidence())
         return OnsetSpan(kept.steps[earliest], self._rounds_before(earliest), kept.steps[latest])
+
+
+class QuietChannel(SpreadChannel, tabulated=True):
+    """The gradient noise shrank: `SpreadChannel` where r2 < r1, with sizes that count from the .1 point of chi^2_d on.
+
+    Clients that send what is not from their data, the same update again or no update at all, make a run quieter.
+    """
+
+    name, share, alarm_words = "quiet", 0.05, "gradient noise shrank"
+
+    def begin(self, conditions: Conditions) -> None:
+        """No rounds yet."""
+        super().begin(conditions)
+        self._floor, more = floored_mean(conditions.dim)
+        self._expected += more
+
+    def _size_of(self, square: FloatArray) -> FloatArray:
+        return np.clip(square, self._floor, self._cap) / self._expected
+
+    def _changed(self, before: FloatArray, after: FloatArray) -> BoolArray:
+        return after < before

@@ -23,8 +23,10 @@ from fedgauss.detect.thresholds import LONGEST_HORIZON, Boundary, checked_horizo
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.step_sizes import Listed, Polynomial, StepSizes, WarmStart, from_array
 
-_FORMAT = "fedgauss monitor 3"
+_FORMAT = "fedgauss monitor 4"
+_FORMAT_OF_MAXIMA = "fedgauss monitor 3"  # the same state, but thresholds of the largest evidence, not of all combined
 _FORMAT_0_1_0 = "fedgauss monitor 2"
+_FORMATS = (_FORMAT, _FORMAT_OF_MAXIMA, _FORMAT_0_1_0)
 _HEADER = "header"
 _LONGEST_HEADER = 4_000_000  # bytes: names of ten thousand clients, and their surprises at an alarm
 LATEST = LONGEST_HORIZON  # round or step that is read
@@ -53,9 +55,7 @@ def _plain(number: Any) -> Any:
     raise TypeError(f"{type(number).__name__} cannot be written down")
 
 
-def read(
-    path: str | os.PathLike[str], forms: tuple[str, ...] = (_FORMAT, _FORMAT_0_1_0), by: str = "Monitor.save"
-) -> Contents:
+def read(path: str | os.PathLike[str], forms: tuple[str, ...] = _FORMATS, by: str = "Monitor.save") -> Contents:
     """What `write` wrote, in one of these formats."""
     with open(path, "rb") as opened, _refusing(path, by):
         file = ArrayFile(opened)
@@ -189,6 +189,11 @@ def text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name} must be text")
     return value
+
+
+def has_thresholds_of_today(words: dict[str, Any]) -> bool:
+    """Whether a file's thresholds are for the statistics as they are now; else they must be found anew."""
+    return bool(words["format"] == _FORMAT)
 
 
 def boundary_from_arrays(arrays: Arrays, channels: Sequence[Channel], sync_every: int, horizon: int | None) -> Boundary:

@@ -11,12 +11,14 @@ from fedgauss.detect.channel import Channel
 from fedgauss.detect.client_record import ClientRecord
 from fedgauss.detect.innovations import innovations
 from fedgauss.detect.saved import part, prefixed
+from fedgauss.detect.thresholds import boundary
 from fedgauss.detect.updates import LONGEST_GAP
 from fedgauss.detect.watch import DEFAULT_CHANNELS
 
 if TYPE_CHECKING:
     from fedgauss.detect.monitor import Monitor
 
+_DEFAULT_BEFORE = ["mean", "spread"]  # of monitors saved before there was a quiet channel
 Settings = tuple[int, float, int | None]  # sync_every, alpha, horizon
 
 
@@ -51,9 +53,13 @@ def fill(monitor: Monitor, words: dict[str, Any], arrays: storage.Arrays, channe
     lin = storage.lin_from_arrays(arrays, words["n_warmup"], words["dof"])
     parts = innovations(lin, storage.steps_from_words(words["steps"], arrays))
     settings = checked_settings(words["sync_every"], words["alpha"], words["horizon"])
-    monitor._begin(parts, settings, storage.boundary_from_arrays(arrays, channels, settings[0], settings[2]), channels)
+    limits = storage.boundary_from_arrays(arrays, channels, settings[0], settings[2])
+    if not storage.has_thresholds_of_today(words):
+        limits = boundary(lin.dim, *settings, monitor._seed, parts.whitening, channels)
+    monitor._begin(parts, settings, limits, channels)
     monitor._may_join = words.get("may_join", False)  # a file of 0.1.0 has its channels
-    default = [channel.name for channel in channels] == [channel.name for channel in DEFAULT_CHANNELS]
+    names = [channel.name for channel in channels]
+    default = names in ([channel.name for channel in DEFAULT_CHANNELS], _DEFAULT_BEFORE)
     if not isinstance(monitor._may_join, bool) or (monitor._may_join and not default):
         raise ValueError("clients may join the default channels only")
     # The origin may lie before step 0: it is sync_every steps before a first update that came early.

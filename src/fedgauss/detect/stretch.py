@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgauss._types import BoolArray, FloatArray
-from fedgauss.detect.candidates import FINE, Candidates
+from fedgauss.detect.candidates import FINE, Candidates, combined
 from fedgauss.detect.innovations import Contractions
 from fedgauss.detect.updates import PLAUSIBLE
 
@@ -107,11 +107,11 @@ class CandidatesAhead:
         """Of every slot after each round, from what belongs to those kept, to empty slots, and to those that enter."""
         return entries.take(self._index, axis=0, mode="clip")  # no index is out of bounds, and looking costs time
 
-    def largest(self, evidence: FloatArray) -> FloatArray:
-        """Over all candidates after each round, (n,); -1 where there is none."""
+    def combined(self, evidence: FloatArray) -> FloatArray:
+        """`candidates.combined` of those that there are after each round, (n,)."""
         if not self._full:
-            evidence = np.where(self.valid, evidence, -1.0)
-        return evidence.max(axis=1, initial=-1.0)
+            evidence = np.where(self.valid, evidence, -np.inf)
+        return combined(evidence, evidence.max(axis=1), axis=1)
 
     def take(self, k: int) -> None:
         """Leave the candidates as they are after k rounds."""

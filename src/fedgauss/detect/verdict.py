@@ -26,8 +26,8 @@ class Verdict(ShownInSentences):
     statistic, threshold : float
         Of the channel furthest above its threshold, or nearest to it; alarm when the statistic exceeds the threshold.
     channel : str
-        The name of that channel, such as "mean" (the mean gradient moved) or "spread" (the gradient noise grew); or
-        "invalid update".
+        The name of that channel, such as "mean" (the mean gradient moved), "spread" (the gradient noise grew) or
+        "quiet" (it shrank); or "invalid update".
     round, step : int
         Where the run is: rounds counted from 1, and steps of SGD.
     onset : int or None

@@ -12,9 +12,9 @@ from fedgauss.detect.channel import Channel, Conditions, Peak, RoundSeen, no_pea
 from fedgauss.detect.client_channel import ClientChannel
 from fedgauss.detect.mean_channel import MeanChannel
 from fedgauss.detect.saved import Arrays, Saved, part, prefixed
-from fedgauss.detect.spread_channel import SpreadChannel
+from fedgauss.detect.spread_channel import QuietChannel, SpreadChannel
 
-DEFAULT_CHANNELS: tuple[Channel, ...] = (MeanChannel(), SpreadChannel())
+DEFAULT_CHANNELS: tuple[Channel, ...] = (MeanChannel(), SpreadChannel(), QuietChannel())
 CHANNELS_WITH_UPLOADS: tuple[Channel, ...] = (*DEFAULT_CHANNELS, ClientChannel())
 _SETTLE = 20  # steps left out at the beginning, and again before the earliest onset
 
