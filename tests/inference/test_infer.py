@@ -94,7 +94,7 @@ def test_a_badly_scaled_problem_is_no_harder():
 @pytest.mark.study
 def test_the_bootstrap_agrees_with_the_plugin_and_the_printed_one_fails():
     """Chains at their own iterates: errors within 30 % (200 chains: 5 % each). At the run's iterate: far too wide."""
-    found = fg.infer(LINEAR, RING, n_steps=1000, sync_every=10)
+    found = fg.infer(LINEAR, RING, n_steps=1000, sync_every=10, every=7)
     again = fg.infer(LINEAR, RING, n_steps=1000, sync_every=10, method="bootstrap")
     np.testing.assert_array_equal(again.params, found.params)
     np.testing.assert_allclose(again.std_errors, found.std_errors, rtol=0.3)
@@ -141,7 +141,7 @@ def test_the_drift_diagnostic_sees_clients_that_are_apart():
 
 def test_the_start_diagnostic_sees_a_start_that_is_not_forgotten():
     far = np.full(D, 50.0)
-    found = fg.infer(LINEAR, RING, fg.step_sizes.polynomial(0.05, 0.75), 400, 10, start=far)
+    found = fg.infer(LINEAR, RING, fg.step_sizes.polynomial(0.05, 0.75), 400, 10, start=far, every=7)
     truth = (found.params - fg.linearize(LINEAR).optimum) / found.std_errors
     np.testing.assert_allclose(found.bias, truth, rtol=0.35)
     assert "the start is not forgotten" in found.notes[-1]
@@ -155,8 +155,9 @@ def test_results_follow_from_estimate_and_covariance():
     found = fg.infer(LINEAR, RING, n_steps=600, sync_every=10, names=["a", "b", "c"])
     assert not any("gradients: intervals" in note for note in found.notes)
     low, high = found.conf_int(0.9).T
-    np.testing.assert_allclose((high - low) / 2, stats.norm.ppf(0.95) * found.std_errors)
-    np.testing.assert_allclose(found.p_values, 2 * stats.norm.sf(np.abs(found.z_values)))
+    assert found.dof < K * 600
+    np.testing.assert_allclose((high - low) / 2, stats.t.ppf(0.95, found.dof) * found.std_errors)
+    np.testing.assert_allclose(found.p_values, 2 * stats.t.sf(np.abs(found.z_values), found.dof))
     one = found.contrast([1.0, -1.0, 0.0])
     assert one.params[0] == pytest.approx(found.params[0] - found.params[1])
     assert one.cov[0, 0] == pytest.approx(found.cov[0, 0] + found.cov[1, 1] - 2 * found.cov[0, 1])
@@ -268,9 +269,15 @@ def test_random_scaling_has_joint_tests_of_its_own():
 
 
 def test_a_run_that_is_too_short_is_refused_by_one_rule():
-    for steps, options in ((None, {}), (STEPS, {"burn_in": 0.9}), (STEPS, {"every": 40})):
+    cases = (
+        (None, {"every": 7}, 30),
+        (STEPS, {"every": 7, "burn_in": 0.9}, 30),
+        (STEPS, {"every": 40}, 30),
+        (None, {}, 9),
+    )
+    for steps, options, n_steps in cases:
         with pytest.raises(ValueError, match=r"n_steps must be at least .* to infer 3 parameters with 6 clients"):
-            fg.infer(LINEAR, RING, steps, 30, 10, **options)
+            fg.infer(LINEAR, RING, steps, n_steps, 10, **options)
 
 
 def test_the_last_iterate_is_told_from_its_start():
@@ -352,7 +359,7 @@ def test_a_run_sums_up_at_steps_that_are_not_aligned_with_its_rounds():
 
 
 def test_a_covariance_of_few_gradients_is_noted():
-    short = fg.infer(LINEAR, RING, n_steps=105, sync_every=10)
+    short = fg.infer(LINEAR, RING, n_steps=105, sync_every=10, every=7)
     assert any("comes from 72 gradients" in note for note in short.notes)
 
 

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 # In the order in which they are shown.
-METHODS = ("plugin", "plugin, drift subtracted", "plugin, last iterate", "bootstrap", "random_scaling", "batch_means")
+METHODS = (
+    "plugin",
+    "plugin, average",
+    "plugin, drift subtracted",
+    "plugin, last iterate",
+    "bootstrap",
+    "random_scaling",
+    "batch_means",
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class CoverageRow:
     width                relative to the interval of an efficient estimate from all n steps
     joint                how often the ellipsoid covers
     predicted, bias      the coverage that the diagnostic of bias predicts, and the largest bias of a coordinate in
-                         standard errors; None for methods without one
+                         standard errors; None for methods without one, which the default is
     """
 
     family: str
@@ -90,9 +98,15 @@ class CoverageCell(_FederationCell):
 
     def run(self) -> list[CoverageRow]:
         """A row for each method."""
-        from fedgauss.inference.accuracy import average_covariance, estimated_bias, last_covariance, predicted_coverage
+        from fedgauss.inference.accuracy import (
+            average_covariance,
+            estimated_bias,
+            last_covariance,
+            predicted_coverage,
+            row_covariance,
+        )
         from fedgauss.inference.methods import BatchMeans, RandomScaling
-        from fedgauss.inference.reference_laws import random_scaling_critical
+        from fedgauss.inference.reference_laws import StudentT, random_scaling_critical
 
         problem = self.federation.problem()
         one_pass = _pass(self.federation, problem, self.runs, self.seed, [RandomScaling(), BatchMeans()])
@@ -103,9 +117,15 @@ class CoverageCell(_FederationCell):
         without_drift = judge.row("plugin, drift subtracted", average - bias.drift.clear, cov)
         critical, critical_joint = random_scaling_critical(LEVEL) ** 0.5, random_scaling_critical(LEVEL, problem.dim)
         scaled = runs.random_scaling.astype(float) / window
+        assert one_pass.solution is not None
+        by_rows, dof = row_covariance(one_pass.solution, one_pass.weights)
+        laws = [StudentT(each) for each in dof]
+        half = np.stack([law.half_widths(each, LEVEL) for law, each in zip(laws, _errors(by_rows), strict=True)])
+        radius2 = np.array([law.radius2(LEVEL, problem.dim) for law in laws])
         return [
+            judge.row("plugin", one_pass.solution.params, by_rows, half, radius2),
             replace(
-                judge.row("plugin", average, cov),
+                judge.row("plugin, average", average, cov),
                 predicted=float(predicted_coverage(bias.total / errors, LEVEL).mean()),
                 bias=float(np.abs((bias.total / errors).mean(axis=0)).max()),
             ),
@@ -167,7 +187,7 @@ class _Judge:
         estimates: FloatArray,
         cov: FloatArray,
         half: FloatArray | None = None,
-        radius2: float | None = None,
+        radius2: float | FloatArray | None = None,
     ) -> CoverageRow:
         """Coverage with its Monte Carlo error; estimates and half widths (R, d), covariances (R, d, d).
 
@@ -188,13 +208,14 @@ class _Judge:
             joint=self._joint(estimates, cov, radius2),
         )
 
-    def _joint(self, estimates: FloatArray, cov: FloatArray, radius2: float | None) -> float:
+    def _joint(self, estimates: FloatArray, cov: FloatArray, radius2: float | FloatArray | None) -> float:
         """How often the ellipsoid covers; where it is flat, it does not."""
         gaps = estimates - self.optimum
         values, axes = np.linalg.eigh(cov)
         along = np.einsum("rip,ri->rp", axes, gaps)
         statistic = (along**2 / np.maximum(values, 1e-12 * values[:, -1:])).sum(axis=1)
-        return float((statistic <= (radius2 or stats.chi2.ppf(LEVEL, gaps.shape[1]))).mean())
+        reach = stats.chi2.ppf(LEVEL, gaps.shape[1]) if radius2 is None else radius2
+        return float((statistic <= reach).mean())
 
 
 def _pass(federation: Federation, problem: Regression, runs: int, seed: int, observe: list[object]) -> Pass:
@@ -202,7 +223,7 @@ def _pass(federation: Federation, problem: Regression, runs: int, seed: int, obs
 
     return run_whitened(
         problem, federation.graph(), federation.n_steps, federation.sync_every, replicates=runs, seed=seed,
-        observe=observe, beta=federation.beta, progress=False,  # type: ignore[arg-type]
+        observe=observe, whole=True, beta=federation.beta, progress=False,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

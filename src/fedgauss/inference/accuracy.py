@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.inference.estimate import Readout
 from fedgauss.inference.passes import Pass
+from fedgauss.inference.solution import Solution
 from fedgauss.theory.covariances import echoes, step_factors
 
 WARN = 0.5  # standard errors of bias
@@ -37,6 +38,28 @@ def sandwich(one_pass: Pass) -> FloatArray:
     """A^-1 V_K A^-1 / N, the covariance of where the gradient of the window's N steps vanishes; (R, d, d)."""
     bread = np.linalg.inv(one_pass.hessian)
     return bread @ one_pass.noise_cov @ bread / one_pass.schedule.window
+
+
+class RowCovariance(NamedTuple):
+    """The covariance of a `Solution`, and the degrees of freedom with which it is known, of R runs."""
+
+    cov: FloatArray  # (R, d, d)
+    dof: FloatArray  # (R,)
+
+
+def row_covariance(solution: Solution, weights: FloatArray) -> RowCovariance:
+    """A^-1 V_K A^-1 / n over all n steps, times N / (N - d), for N = n / sum_k w_k^2 rows that count alike.
+
+    The factor is that of least squares: residuals about a fit of d parameters are too small by it. A variance of N
+    gradients with kurtosis 3 b is known as well as one with 2 N / (3 b - 1) degrees of freedom of normal ones, which
+    matters for joint sets where gradients are heavy-tailed, as of counts.
+    """
+    clients = solution.clients
+    rows, dim = clients.count / float(weights @ weights), clients.gradients.shape[-1]
+    bread = np.linalg.inv(solution.hessian)
+    cov = bread @ solution.noise_cov @ bread / clients.count
+    dof = np.clip(2.0 * rows / np.maximum(3.0 * solution.kurtosis - 1.0, 1e-6), 2.0 * dim, rows - dim)
+    return RowCovariance(cov * rows / (rows - dim), dof)
 
 
 def average_covariance(one_pass: Pass) -> FloatArray:

@@ -62,7 +62,8 @@ def population(estimate: Estimate, one_pass: Pass, readout: Readout) -> Estimate
     n_clients = len(w)
     if n_clients < 3:
         raise ValueError(f"target='population' needs at least 3 clients to see how they vary; got {n_clients}.")
-    pulls = one_pass.clients.gradients_at(np.asarray(one_pass.runs.average[:1], dtype=float))[0]
+    place = one_pass.runs.average if one_pass.solution is None else one_pass.solution.params
+    pulls = one_pass.clients.gradients_at(np.asarray(place[:1], dtype=float))[0]
     v = w**2 / (1.0 - 2.0 * w + w @ w)
     r = pulls - w @ pulls
     inverse = np.linalg.inv(one_pass.hessian[0])

@@ -54,7 +54,7 @@ class HessianSums(Periodic):
 
     def fill(self, state: Any, step: Step) -> Any:
         """Add one step's Hessian."""
-        problem, data = _plain(step)
+        problem, data = plain_step(step)
         return state[0] + 1, state[1] + second_derivative(problem, step.before, data)
 
     def value(self, state: Any) -> dict[str, JaxArray]:
@@ -120,7 +120,7 @@ class ClientSums(Periodic):
     def fill(self, state: Any, step: Step) -> Any:
         """Add one step's terms."""
         sums, rounds, r = state
-        problem, data = _plain(step)
+        problem, data = plain_step(step)
         g, hessian = problem.gradient(r, data), second_derivative(problem, r, data)
         bend = problem.gradient(step.before, data) - g - times(hessian, step.before - r)
         terms = (1, g, g[:, None] * g[None], hessian, r, step.before, bend)
@@ -174,7 +174,7 @@ def _squares(theta: JaxArray) -> JaxArray:
     return jnp.zeros((theta.shape[0], *theta.shape), theta.dtype)
 
 
-def _plain(step: Step) -> tuple[Problem, Any]:
+def plain_step(step: Step) -> tuple[Problem, Any]:
     """The problem and data of a step before it was shaped: sums are of the gradients themselves."""
     if isinstance(step.problem, Preconditioned):
         return step.problem.problem, step.data[1]

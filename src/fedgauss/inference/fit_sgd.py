@@ -102,7 +102,9 @@ def _passes(data: ModelData, options: SgdOptions, level: float, progress: bool |
         estimate = replace(
             estimate,
             heterogeneity=heterogeneity(done.last, problem.busy(done.last.clients.count)),
-            facts=run_facts("plugin (sandwich)", graph, steps, tau, window, "whitened each pass, t^-0.75"),
+            facts=run_facts(
+                "plugin (sandwich)", graph, steps, tau, {"Averaged over": window}, "whitened each pass, t^-0.75"
+            ),
         )
     estimate = estimate.with_notes(*told_little(told, len(data.response), len(start)))
     settings = sgd_facts(options) | ({"Passes": f"{len(done.averages)} (auto)"} if auto else {})

@@ -42,7 +42,7 @@ def infer(
     start: ArrayLike | None = None,
     names: Sequence[str] | None = None,
     readout: Readout | None = None,
-    every: int = THINNED,
+    every: int | None = None,
     largest_step: float | None = None,
     progress: bool | None = None,
 ) -> Estimate:
@@ -60,7 +60,9 @@ def infer(
     n_steps, sync_every : int
         Steps of each client, and between two synchronisations.
     method : {"plugin", "bootstrap", "random_scaling", "batch_means"}
-        "plugin" uses client Hessians and gradient covariances, d x d numbers for each client, shared once.
+        "plugin" uses sums of gradients, their squares and Hessians, d x d numbers for each client. By default these
+        are of all rows, and the estimate is where the mean gradient of all rows vanishes, by Newton steps from the
+        average: it has the width of the pooled fit, and neither the start nor drift biases it but in third order.
         "bootstrap" runs chains with random multipliers beside the run; only parameters are shared.
         "random_scaling" and "batch_means" use the path of the mean, which must be known after every step.
     level : float
@@ -73,9 +75,10 @@ def infer(
     target : {"optimum", "population"}
         theta*_K of these clients, or the mean over all clients like these.
     burn_in : float, optional
-        Share of the run before the window, with steps of your own; whitened steps always use a fifth.
+        Share of the run that averages leave out, with steps of your own; whitened steps always use a fifth.
     correct_drift : bool
-        Subtract the estimated bias of clients that drift apart between mixings.
+        Subtract from an average the estimated bias of clients that drift apart between mixings. The estimate from all
+        rows has none.
     bootstraps : int
         Number of chains of the bootstrap.
     start : (d,) array_like, optional
@@ -84,9 +87,12 @@ def infer(
         Names of the parameters.
     readout : Readout, optional
         Report this affine map of theta in place of theta itself.
-    every : int
-        Clients add to their sums at every so many steps, or at the next number that has no factor in common with
-        `sync_every`: every place in a round must be seen, since clients are furthest apart at its end.
+    every : int, optional
+        None is for the estimate from all rows described above; other methods and the last iterate then have sums of
+        every seventh step. With a number, clients add to their sums in the window alone, at every so many steps or at
+        the next number that has no factor in common with `sync_every` (every place in a round must be seen, since
+        clients are furthest apart at its end): the plug-in is then about the average of the window, or, with every=1,
+        where the gradient of the window vanishes.
     largest_step : float, optional
         No whitened step has a larger eta_t; 1 / (d + 2) by default. Smaller ones suit rare outcomes.
     progress : bool, optional
@@ -103,7 +109,7 @@ def infer(
     >>> estimate = fg.infer(problem, fg.networks.ring(10), n_steps=2000, sync_every=20)
     >>> estimate.conf_int().round(2)
     array([[ 1.7 ,  1.77],
-           [-2.39, -2.31]])
+           [-2.4 , -2.33]])
     """
     checked_problem(problem)
     _checks.one_of("method", method, METHODS)
@@ -118,12 +124,13 @@ def infer(
             "target='population' has a covariance of its own, that between clients, about the average; leave out "
             f"method={method!r} and iterate={iterate!r}."
         )
-    every = _checks.whole("every", every)
+    whole = every is None and method == "plugin" and iterate == "average"
+    step = THINNED if every is None else _checks.whole("every", every)
     chains = 0
     if method == "bootstrap":
         chains = _checks.whole("bootstraps", bootstraps, at_least=20, fix="Fewer chains show no tail.")
         check_memory(f"{chains:,} bootstrap chains", 16 * chains * problem.dim, "Use fewer bootstraps.")
-    _check_length(n_steps, every, problem.dim, problem.n_clients, whitened=steps is None)
+    _check_length(n_steps, 1 if whole else step, problem.dim, problem.n_clients, whitened=steps is None)
     graph = as_network(network, problem.n_clients)
     if method == "bootstrap":
         need_unchanging(CHAINS, graph)
@@ -136,7 +143,7 @@ def infer(
                 "burn_in belongs to steps of your own; whitened steps have a fifth of the run. Leave it out."
             )
         one_pass = run_whitened(
-            problem, graph, n_steps, tau, seed=seed, start=theta, observe=watch, every=every,
+            problem, graph, n_steps, tau, seed=seed, start=theta, observe=watch, every=None if whole else step,
             largest=largest_step, progress=progress,
         )  # fmt: skip
     else:
@@ -144,9 +151,10 @@ def infer(
         if not 0.0 <= share < 1.0:
             raise ValueError(f"burn_in must be a share of the run in [0, 1); got {share:g}. Use 0.2?")
         before = int(share * n_steps)
-        _check_length(n_steps - before, every, problem.dim, problem.n_clients, whitened=False)
+        _check_length(n_steps - before, 1 if whole else step, problem.dim, problem.n_clients, whitened=False)
         one_pass = run_given_steps(
-            problem, graph, steps, n_steps, tau, burn_in=before, seed=seed, start=theta, observe=watch, every=every,
+            problem, graph, steps, n_steps, tau, burn_in=before, seed=seed, start=theta, observe=watch,
+            every=None if whole else step,
             progress=progress,
         )  # fmt: skip
     check_hessian(one_pass)  # before chains take long

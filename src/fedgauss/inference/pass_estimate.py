@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedgauss._types import FloatArray, IntArray
-from fedgauss.inference.accuracy import BIAS, COVARIANCE, WARN, newton_gap, predicted_coverage, sandwich
+from fedgauss.inference.accuracy import BIAS, COVARIANCE, WARN, newton_gap, predicted_coverage, row_covariance, sandwich
 from fedgauss.inference.between_clients import heterogeneity, population
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.methods import PATH_METHODS
@@ -20,6 +20,8 @@ _ADVICE = (
     "the gradient does not vanish there: use more steps, or smaller ones (largest_step)",
 )
 _FAR = 2.0  # standard errors: a Newton step from further away may itself be off by half a standard error
+_BENT = 1.0  # standard errors: what is of third order may then be a fifth of one
+_UNSETTLED = 0.1  # standard errors: the last Newton step
 _WIDE = 10.0  # times the sandwich's: no run that has begun to settle has such errors
 _FEW = 30  # gradients a parameter: with 28 a 95 % ellipsoid of 20 parameters covers .91, with 8 it covers .5
 _VANISHED = 1e-3  # of the Hessian at the start: a logistic optimum keeps a tenth of it, or a hundredth
@@ -46,28 +48,58 @@ def estimate_from_pass(
     `busy` (K,) says in how many of the steps that were summed up each client had data; `draws` (B, d) are errors by the
     bootstrap. A Hessian that cannot be inverted must have been refused (`check_hessian`).
     """
-    if request.method == "plugin" and request.iterate == "average" and one_pass.summed_all:
+    n_steps, source = len(one_pass.schedule.eta), {"Averaged over": f"{one_pass.schedule.window:,} steps"}
+    if one_pass.solution is not None:
+        estimate, source = _of_all_rows(one_pass, request), {"Estimated from": "all rows"}
+    elif request.method == "plugin" and request.iterate == "average" and one_pass.summed_all:
         estimate = _after_newton(one_pass, request)
     else:
         estimate = _with_bias(_with_covariance(one_pass, request, draws), one_pass, request)
     estimate = _with_length(estimate, one_pass)
-    n_steps, window = len(one_pass.schedule.eta), f"{one_pass.schedule.window:,} steps"
     sizes = "whitened, t^-0.75" if one_pass.preconditioned else "as given"
-    facts = run_facts(estimate.method, network, f"{n_steps:,}", tau, window, sizes)
+    facts = run_facts(estimate.method, network, f"{n_steps:,}", tau, source, sizes)
     estimate = replace(estimate, heterogeneity=heterogeneity(one_pass, busy), facts=facts)
     return population(estimate, one_pass, request.readout) if request.target == "population" else estimate
 
 
-def run_facts(method: str, network: Network, steps: str, tau: int, window: str, sizes: str) -> dict[str, str]:
-    """What was run, in words."""
+def run_facts(
+    method: str, network: Network, steps: str, tau: int, source: dict[str, str], sizes: str
+) -> dict[str, str]:
+    """What was run, in words; `source` says what the estimate comes from."""
     return {
         "Method": method,
         "Clients": f"{network.n_clients} ({network.name})",
         "Steps per client": steps,
         "Synchronised every": f"{tau} steps",
-        "Averaged over": window,
+        **source,
         "Step sizes": sizes,
     }
+
+
+def _of_all_rows(one_pass: Pass, request: Request) -> Estimate:
+    """Where the mean gradient of all rows vanishes (`Solution`), with notes where that may not be exact."""
+    solution, readout = one_pass.solution, request.readout
+    assert solution is not None
+    cov, dof = row_covariance(solution, one_pass.weights)
+    estimate = Estimate(
+        readout.of(solution.params[0]), readout.cov(cov[0]), request.level, request.method, request.names,
+        dof=float(dof[0]),
+    )  # fmt: skip
+    step, bend = (
+        np.abs(readout.matrix @ part[0]) / estimate.std_errors for part in (solution.last_step, solution.bend)
+    )
+    if step.max() > _UNSETTLED:
+        return estimate.with_notes(
+            f"Newton steps have not settled: the last one moved {estimate.names[int(step.argmax())]} by "
+            f"{step.max():.2g} standard errors. Are there too few rows for so many parameters? Intervals mean little."
+        )
+    if bend.max() > _BENT:
+        return estimate.with_notes(
+            "Rows were read so far from the estimate that the bend of their gradients moves "
+            f"{estimate.names[int(bend.argmax())]} by {bend.max():.1f} standard errors. The estimate allows for it, "
+            "but not exactly: its intervals may be short. Use more rows, or synchronise more often."
+        )
+    return estimate
 
 
 def _after_newton(one_pass: Pass, request: Request) -> Estimate:

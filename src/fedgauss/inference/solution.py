@@ -1,0 +1,250 @@
+"""Where the gradient of all rows of a run vanishes, by Newton steps from sums and from a few rows that are kept.
+
+Near a reference r the gradient of a row is all but straight, g(theta) = g(r) + H(r) (theta - r) + second order, and
+straight where the loss is quadratic. So sums of g and H at r give the gradient of all rows at theta, and no row has to
+be read twice. References are estimates from earlier rows, the same for all clients, so that it does not matter how fast
+the run forgets its start, or how far clients drift apart:
+
+1. Each client keeps its first rows, max(100, 40 d / K) of them. The first reference is their fit.
+2. Rows of the burn-in are added up there. The second reference is where the gradient of all rows so far vanishes.
+3. Rows of the window are added up there. At the end the rows that were kept are read once more, at the estimate; they
+   also show by how much straight gradients of later rows are off,
+
+       n_later * mean of g(r) + H(r) (theta - r) - g(theta).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedgauss._lanes import add_up, times
+from fedgauss._random import Key, Noise
+from fedgauss._types import BoolArray, FloatArray, JaxArray
+from fedgauss.inference.client_sums import ClientStatistics, second_derivative
+from fedgauss.problems.base import Problem
+
+_MOST_STEPS = 10
+_SINGULAR = 1e-8
+_SETTLED = 1e-3  # standard errors: the last Newton step
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where the mean gradient of all rows vanishes, of R runs, and the clients' statistics there."""
+
+    params: FloatArray  # (R, d)
+    clients: ClientStatistics  # over all rows, with gradients at `params`
+    last_step: FloatArray  # (R, d): it has settled where this is small
+    bend: FloatArray  # (R, d): how far it was moved because gradients are not straight
+    hessian: FloatArray  # A there, (R, d, d)
+    noise_cov: FloatArray  # V_K there, (R, d, d)
+    kurtosis: FloatArray  # (R,): of gradients along a direction, over that of a normal law; 3 for least squares
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The first `count` rows of each client, as the run drew them."""
+
+    problem: Problem
+    key: Key
+    replicates: int
+    count: int
+
+    def sums_at(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Sums of g, g g' and H at one parameter a replicate, (R, d)."""
+        place = jnp.asarray(theta.T[:, None], jnp.float32)
+        sums = _sums_at(self.problem, self.key, place, self.replicates, np.int32(self.count))
+        gradients, squares, hessians = (np.moveaxis(np.asarray(s, dtype=float), (-1, -2), (0, 1)) for s in sums)
+        return gradients, squares, (hessians + np.swapaxes(hessians, -1, -2)) / 2
+
+    def bends_at(self, theta: FloatArray, reference: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """b = g(r) + H(r) (theta - r) - g(theta) over a client's rows: mean (R, K, d), and its covariance."""
+        place, r = (jnp.asarray(each.T[:, None], jnp.float32) for each in (theta, reference))
+        sums = _bends_at(self.problem, self.key, place, r, self.replicates, np.int32(self.count))
+        mean, square = (np.moveaxis(np.asarray(s, dtype=float), (-1, -2), (0, 1)) / self.count for s in sums)
+        return mean, (square - mean[..., :, None] * mean[..., None, :]) / (self.count - 1)
+
+    def kurtosis(self, theta: FloatArray, clients: ClientStatistics, weights: FloatArray) -> FloatArray:
+        """Mardia's, E (u' V^-1 u)^2 / (d (d + 2)), u a gradient less its client's mean, V their covariance; (R,)."""
+        share = weights**2 / (weights @ weights)
+        whitening = np.moveaxis(_inverse(clients.noise(share**0.5)), 0, -1)[:, :, None]
+        means = np.moveaxis(self.sums_at(theta)[0] / self.count, (0, 1), (-1, -2))
+        arrays = (jnp.asarray(a, jnp.float32) for a in (theta.T[:, None], means, whitening))
+        total = _fourth_at(self.problem, self.key, *arrays, self.replicates, np.int32(self.count))
+        dim = theta.shape[1]
+        return share @ np.asarray(total, dtype=float) / (self.count * dim * (dim + 2))
+
+
+class Stage(NamedTuple):
+    """Sums over `n_rows` rows of each client at one reference a replicate, (R, d)."""
+
+    n_rows: int
+    reference: FloatArray
+    gradients: FloatArray  # (R, K, d)
+    squares: FloatArray  # (R, K, d, d)
+    hessians: FloatArray  # (R, K, d, d)
+
+    @classmethod
+    def of(cls, observed: dict[str, FloatArray], n_rows: int, reference: FloatArray) -> Stage:
+        """From the sums of `RowSums`."""
+        gradients, squares, hessians = (np.asarray(observed[f"row_{name}"], dtype=float) for name in cls._fields[2:])
+        return cls(n_rows, reference, gradients, squares, (hessians + np.swapaxes(hessians, -1, -2)) / 2)
+
+    def gradients_at(self, theta: FloatArray) -> FloatArray:
+        """Along straight lines, (R, K, d)."""
+        return self.gradients + np.einsum("rkij,rj->rki", self.hessians, theta - self.reference)
+
+
+def first_reference(kept: KeptRows, weights: FloatArray, start: FloatArray) -> FloatArray:
+    """The fit of the rows that are kept, from `start` (R, d), with a penalty that weighs as much as d / 2 rows there.
+
+    The penalty keeps it finite where a plane separates the rows.
+    """
+    ridge = np.einsum("k,rkij->rij", weights, kept.sums_at(start)[2]) / kept.count
+    ridge *= start.shape[1] * float(weights @ weights) / (2 * kept.count)
+    theta = start
+    for _ in range(_MOST_STEPS):
+        gradients, _, hessians = kept.sums_at(theta)
+        hessian = np.einsum("k,rkij->rij", weights, hessians) / kept.count + ridge
+        slope = np.einsum("k,rki->ri", weights, gradients) / kept.count
+        slope += np.einsum("rij,rj->ri", ridge, theta - start)
+        theta = theta - np.einsum("rij,rj->ri", _inverse(hessian), slope)
+    return theta
+
+
+def solve(kept: KeptRows, stages: Sequence[Stage], weights: FloatArray, start: FloatArray) -> Solution:
+    """Newton steps from `start` (R, d) until the gradient of all rows vanishes, and one for what is not straight.
+
+    That last step comes from few rows. As with Breiman's garrote b becomes b (1 - s^2 / b^2), or zero if that is
+    negative, s its standard error: where rows are heavy-tailed, noise would otherwise do more harm than bias.
+    """
+    straight, clients, step = _newton(kept, stages, weights, start)
+    later = [stage for stage in stages if stage.n_rows]
+    shift, variance = np.zeros_like(straight), np.zeros_like(straight)
+    for stage in later:
+        bends, noise = kept.bends_at(straight, stage.reference)
+        lever = _inverse(clients.hessian(weights)) * stage.n_rows / clients.count
+        shift += np.einsum("rij,k,rkj->ri", lever, weights, bends)
+        variance += np.einsum("rij,k,rkjl,ril->ri", lever, weights**2, noise, lever)
+    bend = shift * np.maximum(0.0, 1.0 - variance / np.maximum(shift**2, np.finfo(float).tiny))
+    params = straight + bend
+    clients = _statistics(kept, stages, params)
+    hessian, noise_cov = _moved(kept, later, weights, params, clients)
+    return Solution(params, clients, step, bend, hessian, noise_cov, kept.kurtosis(params, clients, weights))
+
+
+def _moved(
+    kept: KeptRows, later: Sequence[Stage], weights: FloatArray, theta: FloatArray, clients: ClientStatistics
+) -> tuple[FloatArray, FloatArray]:
+    """A and V_K at theta: those of later rows, at their references, and what kept rows say of the difference."""
+
+    def totals(place: FloatArray) -> tuple[FloatArray, FloatArray]:
+        gradients, squares, hessians = (each / kept.count for each in kept.sums_at(place))
+        noise = squares - gradients[..., :, None] * gradients[..., None, :]
+        return np.einsum("k,rkij->rij", weights, hessians), np.einsum("k,rkij->rij", weights**2, noise)
+
+    plain = clients.hessian(weights), clients.noise(weights)
+    moved, here = list(plain), totals(theta)
+    for stage in later:
+        for i, there in enumerate(totals(stage.reference)):
+            moved[i] = moved[i] + (here[i] - there) * stage.n_rows / clients.count
+    hessian, noise_cov = (np.where(_sound(m, p)[:, None, None], m, p) for m, p in zip(moved, plain, strict=True))
+    return hessian, noise_cov
+
+
+def _sound(matrices: FloatArray, plain: FloatArray) -> BoolArray:
+    """Whether no direction has less than a third of what it has in `plain`, or more than three times; (R,)."""
+    root = np.linalg.cholesky(plain + _SINGULAR * np.einsum("rii->r", plain)[:, None, None] * np.eye(plain.shape[-1]))
+    half = np.linalg.solve(root, matrices)
+    values = np.linalg.eigvalsh(np.linalg.solve(root, np.swapaxes(half, 1, 2)))
+    return np.asarray((values[:, 0] > 1 / 3) & (values[:, -1] < 3.0))
+
+
+def _newton(
+    kept: KeptRows, stages: Sequence[Stage], weights: FloatArray, start: FloatArray
+) -> tuple[FloatArray, ClientStatistics, FloatArray]:
+    """Where gradients vanish if those of later rows are straight, the statistics one step before, and that step."""
+    theta = start
+    for _ in range(_MOST_STEPS):
+        clients = _statistics(kept, stages, theta)
+        bread = _inverse(clients.hessian(weights))
+        step = np.einsum("rij,k,rkj->ri", bread, weights, clients.gradients)
+        theta = theta - step
+        errors = np.sqrt(np.einsum("rij,rjl,rli->ri", bread, clients.noise(weights), bread) / clients.count)
+        if np.all(np.abs(step) <= _SETTLED * errors):
+            break
+    return theta, clients, step
+
+
+def _inverse(hessians: FloatArray) -> FloatArray:
+    """Where a Hessian is singular, which is refused later on (`check_hessian`), along what can be inverted."""
+    return np.asarray(np.linalg.pinv(hessians, rcond=_SINGULAR, hermitian=True), dtype=float)
+
+
+def _statistics(kept: KeptRows, stages: Sequence[Stage], theta: FloatArray) -> ClientStatistics:
+    """Over all rows, with gradients at theta."""
+    gradients, squares, hessians = kept.sums_at(theta)
+    met, count = gradients.copy(), kept.count  # at the references that rows met
+    for stage in stages:
+        gradients, met = gradients + stage.gradients_at(theta), met + stage.gradients
+        squares, hessians, count = squares + stage.squares, hessians + stage.hessians, count + stage.n_rows
+    mean = met / count
+    noise = (squares / count - mean[..., :, None] * mean[..., None, :]) * (count / (count - 1))
+    place = np.broadcast_to(theta[:, None], mean.shape)
+    return ClientStatistics(hessians / count, noise, place, gradients / count, place, np.zeros_like(mean), count)
+
+
+@partial(jax.jit, static_argnames="replicates")
+def _sums_at(
+    problem: Problem, key: Key, theta: JaxArray, replicates: int, rows: JaxArray
+) -> tuple[JaxArray, JaxArray, JaxArray]:
+    noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
+    place = jnp.broadcast_to(theta, (problem.dim, problem.n_clients, replicates))
+    zero, square = jnp.zeros_like(place), jnp.zeros((problem.dim, *place.shape), place.dtype)
+
+    def add(t: JaxArray, total: tuple[JaxArray, JaxArray, JaxArray]) -> tuple[JaxArray, JaxArray, JaxArray]:
+        data = problem.sample(noise.at_step(t), t)
+        g = problem.gradient(place, data)
+        return total[0] + g, total[1] + g[:, None] * g[None], total[2] + second_derivative(problem, place, data)
+
+    return lax.fori_loop(1, rows + 1, add, (zero, square, square))
+
+
+@partial(jax.jit, static_argnames="replicates")
+def _bends_at(
+    problem: Problem, key: Key, theta: JaxArray, reference: JaxArray, replicates: int, rows: JaxArray
+) -> tuple[JaxArray, JaxArray]:
+    """Sums of b = g(r) + H(r) (theta - r) - g(theta) and of b b'."""
+    noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
+    shape = problem.dim, problem.n_clients, replicates
+    place, r = jnp.broadcast_to(theta, shape), jnp.broadcast_to(reference, shape)
+
+    def add(t: JaxArray, total: tuple[JaxArray, JaxArray]) -> tuple[JaxArray, JaxArray]:
+        data = problem.sample(noise.at_step(t), t)
+        bend = problem.gradient(r, data) + problem.curvature(r, data, place - r) - problem.gradient(place, data)
+        return total[0] + bend, total[1] + bend[:, None] * bend[None]
+
+    return lax.fori_loop(1, rows + 1, add, (jnp.zeros(shape), jnp.zeros((problem.dim, *shape))))
+
+
+@partial(jax.jit, static_argnames="replicates")
+def _fourth_at(
+    problem: Problem, key: Key, theta: JaxArray, means: JaxArray, whitening: JaxArray, replicates: int, rows: JaxArray
+) -> JaxArray:
+    """Sums of (u' W u)^2, u the gradient of a row less its client's mean; (K, R)."""
+    noise = Noise(key, jnp.uint32(0), problem.n_clients, replicates)
+    place = jnp.broadcast_to(theta, (problem.dim, problem.n_clients, replicates))
+
+    def add(t: JaxArray, total: JaxArray) -> JaxArray:
+        u = problem.gradient(place, problem.sample(noise.at_step(t), t)) - means
+        return total + add_up(u * times(whitening, u)) ** 2
+
+    return lax.fori_loop(1, rows + 1, add, jnp.zeros_like(place[0]))
