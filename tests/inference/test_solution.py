@@ -129,3 +129,88 @@ def test_rows_that_a_plane_separates_are_refused_or_noted():
         problem, fg.networks.complete(1), fg.step_sizes.polynomial(0.5, 0.6), 80, 10, every=None, seed=0
     )
     assert np.abs(found.solution.last_step).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("problem", "start"),
+    [(fg.problems.logistic(np.ones((K, 2))), 100.0), (fg.problems.poisson(0.3 * np.ones((K, 2))), 4.0)],
+    ids=["logistic", "poisson"],
+)
+def test_a_start_far_away_does_not_matter(problem, start):
+    """Undamped Newton steps of the logistic model leave the finite numbers; the Hessian of counts is up to e^16."""
+    near, far = (
+        fg.infer(problem, fg.networks.ring(K), n_steps=600, sync_every=10, start=[place, place])
+        for place in (0.0, start)
+    )
+    assert np.abs((far.params - near.params) / near.std_errors).max() < 0.01
+    np.testing.assert_allclose(far.std_errors, near.std_errors, rtol=0.01)
+
+
+def test_counts_in_the_thousands_have_the_fit_of_all_rows():
+    """From zero the first Newton step goes to a mean of exp(1000)."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.standard_normal((1200, 2)), np.ones(1200)])
+    y, owner = rng.poisson(np.exp(x @ [0.3, 0.2, 7.0])).astype(float), np.arange(1200) % K
+    problem = row_batches(fg.problems.from_arrays(x, y, owner, "poisson"))
+    found = fg.infer(problem, fg.networks.ring(K), n_steps=problem.n_steps, sync_every=10)
+    wanted = pooled("poisson", x, y, owner)
+    assert gap(found, wanted) < 0.05
+    np.testing.assert_allclose(found.std_errors, wanted.errors, rtol=0.05)
+
+
+def test_an_intercept_far_from_zero_does_not_widen_intervals():
+    """With the penalty of the first fit, its reference would be 4,000 away, and errors 1,000 times too large."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.standard_normal((1600, 2)), np.ones(1600)])
+    y, owner = x @ [5.0, -4.0, 1e6] + rng.standard_normal(1600), np.arange(1600) % K
+    problem = row_batches(fg.problems.from_arrays(x, y, owner, "linear"))
+    found = fg.infer(problem, fg.networks.ring(K), n_steps=problem.n_steps, sync_every=10)
+    np.testing.assert_allclose(found.std_errors, pooled("linear", x, y, owner).errors, rtol=0.05)
+
+
+@fg.problems.pytree
+class Wells(fg.problems.Problem):
+    """(theta^2 - 1)^2 / 4 in each coordinate: minima at -1 and 1, a maximum at 0."""
+
+    weights: np.ndarray
+    noise: float
+    dim = 2
+
+    def sample(self, noise, t):
+        return noise.normal(2)
+
+    def gradient(self, theta, data):
+        return theta**3 - theta + self.noise * data
+
+
+def test_newton_steps_lead_down_where_the_hessian_is_negative():
+    problem = Wells(np.full(K, 1 / K), 0.1)
+    steps = fg.step_sizes.constant(0.05)
+    found = fg.infer(problem, fg.networks.ring(K), steps, 400, 10, start=[0.3, -0.3])
+    assert np.abs((found.params - [1.0, -1.0]) / found.std_errors).max() < 4.0  # 1e-4
+
+
+def test_gradients_without_noise_are_refused():
+    problem = Wells(np.full(K, 1 / K), 0.0)
+    with pytest.raises(ValueError, match="standard errors must be positive numbers; here a variance is"):
+        fg.infer(problem, fg.networks.ring(K), n_steps=200, sync_every=10, start=[1.0, -1.0])
+
+
+def test_weights_that_leave_fewer_rows_than_parameters_are_refused():
+    """N - d would be negative, and every standard error not a number."""
+    problem = fg.problems.linear(np.ones((K, 10)), weights=[0.97, 0.01, 0.01, 0.01])
+    with pytest.raises(ValueError, match=r"n_steps must be at least 19 .* 4 clients worth 1\.1; got 6"):
+        fg.infer(problem, fg.networks.ring(K), fg.step_sizes.constant(0.01), n_steps=6)
+
+
+@pytest.mark.parametrize("largest", [0.0, -1.0])
+def test_a_largest_step_must_be_positive(largest):
+    with pytest.raises(ValueError, match="largest_step must be greater than 0"):
+        fg.infer(fg.problems.linear(np.ones((K, 2))), fg.networks.ring(K), n_steps=100, largest_step=largest)
+
+
+@pytest.mark.parametrize("start", [5.0, 100.0])
+def test_counts_that_start_far_too_large_are_refused(start):
+    problem = fg.problems.poisson(0.3 * np.ones((K, 2)))
+    with pytest.raises(ValueError, match="start nearer to the optimum"):
+        fg.infer(problem, fg.networks.ring(K), n_steps=600, sync_every=10, start=[start, start])

@@ -127,7 +127,7 @@ class Estimate(Shown):
     def simultaneous(self, level: float | None = None, seed: int = 0) -> FloatArray:
         """Confidence intervals that cover all parameters at once with this level.
 
-        By the largest of correlated |z|, or of |t| for a population of clients; for random scaling by Bonferroni.
+        By the largest of correlated |z|, or of |t| where `dof` is finite; for random scaling by Bonferroni.
 
         Parameters
         ----------
@@ -194,8 +194,8 @@ class Estimate(Shown):
         Returns
         -------
         ChiSquared, FisherF or RandomScaled
-            Chi-squared; Hotelling's for a population of clients and for the bootstrap, whose covariance is of B chains;
-            a law of its own for random scaling.
+            Chi-squared; Hotelling's where `dof` is finite, and for the bootstrap, whose covariance is of B chains; a
+            law of its own for random scaling.
 
         Raises
         ------

@@ -61,8 +61,9 @@ def infer(
         Steps of each client, and between two synchronisations.
     method : {"plugin", "bootstrap", "random_scaling", "batch_means"}
         "plugin" uses sums of gradients, their squares and Hessians, d x d numbers for each client. By default these
-        are of all rows, and the estimate is where the mean gradient of all rows vanishes, by Newton steps from the
-        average: it has the width of the pooled fit, and neither the start nor drift biases it but in third order.
+        are of all rows, and the estimate is where the mean gradient of all rows vanishes, by Newton steps from the fit
+        of each client's first rows: it has the width of the pooled fit, and neither the start, nor steps, nor drift
+        biases it. Intervals are Student's, with `dof` degrees of freedom.
         "bootstrap" runs chains with random multipliers beside the run; only parameters are shared.
         "random_scaling" and "batch_means" use the path of the mean, which must be known after every step.
     level : float
@@ -70,19 +71,20 @@ def infer(
     seed : int
         Fixes every random number.
     iterate : {"average", "last"}
-        The average over the window (Theorem 2.1), or the last iterate (Theorem 2.2): wider, for clients that keep no
-        averages.
+        The last iterate (Theorem 2.2) is wider, for clients that keep no averages. "average" is the estimate from all
+        rows by default, and with another method or a number for `every` the average over the window (Theorem 2.1).
     target : {"optimum", "population"}
         theta*_K of these clients, or the mean over all clients like these.
     burn_in : float, optional
-        Share of the run that averages leave out, with steps of your own; whitened steps always use a fifth.
+        Share of the run that averages leave out, with steps of your own; whitened steps always use a fifth. The
+        estimate from all rows leaves none out.
     correct_drift : bool
-        Subtract from an average the estimated bias of clients that drift apart between mixings. The estimate from all
-        rows has none.
+        Subtract from an average the estimated bias of clients that drift apart between mixings. It changes neither the
+        default, from all rows, nor the plug-in with every=1, which have no such bias, nor the last iterate.
     bootstraps : int
         Number of chains of the bootstrap.
     start : (d,) array_like, optional
-        Where clients start; zero by default.
+        Where clients start, and Newton steps; zero by default.
     names : sequence of str, optional
         Names of the parameters.
     readout : Readout, optional
@@ -131,9 +133,13 @@ def infer(
         chains = _checks.whole("bootstraps", bootstraps, at_least=20, fix="Fewer chains show no tail.")
         check_memory(f"{chains:,} bootstrap chains", 16 * chains * problem.dim, "Use fewer bootstraps.")
     _check_length(n_steps, 1 if whole else step, problem.dim, problem.n_clients, whitened=steps is None)
+    if whole:
+        _check_rows(n_steps, problem)
     graph = as_network(network, problem.n_clients)
     if method == "bootstrap":
         need_unchanging(CHAINS, graph)
+    if largest_step is not None:
+        largest_step = _checks.real("largest_step", largest_step, above=0.0, fix="Leave it out for 1 / (d + 2).")
     labels = checked_names(names, problem.dim)
     theta = None if start is None else _checks.real_array("start", start, shape=(problem.dim,))
     watch = [PATH_METHODS[method]] if method in PATH_METHODS else []
@@ -176,5 +182,16 @@ def _check_length(n_steps: int, every: int, dim: int, n_clients: int, whitened: 
     if n_steps < needed:
         raise ValueError(
             f"n_steps must be at least {needed} to infer {dim} parameters with {n_clients} clients and every={every}; "
-            f"got {n_steps}. Use more steps, or sum up more often (every=1)."
+            f"got {n_steps}. Use more steps{', or sum up more often (every=1)' if every > 1 else ''}."
+        )
+
+
+def _check_rows(n_steps: int, problem: Problem) -> None:
+    """Require two rows that count alike for each parameter: n / sum_k w_k^2, fewer than n K if weights differ."""
+    share = float(np.sum(np.asarray(problem.weights, dtype=float) ** 2))
+    needed = math.ceil(2 * problem.dim * share)
+    if n_steps < needed:
+        raise ValueError(
+            f"n_steps must be at least {needed} to infer {problem.dim} parameters with these weights, which make "
+            f"{problem.n_clients} clients worth {1 / share:.1f}; got {n_steps}. Use more steps."
         )

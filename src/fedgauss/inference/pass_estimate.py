@@ -81,6 +81,13 @@ def _of_all_rows(one_pass: Pass, request: Request) -> Estimate:
     solution, readout = one_pass.solution, request.readout
     assert solution is not None
     cov, dof = row_covariance(solution, one_pass.weights)
+    variances = np.diag(readout.cov(cov[0]))
+    if not np.all((variances > 0.0) & np.isfinite(variances) & np.isfinite(dof[0])):
+        raise ValueError(
+            f"standard errors must be positive numbers; here a variance is {variances.min():.3g}. Do gradients have no "
+            "noise, or have they left the finite numbers? Use fit for rows that a model fits exactly, smaller scales, "
+            "or a start nearer to the optimum."
+        )
     estimate = Estimate(
         readout.of(solution.params[0]), readout.cov(cov[0]), request.level, request.method, request.names,
         dof=float(dof[0]),
@@ -97,7 +104,7 @@ def _of_all_rows(one_pass: Pass, request: Request) -> Estimate:
         return estimate.with_notes(
             "Rows were read so far from the estimate that the bend of their gradients moves "
             f"{estimate.names[int(bend.argmax())]} by {bend.max():.1f} standard errors. The estimate allows for it, "
-            "but not exactly: its intervals may be short. Use more rows, or synchronise more often."
+            "but not exactly: its intervals may be short. Use more rows, or a start nearer to the optimum."
         )
     return estimate
 
@@ -185,6 +192,11 @@ def _with_length(estimate: Estimate, one_pass: Pass) -> Estimate:
     seen, dim = clients.count * clients.places.shape[1], clients.places.shape[2]
     if seen >= _FEW * dim:
         return estimate
+    if one_pass.solution is not None:
+        return estimate.with_notes(
+            f"The covariance of {dim} parameters comes from {seen} gradients: joint sets may be too small for heavy "
+            f"tails, as of counts, and are otherwise wide. Use more steps, until there are {_FEW * dim}."
+        )
     return estimate.with_notes(
         f"The covariance of {dim} parameters comes from {seen} gradients: intervals are somewhat short, and joint sets "
         f"much too small. Use more steps, or sum up more often (every=1), until there are {_FEW * dim}."
@@ -193,6 +205,11 @@ def _with_length(estimate: Estimate, one_pass: Pass) -> Estimate:
 
 def check_hessian(one_pass: Pass) -> None:
     """Refuse a Hessian that cannot be inverted, or that has all but vanished during the run."""
+    if not np.all(np.isfinite(one_pass.hessian[0])):
+        raise ValueError(
+            "the Hessian A must be finite to infer; it has left the finite numbers. Use a start nearer to the optimum, "
+            "or covariates of smaller scale."
+        )
     values = np.linalg.eigvalsh(one_pass.hessian[0])
     if values[0] <= 1e-8 * values[-1]:
         raise ValueError(
@@ -205,5 +222,5 @@ def check_hessian(one_pass: Pass) -> None:
             raise ValueError(
                 f"the Hessian must not vanish during the run; along one direction {left:.1g} of it is left, so the run "
                 "has reached parameters about which rows say nothing. Are there too few rows for so many columns, or "
-                "are classes nearly separable? Use more rows or fewer columns."
+                "are classes nearly separable? Use more rows or fewer columns, or a start nearer to the optimum."
             )

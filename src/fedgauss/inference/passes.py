@@ -182,11 +182,17 @@ def run_given_steps(
 
 def inverse(matrices: FloatArray) -> FloatArray:
     """Inverses of Hessians (R, d, d), with eigenvalues kept away from zero."""
+    if not np.all(np.isfinite(matrices)):
+        raise ValueError(
+            "the Hessian must be finite; it is not over the first rows or the burn-in. Use a start nearer to the "
+            "optimum, or covariates of smaller scale."
+        )
     values, vectors = np.linalg.eigh(matrices)
     if not np.all(values[:, -1] > 0.0):
         raise ValueError(
-            "the Hessian must not vanish; it does over the first rows or the burn-in. With Huber's loss no row lies "
-            "within the threshold there: use a larger threshold, an intercept, or a start nearer to the optimum."
+            "the Hessian must not vanish; over the first rows or the burn-in its largest eigenvalue is "
+            f"{values[:, -1].min():.3g}. Use a start nearer to the optimum. With Huber's loss no row lies within the "
+            "threshold there: use a larger threshold, or an intercept."
         )
     safe = np.maximum(values, _FLOOR * values[:, -1:])
     return np.einsum("rip,rp,rjp->rij", vectors, 1.0 / safe, vectors)

@@ -34,6 +34,9 @@ from fedgauss.problems.base import Problem
 _MOST_STEPS = 10
 _SINGULAR = 1e-8
 _SETTLED = 1e-3  # standard errors: the last Newton step
+_MOST_HALVED = 40  # steps of the first fit, and halvings of each: three to six steps are usual, with no halving
+_STEEPER = 0.9  # the slope beyond a minimum over that before it: a step is halved if this is exceeded
+_QUIETLY = np.errstate(invalid="ignore", over="ignore")  # what is not finite is stepped back from, or refused later
 
 
 @dataclass(frozen=True)
@@ -103,23 +106,56 @@ class Stage(NamedTuple):
         return self.gradients + np.einsum("rkij,rj->rki", self.hessians, theta - self.reference)
 
 
+@_QUIETLY
 def first_reference(kept: KeptRows, weights: FloatArray, start: FloatArray) -> FloatArray:
     """The fit of the rows that are kept, from `start` (R, d), with a penalty that weighs as much as d / 2 rows there.
 
-    The penalty keeps it finite where a plane separates the rows.
+    The penalty keeps it finite where a plane separates the rows; rows weigh as at zero if that is less, since counts
+    that start too large would hold the fit there. If the penalty still moves the fit by more than noise does, one
+    Newton step without it follows, unless the Hessian becomes another one on the way.
     """
-    ridge = np.einsum("k,rkij->rij", weights, kept.sums_at(start)[2]) / kept.count
-    ridge *= start.shape[1] * float(weights @ weights) / (2 * kept.count)
-    theta = start
-    for _ in range(_MOST_STEPS):
-        gradients, _, hessians = kept.sums_at(theta)
-        hessian = np.einsum("k,rkij->rij", weights, hessians) / kept.count + ridge
-        slope = np.einsum("k,rki->ri", weights, gradients) / kept.count
-        slope += np.einsum("rij,rj->ri", ridge, theta - start)
-        theta = theta - np.einsum("rij,rj->ri", _inverse(hessian), slope)
-    return theta
+
+    def means_at(theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        gradients, squares, hessians = (each / kept.count for each in kept.sums_at(theta))
+        within = squares - gradients[..., :, None] * gradients[..., None, :]
+        slope, hessian = (np.einsum("k,rk...->r...", weights, each) for each in (gradients, hessians))
+        return slope, hessian, np.einsum("k,rkij->rij", weights**2, within)
+
+    slope, hessian, noise = means_at(start)
+    at_zero = means_at(np.zeros_like(start))[1]
+    traces = [np.einsum("rii->r", each)[:, None, None] for each in (at_zero, hessian)]
+    ridge = np.where((traces[0] > 0.0) & (traces[0] < traces[1]), at_zero, hessian)
+    ridge, theta = ridge * (start.shape[1] * float(weights @ weights) / (2 * kept.count)), start
+    for _ in range(_MOST_HALVED):
+        bread = _inverse(hessian + ridge)
+        step = -np.einsum("rij,rj->ri", bread, slope)
+        if np.all(np.abs(step) <= _SETTLED * _errors(bread, noise, kept.count)):
+            break
+        before = np.einsum("ri,ri->r", slope, step)
+        for _ in range(_MOST_HALVED):  # while the slope beyond the minimum is steeper than it was before it
+            slope, hessian, noise = means_at(theta + step)
+            slope = slope + np.einsum("rij,rj->ri", ridge, theta + step - start)
+            beyond = ~(np.einsum("ri,ri->r", slope, step) <= np.abs(before) * _STEEPER)
+            if not beyond.any():
+                break
+            step = np.where(beyond[:, None], step / 2, step)
+            before = np.where(beyond, before / 2, before)
+        theta = theta + step
+    slope, hessian, noise = means_at(theta)
+    bread = _inverse(hessian)
+    step = -np.einsum("rij,rj->ri", bread, slope)
+    free = np.any(np.abs(step) > _errors(bread, noise, kept.count), axis=1)
+    if free.any():
+        free &= _sound(means_at(theta + step)[1], hessian)
+    return np.where(free[:, None], theta + step, theta)
 
 
+def _errors(bread: FloatArray, noise: FloatArray, count: int) -> FloatArray:
+    """Standard errors of a fit, (R, d)."""
+    return np.sqrt(np.maximum(np.einsum("rij,rjl,rli->ri", bread, noise, bread), 0.0) / count)
+
+
+@_QUIETLY
 def solve(kept: KeptRows, stages: Sequence[Stage], weights: FloatArray, start: FloatArray) -> Solution:
     """Newton steps from `start` (R, d) until the gradient of all rows vanishes, and one for what is not straight.
 
@@ -162,10 +198,12 @@ def _moved(
 
 def _sound(matrices: FloatArray, plain: FloatArray) -> BoolArray:
     """Whether no direction has less than a third of what it has in `plain`, or more than three times; (R,)."""
-    root = np.linalg.cholesky(plain + _SINGULAR * np.einsum("rii->r", plain)[:, None, None] * np.eye(plain.shape[-1]))
-    half = np.linalg.solve(root, matrices)
-    values = np.linalg.eigvalsh(np.linalg.solve(root, np.swapaxes(half, 1, 2)))
-    return np.asarray((values[:, 0] > 1 / 3) & (values[:, -1] < 3.0))
+    finite = np.all(np.isfinite(matrices) & np.isfinite(plain), axis=(1, 2), keepdims=True)
+    values, vectors = np.linalg.eigh(np.where(finite, plain, 0.0))
+    positive = finite[:, 0, 0] & (values[:, 0] > _SINGULAR * values[:, -1])
+    root = vectors / np.sqrt(np.where(positive[:, None], values, 1.0))[:, None]
+    ratios = np.linalg.eigvalsh(np.swapaxes(root, 1, 2) @ np.where(finite, matrices, 0.0) @ root)
+    return np.asarray(positive & (ratios[:, 0] > 1 / 3) & (ratios[:, -1] < 3.0))
 
 
 def _newton(
@@ -178,15 +216,22 @@ def _newton(
         bread = _inverse(clients.hessian(weights))
         step = np.einsum("rij,k,rkj->ri", bread, weights, clients.gradients)
         theta = theta - step
-        errors = np.sqrt(np.einsum("rij,rjl,rli->ri", bread, clients.noise(weights), bread) / clients.count)
-        if np.all(np.abs(step) <= _SETTLED * errors):
+        if np.all(np.abs(step) <= _SETTLED * _errors(bread, clients.noise(weights), clients.count)):
             break
     return theta, clients, step
 
 
 def _inverse(hessians: FloatArray) -> FloatArray:
-    """Where a Hessian is singular, which is refused later on (`check_hessian`), along what can be inverted."""
-    return np.asarray(np.linalg.pinv(hessians, rcond=_SINGULAR, hermitian=True), dtype=float)
+    """|H|^-1, along what can be inverted, so that steps lead down where H is not positive; NaN where H is not finite.
+
+    An estimate with a Hessian that is not positive is refused later on (`check_hessian`).
+    """
+    finite = np.all(np.isfinite(hessians), axis=(1, 2), keepdims=True)
+    values, vectors = np.linalg.eigh(np.where(finite, hessians, 0.0))
+    sizes = np.abs(values)
+    kept = sizes > _SINGULAR * sizes.max(axis=1, keepdims=True)
+    inverses = np.where(kept, 1.0 / np.where(kept, sizes, 1.0), 0.0)
+    return np.where(finite, np.einsum("rip,rp,rjp->rij", vectors, inverses, vectors), np.nan)
 
 
 def _statistics(kept: KeptRows, stages: Sequence[Stage], theta: FloatArray) -> ClientStatistics:
