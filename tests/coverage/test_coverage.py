@@ -9,7 +9,7 @@ import fedgauss as fg
 from fedgauss.coverage.cells import METHODS, BootstrapCell, CoverageCell, CoverageRow, _Judge, _pass
 from fedgauss.coverage.federation import Federation, federations
 from fedgauss.coverage.results import by_federation, common, varying
-from fedgauss.inference.accuracy import row_covariance
+from fedgauss.inference.accuracy import average_covariance
 from fedgauss.sweep.cell import cell_key
 
 SMALL = Federation("logistic", n_clients=4, n_steps=200, dim=2)
@@ -97,9 +97,9 @@ def test_rows_are_grouped_by_federation_and_the_most_runs_count():
 def test_a_cell_judges_the_runs_that_infer_would_make():
     problem = SMALL.problem()
     one_pass = _pass(SMALL, problem, 3, 5, [])
-    found = fg.infer(problem, SMALL.graph(), n_steps=200, sync_every=10, seed=5)
-    np.testing.assert_allclose(one_pass.solution.params[0], found.params, rtol=1e-5)
-    np.testing.assert_allclose(row_covariance(one_pass.solution, one_pass.weights).cov[0], found.cov, rtol=1e-4)
+    found = fg.infer(problem, SMALL.graph(), n_steps=200, sync_every=10, seed=5, every=7)
+    np.testing.assert_allclose(one_pass.runs.average[0], found.params, rtol=1e-5)
+    np.testing.assert_allclose(average_covariance(one_pass)[0], found.cov, rtol=1e-4)
 
 
 @pytest.mark.study

@@ -1,6 +1,5 @@
 """`infer`: estimates, errors and intervals from one pass, against exact covariances and slow twins."""
 
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -205,7 +204,8 @@ def test_the_last_iterate_is_wider_than_the_average():
         ({"steps": STEPS, "burn_in": 1.0}, r"share of the run in \[0, 1\); got 1"),
         ({"names": ["a"]}, "names must be 3, one for each parameter; got 1"),
         ({"method": "bootstrap", "bootstraps": 5}, "bootstraps must be at least 20; got 5"),
-        ({"steps": fg.step_sizes.per_client([STEPS] * K)}, "the same for all clients"),
+        ({"steps": fg.step_sizes.per_client([STEPS] * K), "every": 7}, "the same for all clients"),
+        ({"steps": "fast"}, "step sizes must be an array"),
         ({"start": [1.0]}, "start must have shape"),
     ],
 )
@@ -273,7 +273,7 @@ def test_a_run_that_is_too_short_is_refused_by_one_rule():
         (None, {"every": 7}, 30),
         (STEPS, {"every": 7, "burn_in": 0.9}, 30),
         (STEPS, {"every": 40}, 30),
-        (None, {}, 9),
+        (None, {}, 1),
     )
     for steps, options, n_steps in cases:
         with pytest.raises(ValueError, match=r"n_steps must be at least .* to infer 3 parameters with 6 clients"):
@@ -315,11 +315,8 @@ def test_a_population_has_an_unbiased_covariance_whatever_the_weights(weights):
     for pulls in places:
         one, zero = np.ones((1, 8, 1, 1)), np.zeros((1, 8, 1))
         known = ClientStatistics(one, one, zero, pulls[None], zero, zero, 100)
-        runs = SimpleNamespace(average=np.zeros((1, 1)))
-        one = np.ones((1, 1, 1))
-        whole = Pass(runs, known, one, one, one, StepPlan(np.ones(10), 0), weights, np.zeros(1))
         estimate = Estimate(np.zeros(1), np.ones((1, 1)), 0.95, "plugin", ("a",))
-        found.append(population(estimate, whole, Readout(np.eye(1), np.zeros(1))))
+        found.append(population(estimate, known, weights, np.zeros(1), Readout(np.eye(1), np.zeros(1))))
     cov = np.array([each.cov[0, 0] for each in found])
     assert abs(cov.mean() - truth) < 5 * cov.std() / np.sqrt(len(cov))
     # The second moment fits Student's t: Var(cov) / E(cov)^2 = 2 / f.
@@ -383,11 +380,8 @@ def test_joint_statements_that_cannot_be_made_are_refused():
             found.wald(matrix)
     with pytest.raises(ValueError, match="value must be a number, or 3"):
         found.wald(value=[1.0, 2.0])
-    eye, pulls = np.eye(D)[None], BETA[None, :3]
-    many, zero = np.tile(eye, (1, 3, 1, 1)), np.zeros((1, 3, D))
-    known = ClientStatistics(many, many, zero, pulls, zero, zero, 100)
-    runs = SimpleNamespace(average=np.zeros((1, D)))
-    whole = Pass(runs, known, eye, eye, eye, StepPlan(np.ones(10), 0), np.full(3, 1 / 3), np.zeros(D))
-    few = population(found, whole, Readout(np.eye(D), np.zeros(D)))
+    many, zero = np.tile(np.eye(D), (1, 3, 1, 1)), np.zeros((1, 3, D))
+    known = ClientStatistics(many, many, zero, BETA[None, :3], zero, zero, 100)
+    few = population(found, known, np.full(3, 1 / 3), np.zeros(D), Readout(np.eye(D), np.zeros(D)))
     with pytest.raises(ValueError, match="3 clients allow joint statements about at most 2 parameters; 3 were asked"):
         few.wald()

@@ -14,7 +14,6 @@ from fedgauss.engine.observers import Observer
 from fedgauss.inference.client_sums import ClientSums, HessianSums, RoundStart
 from fedgauss.inference.methods import BatchMeans, RandomScaling
 from fedgauss.inference.passes import LastClients
-from fedgauss.inference.row_sums import RowSums
 from fedgauss.problems import pytree
 from fedgauss.testing import check_observer, checks_for_observer, observer
 
@@ -32,7 +31,6 @@ SHIPPED = {
     "ClientSums": ClientSums(3, 5),
     "HessianSums": HessianSums(3),
     "RoundStart": RoundStart(5),
-    "RowSums": RowSums(np.zeros((2, 1), np.float32), np.int32(2)),
     "RandomScaling": RandomScaling(),
     "BatchMeans": BatchMeans(),
 }
@@ -45,7 +43,6 @@ RARELY = (
     "ClientSums",
     "HessianSums",
     "RoundStart",
-    "RowSums",
     "RandomScaling",
     "BatchMeans",
 )

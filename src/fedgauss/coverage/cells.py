@@ -107,6 +107,7 @@ class CoverageCell(_FederationCell):
         )
         from fedgauss.inference.methods import BatchMeans, RandomScaling
         from fedgauss.inference.reference_laws import StudentT, random_scaling_critical
+        from fedgauss.inference.solution import all_rows
 
         problem = self.federation.problem()
         one_pass = _pass(self.federation, problem, self.runs, self.seed, [RandomScaling(), BatchMeans()])
@@ -117,13 +118,13 @@ class CoverageCell(_FederationCell):
         without_drift = judge.row("plugin, drift subtracted", average - bias.drift.clear, cov)
         critical, critical_joint = random_scaling_critical(LEVEL) ** 0.5, random_scaling_critical(LEVEL, problem.dim)
         scaled = runs.random_scaling.astype(float) / window
-        assert one_pass.solution is not None
-        by_rows, dof = row_covariance(one_pass.solution, one_pass.weights)
+        solution = all_rows(problem, self.federation.n_steps, self.runs, self.seed, np.zeros(problem.dim), False)
+        by_rows, dof = row_covariance(solution, one_pass.weights)
         laws = [StudentT(each) for each in dof]
         half = np.stack([law.half_widths(each, LEVEL) for law, each in zip(laws, _errors(by_rows), strict=True)])
         radius2 = np.array([law.radius2(LEVEL, problem.dim) for law in laws])
         return [
-            judge.row("plugin", one_pass.solution.params, by_rows, half, radius2),
+            judge.row("plugin", solution.params, by_rows, half, radius2),
             replace(
                 judge.row("plugin, average", average, cov),
                 predicted=float(predicted_coverage(bias.total / errors, LEVEL).mean()),
@@ -223,7 +224,7 @@ def _pass(federation: Federation, problem: Regression, runs: int, seed: int, obs
 
     return run_whitened(
         problem, federation.graph(), federation.n_steps, federation.sync_every, replicates=runs, seed=seed,
-        observe=observe, whole=True, beta=federation.beta, progress=False,  # type: ignore[arg-type]
+        observe=observe, beta=federation.beta, progress=False,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

@@ -266,12 +266,7 @@ def _check_room(setting: Setting, n_steps: int, replicates: int) -> None:
 def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
     """Check a setting and assemble its arrays."""
     problem = checked_problem(setting.problem)
-    longest = problem.max_steps()
-    if longest is not None and n_steps > longest:
-        raise ValueError(
-            f"n_steps must not exceed the rows of the smallest client when data are read once; got {n_steps} > "
-            f"{longest}. Use n_steps={longest}, or from_arrays(..., order='replacement')."
-        )
+    need_rows(problem, n_steps)
     graph = as_network(setting.network, problem.n_clients)
     eta = _checked_eta(as_step_sizes(setting.steps).eta(n_steps), n_steps, problem.n_clients)
     mask = sync_mask(setting.sync_every, n_steps, setting.sync_phase)
@@ -296,6 +291,16 @@ def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
     works = None if setting.local_steps is None else padded(working(setting.local_steps, mask, problem.n_clients))
     mixing, rules = mixing_of(graph, problem.dim, presence), _rules(setting.optimiser, graph, mask)
     return Algorithm(problem, mixing, region, observers, padded(eta), padded(mask), key, presence, works, rules)
+
+
+def need_rows(problem: Problem, n_steps: int) -> None:
+    """Require that the data last for n steps."""
+    longest = problem.max_steps()
+    if longest is not None and n_steps > longest:
+        raise ValueError(
+            f"n_steps must not exceed the rows of the smallest client when data are read once; got {n_steps} > "
+            f"{longest}. Use n_steps={longest}, or from_arrays(..., order='replacement')."
+        )
 
 
 def _rules(optimiser: Optimiser | None, network: Network, mask: BoolArray) -> LocalRules | None:

@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 from scipy import stats
 
-from fedgauss._types import IntArray
+from fedgauss._types import FloatArray, IntArray
+from fedgauss.inference.client_sums import ClientStatistics
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.passes import Pass
 from fedgauss.inference.reference_laws import ChiSquared
 
 _SINGULAR = 1e-6  # of the largest eigenvalue of a covariance summed up in single precision
 
 
-def heterogeneity(one_pass: Pass, busy: IntArray) -> ChiSquared | None:
+def heterogeneity(clients: ClientStatistics, busy: IntArray) -> ChiSquared | None:
     """Test whether the clients' optima differ: at no one place do all their mean gradients vanish, but for noise.
 
     The sum of p_k' Var(p_k)^-1 p_k of the mean gradients p_k at the best place, chi-squared with (K - 1) d. A variance
@@ -21,7 +21,8 @@ def heterogeneity(one_pass: Pass, busy: IntArray) -> ChiSquared | None:
 
     Parameters
     ----------
-    one_pass : Pass
+    clients : ClientStatistics
+        Of one run.
     busy : (K,) ndarray
         In how many of the steps that were summed up each client had data.
 
@@ -31,7 +32,6 @@ def heterogeneity(one_pass: Pass, busy: IntArray) -> ChiSquared | None:
         None where a client cannot tell, because a covariate is constant there or because it has hardly more rows than
         parameters.
     """
-    clients = one_pass.clients
     n_clients, dim = clients.places.shape[1:]
     noise, hessians = np.linalg.eigvalsh(clients.noise_cov[0]), clients.hessians[0]
     if n_clients == 1 or busy.min() < dim + 3 or np.any(noise[:, 0] <= _SINGULAR * noise[:, -1]):
@@ -46,27 +46,28 @@ def heterogeneity(one_pass: Pass, busy: IntArray) -> ChiSquared | None:
     return ChiSquared(statistic, dof, float(stats.chi2.sf(statistic, dof)))
 
 
-def population(estimate: Estimate, one_pass: Pass, readout: Readout) -> Estimate:
+def population(
+    estimate: Estimate, clients: ClientStatistics, weights: FloatArray, place: FloatArray, readout: Readout
+) -> Estimate:
     """Treat clients as a sample: the variance between their pulls takes the place of the noise within them.
 
-    The estimate is off by A^-1 sum_k w_k p_k, with p_k client k's mean gradient there: as with clustered data, the
-    noise of each client is part of its p_k. For clients that are alike in law, r_k = p_k - sum_l w_l p_l has covariance
-    (1 - 2 w_k + S) Var(p), S = sum_l w_l^2, so that
+    The estimate, `place` (d,) before it is read out, is off by A^-1 sum_k w_k p_k, with p_k client k's mean gradient
+    there: as with clustered data, the noise of each client is part of its p_k. For clients that are alike in law,
+    r_k = p_k - sum_l w_l p_l has covariance (1 - 2 w_k + S) Var(p), S = sum_l w_l^2, so that
 
         A^-1 sum_k v_k r_k r_k' A^-1,    v_k = w_k^2 / (1 - 2 w_k + S)
 
     is unbiased. Student's t has the degrees of freedom of Satterthwaite, (tr Q)^2 / tr Q^2 with Q = C' diag(v) C and
     C = I - 1 w': K - 1 with equal weights, and fewer with others.
     """
-    w = one_pass.weights
+    w = weights
     n_clients = len(w)
     if n_clients < 3:
         raise ValueError(f"target='population' needs at least 3 clients to see how they vary; got {n_clients}.")
-    place = one_pass.runs.average if one_pass.solution is None else one_pass.solution.params
-    pulls = one_pass.clients.gradients_at(np.asarray(place[:1], dtype=float))[0]
+    pulls = clients.gradients_at(np.asarray(place, dtype=float)[None])[0]
     v = w**2 / (1.0 - 2.0 * w + w @ w)
     r = pulls - w @ pulls
-    inverse = np.linalg.inv(one_pass.hessian[0])
+    inverse = np.linalg.inv(clients.hessian(w)[0])
     centring = np.eye(n_clients) - w
     q = centring.T @ (v[:, None] * centring)
     dof = float(np.trace(q) ** 2 / np.sum(q * q))

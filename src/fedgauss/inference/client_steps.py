@@ -67,6 +67,15 @@ class RowBatches(Problem):
         each = jax.vmap(lambda x, y: self.rows.gradient(theta, (x, y)))(x, y)
         return add_up(count[:, None] * each)
 
+    def hessian_factors(self, theta: JaxArray, data: Batch) -> tuple[JaxArray, JaxArray] | None:
+        """Those of its rows."""
+        x, y, count = data
+        each = jax.vmap(lambda x, y: self.rows.hessian_factors(theta, (x, y)))(x, y)
+        if each is None:
+            return None
+        u, v = (factor.reshape(-1, *theta.shape) for factor in each)
+        return u, jnp.repeat(count, len(v) // len(count), axis=0)[:, None] * v
+
     def steepness(self, theta: JaxArray, data: Batch, direction: JaxArray) -> JaxArray:
         """The same sum of h (x'v)^2."""
         x, y, count = data

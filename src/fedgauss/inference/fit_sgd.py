@@ -101,7 +101,7 @@ def _passes(data: ModelData, options: SgdOptions, level: float, progress: bool |
         steps, window = f"{len(done.averages)} x {problem.n_steps:,}", f"{len(done.kept)} passes"
         estimate = replace(
             estimate,
-            heterogeneity=heterogeneity(done.last, problem.busy(done.last.clients.count)),
+            heterogeneity=heterogeneity(done.last.clients, problem.busy(done.last.clients.count)),
             facts=run_facts(
                 "plugin (sandwich)", graph, steps, tau, {"Averaged over": window}, "whitened each pass, t^-0.75"
             ),
@@ -131,7 +131,9 @@ def _from_passes(done: Passes, data: ModelData, readout: Readout, level: float, 
             f"and its interval covers about {covered[j]:.2f} and not {level:g}; use more passes, or synchronise more "
             "often."
         )
-    return population(estimate, done.last, readout) if over else estimate
+    if not over:
+        return estimate
+    return population(estimate, done.last.clients, done.last.weights, done.last.runs.average[0], readout)
 
 
 def _off(done: Passes, readout: Readout) -> float:

@@ -1,4 +1,4 @@
-"""`infer`: one pass of local SGD, and from it an estimate, its covariance, its bias, and whether clients are alike."""
+"""`infer`: an estimate from all rows or from one pass of local SGD, its covariance, and whether clients are alike."""
 
 import math
 from collections.abc import Sequence
@@ -8,17 +8,20 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._memory import check_memory
-from fedgauss._types import ArrayLike
+from fedgauss._types import ArrayLike, IntArray
+from fedgauss.engine.simulate import need_rows
 from fedgauss.inference.client_steps import RowBatches
 from fedgauss.inference.client_sums import THINNED
 from fedgauss.inference.estimate import Estimate, Readout, checked_names
 from fedgauss.inference.methods import CHAINS, PATH_METHODS, bootstrap_deviations
 from fedgauss.inference.pass_estimate import Request, check_hessian, estimate_from_pass
 from fedgauss.inference.passes import run_given_steps, run_whitened
+from fedgauss.inference.row_estimate import estimate_from_rows
+from fedgauss.inference.solution import all_rows
 from fedgauss.networks import Network, as_network
 from fedgauss.networks.random_network import need_unchanging
 from fedgauss.problems.base import Problem, checked_problem
-from fedgauss.step_sizes import Steps
+from fedgauss.step_sizes import Steps, as_step_sizes
 
 Method = Literal["plugin", "bootstrap", "random_scaling", "batch_means"]
 METHODS: tuple[str, ...] = get_args(Method)
@@ -46,7 +49,11 @@ def infer(
     largest_step: float | None = None,
     progress: bool | None = None,
 ) -> Estimate:
-    """Estimate theta*_K by one pass of local SGD, with its covariance.
+    """Estimate theta*_K with its covariance, reading every row once.
+
+    By default the estimate is where the mean gradient of all rows vanishes, by Newton steps from sums that clients keep
+    (`inference.solution`). It takes no steps of SGD, so that network, step sizes and drift cannot bias it. With another
+    `method`, a number for `every`, or ``iterate="last"``, it is an average or an iterate of one pass of local SGD.
 
     Parameters
     ----------
@@ -54,16 +61,16 @@ def infer(
         What clients minimise; see `fedgauss.problems`.
     network : Network or (K, K) array_like or None
         Who averages with whom. Links may fail and pairs be drawn (`networks.failing`, `networks.gossip_pairs`): each
-        mixing keeps the mean, so intervals hold as they do on any network, if clients do not drift too far apart.
+        mixing keeps the mean, so intervals of averages hold as they do on any network, if clients do not drift too far
+        apart.
     steps : StepSizes or array_like, optional
-        None for whitened steps, which suit any scale (`inference.passes`); or your own eta_t.
+        For averages and iterates: None for whitened steps, which suit any scale (`inference.passes`); or your own
+        eta_t. The default needs none.
     n_steps, sync_every : int
-        Steps of each client, and between two synchronisations.
+        Rows of each client, one a step; and steps between two synchronisations.
     method : {"plugin", "bootstrap", "random_scaling", "batch_means"}
         "plugin" uses sums of gradients, their squares and Hessians, d x d numbers for each client. By default these
-        are of all rows, and the estimate is where the mean gradient of all rows vanishes, by Newton steps from the fit
-        of each client's first rows: it has the width of the pooled fit, and neither the start, nor steps, nor drift
-        biases it. Intervals are Student's, with `dof` degrees of freedom.
+        are of all rows: intervals have the width of the pooled fit's, and are Student's with `dof` degrees of freedom.
         "bootstrap" runs chains with random multipliers beside the run; only parameters are shared.
         "random_scaling" and "batch_means" use the path of the mean, which must be known after every step.
     level : float
@@ -80,7 +87,7 @@ def infer(
         estimate from all rows leaves none out.
     correct_drift : bool
         Subtract from an average the estimated bias of clients that drift apart between mixings. It changes neither the
-        default, from all rows, nor the plug-in with every=1, which have no such bias, nor the last iterate.
+        default nor the plug-in with every=1, which have no such bias, nor the last iterate.
     bootstraps : int
         Number of chains of the bootstrap.
     start : (d,) array_like, optional
@@ -132,8 +139,9 @@ def infer(
     if method == "bootstrap":
         chains = _checks.whole("bootstraps", bootstraps, at_least=20, fix="Fewer chains show no tail.")
         check_memory(f"{chains:,} bootstrap chains", 16 * chains * problem.dim, "Use fewer bootstraps.")
-    _check_length(n_steps, 1 if whole else step, problem.dim, problem.n_clients, whitened=steps is None)
+    _check_length(n_steps, 1 if whole else step, problem.dim, problem.n_clients, whitened=steps is None and not whole)
     if whole:
+        need_rows(problem, n_steps)
         _check_rows(n_steps, problem)
     graph = as_network(network, problem.n_clients)
     if method == "bootstrap":
@@ -142,25 +150,29 @@ def infer(
         largest_step = _checks.real("largest_step", largest_step, above=0.0, fix="Leave it out for 1 / (d + 2).")
     labels = checked_names(names, problem.dim)
     theta = None if start is None else _checks.real_array("start", start, shape=(problem.dim,))
+    shown = Readout(np.eye(problem.dim), np.zeros(problem.dim)) if readout is None else readout
+    request = Request(method, level, labels, shown, iterate, target, correct_drift)
+    share = 0.0 if burn_in is None else _checks.real("burn_in", burn_in)
+    if not 0.0 <= share < 1.0:
+        raise ValueError(f"burn_in must be a share of the run in [0, 1); got {share:g}. Use 0.2?")
+    if steps is None and burn_in is not None:
+        raise ValueError("burn_in belongs to steps of your own; whitened steps have a fifth of the run. Leave it out.")
+    if whole:
+        if steps is not None:
+            as_step_sizes(steps)  # not needed, but refused where they are none
+        solution = all_rows(problem, n_steps, 1, seed, np.zeros(problem.dim) if theta is None else theta, progress)
+        return estimate_from_rows(solution, request, np.asarray(problem.weights), graph, _busy(problem, n_steps))
     watch = [PATH_METHODS[method]] if method in PATH_METHODS else []
     if steps is None:
-        if burn_in is not None:
-            raise ValueError(
-                "burn_in belongs to steps of your own; whitened steps have a fifth of the run. Leave it out."
-            )
         one_pass = run_whitened(
-            problem, graph, n_steps, tau, seed=seed, start=theta, observe=watch, every=None if whole else step,
-            largest=largest_step, progress=progress,
+            problem, graph, n_steps, tau, seed=seed, start=theta, observe=watch, every=step, largest=largest_step,
+            progress=progress,
         )  # fmt: skip
     else:
-        share = 0.0 if burn_in is None else _checks.real("burn_in", burn_in)
-        if not 0.0 <= share < 1.0:
-            raise ValueError(f"burn_in must be a share of the run in [0, 1); got {share:g}. Use 0.2?")
         before = int(share * n_steps)
-        _check_length(n_steps - before, 1 if whole else step, problem.dim, problem.n_clients, whitened=False)
+        _check_length(n_steps - before, step, problem.dim, problem.n_clients, whitened=False)
         one_pass = run_given_steps(
-            problem, graph, steps, n_steps, tau, burn_in=before, seed=seed, start=theta, observe=watch,
-            every=None if whole else step,
+            problem, graph, steps, n_steps, tau, burn_in=before, seed=seed, start=theta, observe=watch, every=step,
             progress=progress,
         )  # fmt: skip
     check_hessian(one_pass)  # before chains take long
@@ -169,11 +181,13 @@ def infer(
         draws = bootstrap_deviations(
             problem, graph, one_pass, tau, chains, seed, last=iterate == "last", progress=progress
         )
-    shown = Readout(np.eye(problem.dim), np.zeros(problem.dim)) if readout is None else readout
-    request = Request(method, level, labels, shown, iterate, target, correct_drift)
-    count = one_pass.clients.count
-    busy = problem.busy(count) if isinstance(problem, RowBatches) else np.full(problem.n_clients, count)
+    busy = _busy(problem, one_pass.clients.count)
     return estimate_from_pass(one_pass, request, graph, tau, busy, draws)
+
+
+def _busy(problem: Problem, count: int) -> IntArray:
+    """In how many of `count` steps each client has data, (K,)."""
+    return problem.busy(count) if isinstance(problem, RowBatches) else np.full(problem.n_clients, count)
 
 
 def _check_length(n_steps: int, every: int, dim: int, n_clients: int, whitened: bool) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedgauss._types import FloatArray, IntArray
-from fedgauss.inference.accuracy import BIAS, COVARIANCE, WARN, newton_gap, predicted_coverage, row_covariance, sandwich
+from fedgauss.inference.accuracy import BIAS, COVARIANCE, WARN, newton_gap, predicted_coverage, sandwich
 from fedgauss.inference.between_clients import heterogeneity, population
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.methods import PATH_METHODS
@@ -20,10 +20,8 @@ _ADVICE = (
     "the gradient does not vanish there: use more steps, or smaller ones (largest_step)",
 )
 _FAR = 2.0  # standard errors: a Newton step from further away may itself be off by half a standard error
-_BENT = 1.0  # standard errors: what is of third order may then be a fifth of one
-_UNSETTLED = 0.1  # standard errors: the last Newton step
 _WIDE = 10.0  # times the sandwich's: no run that has begun to settle has such errors
-_FEW = 30  # gradients a parameter: with 28 a 95 % ellipsoid of 20 parameters covers .91, with 8 it covers .5
+FEW = 30  # gradients a parameter: with 28 a 95 % ellipsoid of 20 parameters covers .91, with 8 it covers .5
 _VANISHED = 1e-3  # of the Hessian at the start: a logistic optimum keeps a tenth of it, or a hundredth
 
 
@@ -49,17 +47,17 @@ def estimate_from_pass(
     bootstrap. A Hessian that cannot be inverted must have been refused (`check_hessian`).
     """
     n_steps, source = len(one_pass.schedule.eta), {"Averaged over": f"{one_pass.schedule.window:,} steps"}
-    if one_pass.solution is not None:
-        estimate, source = _of_all_rows(one_pass, request), {"Estimated from": "all rows"}
-    elif request.method == "plugin" and request.iterate == "average" and one_pass.summed_all:
+    if request.method == "plugin" and request.iterate == "average" and one_pass.summed_all:
         estimate = _after_newton(one_pass, request)
     else:
         estimate = _with_bias(_with_covariance(one_pass, request, draws), one_pass, request)
     estimate = _with_length(estimate, one_pass)
     sizes = "whitened, t^-0.75" if one_pass.preconditioned else "as given"
     facts = run_facts(estimate.method, network, f"{n_steps:,}", tau, source, sizes)
-    estimate = replace(estimate, heterogeneity=heterogeneity(one_pass, busy), facts=facts)
-    return population(estimate, one_pass, request.readout) if request.target == "population" else estimate
+    estimate = replace(estimate, heterogeneity=heterogeneity(one_pass.clients, busy), facts=facts)
+    if request.target != "population":
+        return estimate
+    return population(estimate, one_pass.clients, one_pass.weights, one_pass.runs.average[0], request.readout)
 
 
 def run_facts(
@@ -74,39 +72,6 @@ def run_facts(
         **source,
         "Step sizes": sizes,
     }
-
-
-def _of_all_rows(one_pass: Pass, request: Request) -> Estimate:
-    """Where the mean gradient of all rows vanishes (`Solution`), with notes where that may not be exact."""
-    solution, readout = one_pass.solution, request.readout
-    assert solution is not None
-    cov, dof = row_covariance(solution, one_pass.weights)
-    variances = np.diag(readout.cov(cov[0]))
-    if not np.all((variances > 0.0) & np.isfinite(variances) & np.isfinite(dof[0])):
-        raise ValueError(
-            f"standard errors must be positive numbers; here a variance is {variances.min():.3g}. Do gradients have no "
-            "noise, or have they left the finite numbers? Use fit for rows that a model fits exactly, smaller scales, "
-            "or a start nearer to the optimum."
-        )
-    estimate = Estimate(
-        readout.of(solution.params[0]), readout.cov(cov[0]), request.level, request.method, request.names,
-        dof=float(dof[0]),
-    )  # fmt: skip
-    step, bend = (
-        np.abs(readout.matrix @ part[0]) / estimate.std_errors for part in (solution.last_step, solution.bend)
-    )
-    if step.max() > _UNSETTLED:
-        return estimate.with_notes(
-            f"Newton steps have not settled: the last one moved {estimate.names[int(step.argmax())]} by "
-            f"{step.max():.2g} standard errors. Are there too few rows for so many parameters? Intervals mean little."
-        )
-    if bend.max() > _BENT:
-        return estimate.with_notes(
-            "Rows were read so far from the estimate that the bend of their gradients moves "
-            f"{estimate.names[int(bend.argmax())]} by {bend.max():.1f} standard errors. The estimate allows for it, "
-            "but not exactly: its intervals may be short. Use more rows, or a start nearer to the optimum."
-        )
-    return estimate
 
 
 def _after_newton(one_pass: Pass, request: Request) -> Estimate:
@@ -190,37 +155,42 @@ def _with_length(estimate: Estimate, one_pass: Pass) -> Estimate:
     """A note where the covariance is of too few gradients: joint sets suffer first."""
     clients = one_pass.clients
     seen, dim = clients.count * clients.places.shape[1], clients.places.shape[2]
-    if seen >= _FEW * dim:
+    if seen >= FEW * dim:
         return estimate
-    if one_pass.solution is not None:
-        return estimate.with_notes(
-            f"The covariance of {dim} parameters comes from {seen} gradients: joint sets may be too small for heavy "
-            f"tails, as of counts, and are otherwise wide. Use more steps, until there are {_FEW * dim}."
-        )
     return estimate.with_notes(
         f"The covariance of {dim} parameters comes from {seen} gradients: intervals are somewhat short, and joint sets "
-        f"much too small. Use more steps, or sum up more often (every=1), until there are {_FEW * dim}."
+        f"much too small. Use more steps, or sum up more often (every=1), until there are {FEW * dim}."
     )
 
 
 def check_hessian(one_pass: Pass) -> None:
     """Refuse a Hessian that cannot be inverted, or that has all but vanished during the run."""
-    if not np.all(np.isfinite(one_pass.hessian[0])):
+    hessian = one_pass.hessian[0]
+    need_positive(hessian)
+    if one_pass.preconditioned:
+        need_some_left(float(np.linalg.eigvals(one_pass.first[0] @ hessian).real.min()))
+
+
+def need_positive(hessian: FloatArray) -> None:
+    """Refuse a Hessian that cannot be inverted, (d, d)."""
+    if not np.all(np.isfinite(hessian)):
         raise ValueError(
             "the Hessian A must be finite to infer; it has left the finite numbers. Use a start nearer to the optimum, "
             "or covariates of smaller scale."
         )
-    values = np.linalg.eigvalsh(one_pass.hessian[0])
+    values = np.linalg.eigvalsh(hessian)
     if values[0] <= 1e-8 * values[-1]:
         raise ValueError(
             f"the Hessian A must be positive definite to infer; its eigenvalues go from {values[0]:.3g} to "
             f"{values[-1]:.3g}. Are columns nearly collinear, or of very different scales, or is there an outlier?"
         )
-    if one_pass.preconditioned:
-        left = float(np.linalg.eigvals(one_pass.first[0] @ one_pass.hessian[0]).real.min())
-        if left < _VANISHED:
-            raise ValueError(
-                f"the Hessian must not vanish during the run; along one direction {left:.1g} of it is left, so the run "
-                "has reached parameters about which rows say nothing. Are there too few rows for so many columns, or "
-                "are classes nearly separable? Use more rows or fewer columns, or a start nearer to the optimum."
-            )
+
+
+def need_some_left(share: float) -> None:
+    """Refuse where a direction has less than a thousandth of the Hessian that it had at first."""
+    if share < _VANISHED:
+        raise ValueError(
+            f"the Hessian must not vanish on the way; along one direction {share:.1g} of it is left, so parameters "
+            "have been reached about which rows say nothing. Are there too few rows for so many columns, or are "
+            "classes nearly separable? Use more rows or fewer columns, or a start nearer to the optimum."
+        )

@@ -45,8 +45,6 @@ from fedgauss.inference.client_sums import (
     unaligned,
     warm_hessians,
 )
-from fedgauss.inference.row_sums import RowSums
-from fedgauss.inference.solution import KeptRows, Solution, Stage, first_reference, solve
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.step_sizes import Steps, as_step_sizes
@@ -54,7 +52,6 @@ from fedgauss.step_sizes import Steps, as_step_sizes
 BETA = 0.75
 BURN_IN = 0.2
 _FIRST, _LATER = 1.0, 0.75  # c in the burn-in and in the window
-_KEPT = 100  # rows: with 30 the Poisson ellipsoid of a thin network covers .76, with 100 .92, with all of them .92
 _FLOOR = 1e-8  # of the largest eigenvalue of a Hessian that is inverted: rounding, not regularisation
 
 
@@ -88,7 +85,6 @@ class Pass:
     weights: FloatArray  # w_k, (K,)
     start: FloatArray  # theta_0, (d,)
     preconditioned: bool = True
-    solution: Solution | None = None  # from all rows, where these were added up
 
     @property
     def summed_all(self) -> bool:
@@ -146,12 +142,12 @@ def run_given_steps(
     burn_in: int = 0,
     start: FloatArray | None = None,
     observe: Sequence[Observer] = (),
-    every: int | None = THINNED,
+    every: int = THINNED,
     **options: Any,
 ) -> Pass:
     """One pass with the caller's step sizes and no preconditioner; options are the seed and progress of `simulate`.
 
-    Clients add to their sums every `every` steps of the window; None is for sums over all rows (`solution`).
+    Clients add to their sums every `every` steps of the window.
     """
     eta = np.asarray(as_step_sizes(steps).eta(n_steps), dtype=float)
     if eta.ndim > 1:
@@ -159,25 +155,11 @@ def run_given_steps(
     plan, identity = StepPlan(eta, burn_in), np.eye(problem.dim)[None]
     theta, weights = np.zeros(problem.dim) if start is None else start, np.asarray(problem.weights, dtype=float)
     options["sync_every"] = sync_every
-    if every is None:
-        plan = StepPlan(eta, max(1, round(BURN_IN * n_steps)))
-        rows = AllRows(problem, n_steps, options.get("replicates", 1), options["seed"], theta)
-        watch = [rows.observer(), LastClients()]
-        begun = simulate(problem, network, eta[: plan.burn_in], plan.burn_in, start=theta, observe=watch, **options)
-        rows.end_stage(begun, plan.burn_in)
-        watch = [rows.observer(), *observe]
-        runs = simulate(
-            problem, network, eta, n_steps, after=plan.burn_in, start=begun.last_clients, observe=watch, **options
-        )
-        rows.end_stage(runs, n_steps)
-        solution = rows.solution
-        clients = solution.clients
-    else:
-        watch = [_sums(problem, network, every, sync_every), *observe]
-        runs, solution = run_window(problem, problem, network, plan, theta, watch, **options), None
-        clients = client_statistics(runs.observed)
+    watch = [_sums(problem, network, every, sync_every), *observe]
+    runs = run_window(problem, problem, network, plan, theta, watch, **options)
+    clients = client_statistics(runs.observed)
     hessian = clients.hessian(weights)
-    return Pass(runs, clients, identity, identity, hessian, plan, weights, theta, False, solution)
+    return Pass(runs, clients, identity, identity, hessian, plan, weights, theta, preconditioned=False)
 
 
 def inverse(matrices: FloatArray) -> FloatArray:
@@ -226,18 +208,15 @@ def run_whitened(
     seed: int = 0,
     start: FloatArray | None = None,
     observe: Sequence[Observer] = (),
-    every: int | None = THINNED,
-    whole: bool = False,
+    every: int = THINNED,
     beta: float = BETA,
     largest: float | None = None,
     progress: bool | None = None,
 ) -> Pass:
     """Warm-up, burn-in and window, `replicates` times; `observe` watches the window. No eta_t exceeds `largest`.
 
-    Clients add to their sums every `every` steps of the window, or a few more: see `unaligned`. If `whole`, they also
-    add up all rows of the run (`solution`); with every=None these alone.
+    Clients add to their sums every `every` steps of the window, or a few more: see `unaligned`.
     """
-    whole = whole or every is None
     plan = schedule(n_steps, problem.dim, beta, largest)
     options: Any = {"sync_every": sync_every, "replicates": replicates, "seed": seed, "progress": progress}
     m = plan.burn_in
@@ -248,57 +227,17 @@ def run_whitened(
     )
     first = inverse(np.einsum("k,ijkr->rij", weights, warm / rows))
     damped = _along(problem, first, plan.eta, "damped")
-    all_rows = AllRows(problem, n_steps, replicates, seed, theta) if whole else None
-    seldom = 1 if whole or every is None else unaligned(every, sync_every)
-    watch: list[Observer] = [HessianSums(seldom), LastClients(), RoundStart(sync_every)]
-    if all_rows:
-        watch.append(all_rows.observer())
+    watch: list[Observer] = [HessianSums(unaligned(every, sync_every)), LastClients(), RoundStart(sync_every)]
     begun = simulate(damped, network, plan.eta[:m], m, start=theta, observe=watch, **options)
     hessian = mean_hessian(begun.observed, weights)
     second = inverse(hessian)
     capped = _along(problem, second, plan.eta, "capped")
-    watch = [LastClients(), *observe]
-    if every is not None:
-        watch.append(_sums(problem, network, every, sync_every))
-        if m % sync_every:
-            capped = replace(capped, round_start=np.transpose(begun.round_start, (2, 1, 0)))
-    if all_rows:
-        all_rows.end_stage(begun, m)
-        watch.append(all_rows.observer())
+    if m % sync_every:
+        capped = replace(capped, round_start=np.transpose(begun.round_start, (2, 1, 0)))
+    watch = [LastClients(), *observe, _sums(problem, network, every, sync_every)]
     runs = simulate(capped, network, plan.eta, n_steps, after=m, start=begun.last_clients, observe=watch, **options)
-    solution = None
-    if all_rows:
-        all_rows.end_stage(runs, n_steps)
-        solution = all_rows.solution
-    clients = client_statistics(runs.observed) if solution is None or every is not None else solution.clients
-    return Pass(runs, clients, first, second, hessian, plan, weights, theta, solution=solution)
-
-
-class AllRows:
-    """What is known of all rows while a run goes on in stages, for each replicate: kept rows, sums, and a reference."""
-
-    def __init__(self, problem: Problem, n_steps: int, replicates: int, seed: int, start: FloatArray) -> None:
-        count = min(n_steps, max(_KEPT, warm_rows(problem.dim, problem.n_clients)))
-        self.kept = KeptRows(problem, stage_key(seed, "data"), replicates, count)
-        self.weights, self.stages, self.done = np.asarray(problem.weights, dtype=float), list[Stage](), 0
-        begin = np.broadcast_to(np.asarray(start, dtype=float), (replicates, problem.dim))
-        self.reference = first_reference(self.kept, self.weights, begin)
-        self.solution: Solution
-
-    def observer(self) -> RowSums:
-        """For the next stage."""
-        return RowSums(np.asarray(self.reference.T, dtype=np.float32), np.int32(self.kept.count))
-
-    def end_stage(self, runs: Runs, until: int) -> None:
-        """Take the sums of a stage into account; the next one has the estimate from all rows so far for a reference."""
-        count = max(0, until - max(self.done, self.kept.count))
-        self.stages.append(Stage.of(runs.observed, count, np.asarray(self.reference.T, np.float32).T.astype(float)))
-        self.done = until
-        if count:
-            self.solution = solve(self.kept, self.stages, self.weights, self.reference)
-            self.reference = self.solution.params
-        elif until >= self.kept.count:
-            self.solution = solve(self.kept, [], self.weights, self.reference)
+    clients = client_statistics(runs.observed)
+    return Pass(runs, clients, first, second, hessian, plan, weights, theta)
 
 
 def _sums(problem: Problem, network: Network | ArrayLike | None, every: int, sync_every: int) -> ClientSums:

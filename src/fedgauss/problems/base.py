@@ -84,6 +84,10 @@ class Problem(abc.ABC):
         """The second derivative of f_k(., xi) at theta_k times `direction` (d, K, R), for the data of a step."""
         return jax.jvp(lambda at: self.gradient(at, data), (theta,), (direction,))[1]
 
+    def hessian_factors(self, theta: JaxArray, data: Any) -> tuple[JaxArray, JaxArray] | None:
+        """u and v (m, d, K, R) with second derivative sum_m u_m v_m', where few do; None where nobody knows of any."""
+        return None
+
     def steepness(self, theta: JaxArray, data: Any, direction: JaxArray) -> JaxArray:
         """direction' (second derivative) direction, (K, R): how soon a step in that direction goes too far."""
         return add_up(direction * self.curvature(theta, data, direction))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
+
 from fedgauss._lanes import add_up
 from fedgauss._types import JaxArray
 from fedgauss.families import Family
@@ -21,6 +24,16 @@ class FamilyProblem(Problem):
         x, response = data
         residual = self.family.residual(predictors(theta, x, self.family.n_outputs), response)
         return (residual[:, None] * x).reshape(theta.shape)
+
+    def hessian_factors(self, theta: JaxArray, data: tuple[JaxArray, JaxArray]) -> tuple[JaxArray, JaxArray] | None:
+        """x and h x, h the derivative of the residual in x'theta, where there is one output."""
+        if self.family.n_outputs != 1:
+            return None
+        x, response = data
+        along = predictors(theta, x, 1)
+        h = jax.jvp(lambda eta: self.family.residual(eta, response), (along,), (jnp.ones_like(along),))[1]
+        x = jnp.broadcast_to(x, theta.shape)[None]
+        return x, h[:, None] * x
 
     def steepness(self, theta: JaxArray, data: tuple[JaxArray, JaxArray], direction: JaxArray) -> JaxArray:
         """sum_c h_c (x'v_c)^2 for a direction v, with the family's h, (K, R)."""

@@ -1,0 +1,96 @@
+"""From a `Solution`, where the gradient of all rows vanishes, to an estimate: covariance and notes."""
+
+from dataclasses import replace
+
+import numpy as np
+from scipy import linalg
+
+from fedgauss._types import FloatArray, IntArray
+from fedgauss.inference.accuracy import row_covariance
+from fedgauss.inference.between_clients import heterogeneity, population
+from fedgauss.inference.estimate import Estimate
+from fedgauss.inference.pass_estimate import FEW, Request, need_positive, need_some_left
+from fedgauss.inference.solution import Solution
+from fedgauss.networks import Network
+
+_BENT = 1.0  # standard errors: what is of third order may then be a fifth of one
+_UNSETTLED = 0.1  # standard errors: the last Newton step
+
+
+def estimate_from_rows(
+    solution: Solution, request: Request, weights: FloatArray, network: Network, busy: IntArray
+) -> Estimate:
+    """The estimate of the first run with its covariance, the test of equal optima, and notes.
+
+    `busy` (K,) says in how many of the steps each client had data.
+    """
+    check_solution(solution)
+    clients = solution.clients
+    facts = {
+        "Method": request.method,
+        "Clients": f"{network.n_clients} ({network.name})",
+        "Steps per client": f"{clients.count:,}",
+        "Estimated from": "all rows",
+    }
+    estimate = _with_length(_with_settling(_with_errors(solution, request, weights), solution, request), solution)
+    estimate = replace(estimate, heterogeneity=heterogeneity(clients, busy), facts=facts)
+    if request.target != "population":
+        return estimate
+    return population(estimate, clients, weights, solution.params[0], request.readout)
+
+
+def check_solution(solution: Solution) -> None:
+    """Refuse a Hessian that cannot be inverted, or that has all but vanished on the way to the estimate."""
+    hessian, first = solution.hessian[0], solution.first_hessian
+    need_positive(hessian)
+    if first is not None and np.all(np.isfinite(first[0])):
+        largest = float(linalg.eigvalsh(first[0], hessian)[-1])  # of H_0 relative to A: the inverse of what is left
+        if largest > 0.0:
+            need_some_left(1.0 / largest)
+
+
+def _with_errors(solution: Solution, request: Request, weights: FloatArray) -> Estimate:
+    readout = request.readout
+    cov, dof = row_covariance(solution, weights)
+    variances = np.diag(readout.cov(cov[0]))
+    if not np.all((variances > 0.0) & np.isfinite(variances) & np.isfinite(dof[0])):
+        raise ValueError(
+            f"standard errors must be positive numbers; here a variance is {variances.min():.3g}. Do gradients have no "
+            "noise, or have they left the finite numbers? Use fit for rows that a model fits exactly, smaller scales, "
+            "or a start nearer to the optimum."
+        )
+    return Estimate(
+        readout.of(solution.params[0]), readout.cov(cov[0]), request.level, request.method, request.names,
+        dof=float(dof[0]),
+    )  # fmt: skip
+
+
+def _with_settling(estimate: Estimate, solution: Solution, request: Request) -> Estimate:
+    """A note where Newton steps have not settled, or gradients bend so much that the estimate may not be exact."""
+    step, bend = (
+        np.abs(request.readout.matrix @ part[0]) / estimate.std_errors for part in (solution.last_step, solution.bend)
+    )
+    if step.max() > _UNSETTLED:
+        return estimate.with_notes(
+            f"Newton steps have not settled: the last one moved {estimate.names[int(step.argmax())]} by "
+            f"{step.max():.2g} standard errors. Are there too few rows for so many parameters? Intervals mean little."
+        )
+    if bend.max() > _BENT:
+        return estimate.with_notes(
+            "Rows were read so far from the estimate that the bend of their gradients moves "
+            f"{estimate.names[int(bend.argmax())]} by {bend.max():.1f} standard errors. The estimate allows for it, "
+            "but not exactly: its intervals may be short. Use more rows, or a start nearer to the optimum."
+        )
+    return estimate
+
+
+def _with_length(estimate: Estimate, solution: Solution) -> Estimate:
+    """A note where the covariance is of too few gradients: joint sets suffer first."""
+    clients = solution.clients
+    seen, dim = clients.count * clients.gradients.shape[1], clients.gradients.shape[2]
+    if seen >= FEW * dim:
+        return estimate
+    return estimate.with_notes(
+        f"The covariance of {dim} parameters comes from {seen} gradients: joint sets may be too small for heavy "
+        f"tails, as of counts, and are otherwise wide. Use more steps, until there are {FEW * dim}."
+    )
