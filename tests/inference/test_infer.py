@@ -1,6 +1,5 @@
 """`infer`: estimates, errors and intervals from one pass, against exact covariances and slow twins."""
 
-
 import numpy as np
 import pytest
 from scipy import stats

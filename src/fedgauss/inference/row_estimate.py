@@ -41,10 +41,10 @@ def estimate_from_rows(
 
 def check_solution(solution: Solution) -> None:
     """Refuse a Hessian that cannot be inverted, or that has all but vanished on the way to the estimate."""
-    hessian, first = solution.hessian[0], solution.first_hessian
+    hessian, first = solution.hessian[0], solution.first_hessian[0]
     need_positive(hessian)
-    if first is not None and np.all(np.isfinite(first[0])):
-        largest = float(linalg.eigvalsh(first[0], hessian)[-1])  # of H_0 relative to A: the inverse of what is left
+    if np.all(np.isfinite(first)):
+        largest = float(linalg.eigvalsh(first, hessian)[-1])  # of H_0 relative to A: the inverse of what is left
         if largest > 0.0:
             need_some_left(1.0 / largest)
 

@@ -6,10 +6,11 @@ be read twice. References are estimates from earlier rows, the same for all clie
 would have to forget its start, and whose clients drift apart:
 
 1. Each client keeps its first rows, max(100, 40 d / K) of them. The first reference is their fit.
-2. The rows after them, up to a fifth of all, are added up there. The second reference is where the gradient of all rows
-   so far vanishes.
-3. All others are added up there. At the end the rows that were kept are read once more, at the estimate; they
-   also show by how much straight gradients of later rows are off,
+2. As many rows again are added up there. The next reference is where the gradient of all rows so far vanishes, and so
+   on: whenever the number of rows has doubled there is a new one. A reference from m rows is off by m^-1/2, second
+   order for the next m rows by m^-1, and for the mean over all n rows by log(n) / n, which is less than noise.
+3. At the estimate the rows that were kept are read once more; they show by how much straight gradients of later rows
+   are off,
 
        n_later * mean of g(r) + H(r) (theta - r) - g(theta).
 """
@@ -18,8 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +32,6 @@ from fedgauss.inference.row_sums import RowRange
 from fedgauss.problems.base import Problem
 
 _KEPT = 100  # rows: with 30 the Poisson ellipsoid of a thin network covers .76, with 100 .92, with all of them .92
-_EARLY = 0.2  # of the rows: they meet the first reference, the others the second
 _MOST_STEPS = 10
 _SINGULAR = 1e-8
 _SETTLED = 1e-3  # standard errors: the last Newton step
@@ -46,13 +45,13 @@ class Solution:
     """Where the mean gradient of all rows vanishes, of R runs, and the clients' statistics there."""
 
     params: FloatArray  # (R, d)
-    clients: ClientStatistics  # over all rows, with gradients at `params`
     last_step: FloatArray  # (R, d): it has settled where this is small
     bend: FloatArray  # (R, d): how far it was moved because gradients are not straight
+    clients: ClientStatistics  # over all rows, with gradients at `params`
     hessian: FloatArray  # A there, (R, d, d)
     noise_cov: FloatArray  # V_K there, (R, d, d)
     kurtosis: FloatArray  # (R,): of gradients along a direction, over that of a normal law; 3 for least squares
-    first_hessian: FloatArray | None = None  # A over the rows that are kept, at the start or at zero, (R, d, d)
+    first_hessian: FloatArray  # A over the rows that are kept, at the start or at zero, (R, d, d)
 
 
 class Stage(NamedTuple):
@@ -87,13 +86,16 @@ def all_rows(
     kept = RowRange(problem, key, replicates, 0, n_kept)
     begin = np.broadcast_to(np.asarray(start, dtype=float), (replicates, problem.dim))
     (reference, row), stages = first_reference(kept, weights, begin), list[Stage]()
-    edges = sorted({n_kept, max(n_kept, round(_EARLY * n_steps)), n_steps})
+    found, done = find_zero(kept, stages, weights, reference), n_kept
     with ProgressBar("reading rows", replicates * max(1, n_steps - n_kept), progress) as bar:
-        for since, until in pairwise(edges):
-            stages.append(Stage.of(RowRange(problem, key, replicates, since, until), reference, bar))
-            solution = solve(kept, stages, weights, reference)
-            reference = solution.params
-    return replace(solution if stages else solve(kept, [], weights, reference), first_hessian=row)
+        while done < n_steps:
+            rows = RowRange(problem, key, replicates, done, min(2 * done, n_steps))
+            stages.append(Stage.of(rows, found.params, bar))
+            found, done = find_zero(kept, stages, weights, found.params), rows.last
+    clients = _statistics(kept, stages, found.params)
+    hessian, noise_cov = _moved(kept, stages, weights, found.params, clients)
+    kurtosis = _kurtosis(kept, found.params, clients, weights)
+    return Solution(*found, clients, hessian, noise_cov, kurtosis, row)
 
 
 @_QUIETLY
@@ -147,28 +149,33 @@ def _errors(bread: FloatArray, noise: FloatArray, count: int) -> FloatArray:
     return np.sqrt(np.maximum(np.einsum("rij,rjl,rli->ri", bread, noise, bread), 0.0) / count)
 
 
+class Zero(NamedTuple):
+    """Where the mean gradient of the rows so far vanishes, of R runs."""
+
+    params: FloatArray  # (R, d)
+    last_step: FloatArray  # (R, d): it has settled where this is small
+    bend: FloatArray  # (R, d): how far it was moved because gradients are not straight
+
+
 @_QUIETLY
-def solve(kept: RowRange, stages: Sequence[Stage], weights: FloatArray, start: FloatArray) -> Solution:
+def find_zero(kept: RowRange, stages: Sequence[Stage], weights: FloatArray, start: FloatArray) -> Zero:
     """Newton steps from `start` (R, d) until the gradient of all rows vanishes, and one for what is not straight.
 
     That last step comes from few rows. As with Breiman's garrote b becomes b (1 - s^2 / b^2), or zero if that is
     negative, s its standard error: where rows are heavy-tailed, noise would otherwise do more harm than bias.
     """
     straight, clients, step = _newton(kept, stages, weights, start)
-    later = [stage for stage in stages if stage.n_rows]
     shift, variance = np.zeros_like(straight), np.zeros_like(straight)
-    for stage in later:
+    for stage in stages:
         bends, noise = kept.bends_at(straight, stage.reference)
         lever = _inverse(clients.hessian(weights)) * stage.n_rows / clients.count
         shift += np.einsum("rij,k,rkj->ri", lever, weights, bends)
         variance += np.einsum("rij,k,rkjl,ril->ri", lever, weights**2, noise, lever)
     bend = shift * np.maximum(0.0, 1.0 - variance / np.maximum(shift**2, np.finfo(float).tiny))
-    params = straight + bend
-    clients = _statistics(kept, stages, params)
-    hessian, noise_cov = _moved(kept, later, weights, params, clients)
-    return Solution(params, clients, step, bend, hessian, noise_cov, _kurtosis(kept, params, clients, weights))
+    return Zero(straight + bend, step, bend)
 
 
+@_QUIETLY
 def _kurtosis(kept: RowRange, theta: FloatArray, clients: ClientStatistics, weights: FloatArray) -> FloatArray:
     """Mardia's, E (u' V^-1 u)^2 / (d (d + 2)), u a gradient less its client's mean, V their covariance; (R,)."""
     share = weights**2 / (weights @ weights)
@@ -178,6 +185,7 @@ def _kurtosis(kept: RowRange, theta: FloatArray, clients: ClientStatistics, weig
     return total @ share / (kept.count * dim * (dim + 2))
 
 
+@_QUIETLY
 def _moved(
     kept: RowRange, later: Sequence[Stage], weights: FloatArray, theta: FloatArray, clients: ClientStatistics
 ) -> tuple[FloatArray, FloatArray]:
@@ -235,6 +243,7 @@ def _inverse(hessians: FloatArray) -> FloatArray:
     return np.where(finite, np.einsum("rip,rp,rjp->rij", vectors, inverses, vectors), np.nan)
 
 
+@_QUIETLY
 def _statistics(kept: RowRange, stages: Sequence[Stage], theta: FloatArray) -> ClientStatistics:
     """Over all rows, with gradients at theta."""
     gradients, squares, hessians = kept.sums_at(theta)
