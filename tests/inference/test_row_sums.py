@@ -20,7 +20,7 @@ def logistic_rows(owner):
 
 
 def read(problem, replicates, first, last):
-    return RowRange(problem, stage_key(0, "data"), replicates, first, last)
+    return RowRange(problem, stage_key(0, "data"), np.arange(replicates), first, last)
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 60), (5, 60), (7, 8), (3, 20)])

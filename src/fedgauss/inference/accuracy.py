@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.inference.estimate import Readout
 from fedgauss.inference.passes import Pass
-from fedgauss.inference.solution import Solution
+from fedgauss.inference.solution import Solution, freedom
 from fedgauss.theory.covariances import echoes, step_factors
 
 WARN = 0.5  # standard errors of bias
@@ -50,15 +50,14 @@ class RowCovariance(NamedTuple):
 def row_covariance(solution: Solution, weights: FloatArray) -> RowCovariance:
     """A^-1 V_K A^-1 / n over all n steps, times N / (N - d), for N = n / sum_k w_k^2 rows that count alike.
 
-    The factor is that of least squares: residuals about a fit of d parameters are too small by it. A variance of N
-    gradients with kurtosis 3 b is known as well as one with 2 N / (3 b - 1) degrees of freedom of normal ones, which
-    matters for joint sets where gradients are heavy-tailed, as of counts.
+    The factor is that of least squares: residuals about a fit of d parameters are too small by it. Degrees of freedom
+    go by the kurtosis of gradients, which matters for joint sets where these are heavy-tailed, as of counts.
     """
     clients = solution.clients
     rows, dim = clients.count / float(weights @ weights), clients.gradients.shape[-1]
     bread = np.linalg.inv(solution.hessian)
     cov = bread @ solution.noise_cov @ bread / clients.count
-    dof = np.clip(2.0 * rows / np.maximum(3.0 * solution.kurtosis - 1.0, 1e-6), 2.0 * dim, rows - dim)
+    dof = np.clip(freedom(solution.kurtosis, clients.count, weights), 2.0 * dim, rows - dim)
     return RowCovariance(cov * rows / (rows - dim), dof)
 
 

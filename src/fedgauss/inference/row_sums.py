@@ -20,7 +20,7 @@ from jax import lax
 from fedgauss._lanes import add_up, times
 from fedgauss._progress import ProgressBar
 from fedgauss._random import Key, Noise
-from fedgauss._types import FloatArray, JaxArray
+from fedgauss._types import FloatArray, IntArray, JaxArray
 from fedgauss.inference.client_sums import second_derivative
 from fedgauss.problems.base import Problem
 
@@ -39,11 +39,11 @@ class RowSums(NamedTuple):
 
 @dataclass(frozen=True)
 class RowRange:
-    """Rows first + 1, ..., last of each client, as R runs with this key draw them."""
+    """Rows first + 1, ..., last of each client, as the replicates with these R numbers draw them."""
 
     problem: Problem
     key: Key
-    replicates: int
+    replicates: IntArray
     first: int
     last: int
 
@@ -72,23 +72,23 @@ class RowRange:
         self, program: Callable[..., tuple[JaxArray, ...]], *arrays: FloatArray, bar: ProgressBar | None = None
     ) -> list[FloatArray]:
         """What `program` adds up over these rows, replicates and clients first; `arrays` have replicates last."""
-        problem = self.problem
+        problem, n_runs = self.problem, len(self.replicates)
         room = _CACHE // (8 * problem.n_clients * problem.dim**2)
-        size, parts = min(self.replicates, max(16, room)), []
-        for begin in range(0, self.replicates, size):
+        size, parts = min(1 << (n_runs - 1).bit_length(), max(16, room)), []  # powers of two share their compilation
+        for begin in range(0, n_runs, size):
             # The last chunk may reach past the end, and repeats the last replicate there.
-            index = np.minimum(np.arange(begin, begin + size), self.replicates - 1)
+            index = np.minimum(np.arange(begin, begin + size), n_runs - 1)
             own = [jnp.asarray(array[..., index], jnp.float32) for array in arrays]
-            chunk, total = problem.replicates(begin, size), None
+            numbers, total = self.replicates[index], None
             for since in range(self.first, self.last, _SEGMENT):
                 until = min(since + _SEGMENT, self.last)
-                found = program(chunk, self.key, np.uint32(begin), np.int32(since), np.int32(until), *own)
+                found = program(problem, self.key, np.uint32(numbers), np.int32(since), np.int32(until), *own)
                 sums = [np.moveaxis(np.asarray(part, dtype=float), (-1, -2), (0, 1)) for part in found]
                 total = sums if total is None else [a + b for a, b in zip(total, sums, strict=True)]
                 if bar is not None:
-                    bar.advance(min(size, self.replicates - begin) * (until - since))
+                    bar.advance(min(size, n_runs - begin) * (until - since))
             assert total is not None
-            parts.append([part[: self.replicates - begin] for part in total])
+            parts.append([part[: n_runs - begin] for part in total])
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
@@ -99,7 +99,7 @@ def _last(theta: FloatArray) -> FloatArray:
 
 @jax.jit
 def _sums(
-    problem: Problem, key: Key, replicate: JaxArray, since: JaxArray, until: JaxArray, theta: JaxArray
+    problem: Problem, key: Key, numbers: JaxArray, since: JaxArray, until: JaxArray, theta: JaxArray
 ) -> tuple[JaxArray, ...]:
     place = _everywhere(problem, theta)
 
@@ -121,12 +121,12 @@ def _sums(
         return gradients + add_up(g), _plus_products(squares, g, g), hessians
 
     square = jnp.zeros((problem.dim, *place.shape), place.dtype)
-    return _in_blocks(problem, key, replicate, since, until, place, terms, add, (jnp.zeros_like(place), square, square))
+    return _in_blocks(problem, key, numbers, since, until, place, terms, add, (jnp.zeros_like(place), square, square))
 
 
 @jax.jit
 def _bends(
-    problem: Problem, key: Key, replicate: JaxArray, since: JaxArray, until: JaxArray, theta: JaxArray, r: JaxArray
+    problem: Problem, key: Key, numbers: JaxArray, since: JaxArray, until: JaxArray, theta: JaxArray, r: JaxArray
 ) -> tuple[JaxArray, ...]:
     place, reference = _everywhere(problem, theta), _everywhere(problem, r)
 
@@ -138,12 +138,12 @@ def _bends(
         return total[0] + add_up(b), _plus_products(total[1], b, b)
 
     nothing = jnp.zeros_like(place), jnp.zeros((problem.dim, *place.shape), place.dtype)
-    return _in_blocks(problem, key, replicate, since, until, place, terms, add, nothing)
+    return _in_blocks(problem, key, numbers, since, until, place, terms, add, nothing)
 
 
 @jax.jit
 def _fourths(
-    problem: Problem, key: Key, replicate: JaxArray, since: JaxArray, until: JaxArray, theta: JaxArray,
+    problem: Problem, key: Key, numbers: JaxArray, since: JaxArray, until: JaxArray, theta: JaxArray,
     means: JaxArray, whitening: JaxArray,
 ) -> tuple[JaxArray, ...]:  # fmt: skip
     place = _everywhere(problem, theta)
@@ -155,15 +155,17 @@ def _fourths(
     def add(total: tuple[JaxArray, ...], fourths: JaxArray, counts: JaxArray) -> tuple[JaxArray, ...]:
         return (total[0] + add_up(fourths),)
 
-    return _in_blocks(problem, key, replicate, since, until, place, terms, add, (jnp.zeros_like(place[0]),))
+    return _in_blocks(problem, key, numbers, since, until, place, terms, add, (jnp.zeros_like(place[0]),))
 
 
 def _in_blocks(
-    problem: Problem, key: Key, replicate: JaxArray, since: JaxArray, until: JaxArray, place: JaxArray,
+    problem: Problem, key: Key, numbers: JaxArray, since: JaxArray, until: JaxArray, place: JaxArray,
     terms: Callable[[Any], Any], add: Callable[[Any, Any, JaxArray], Any], nothing: Any,
 ) -> Any:  # fmt: skip
     """Fold `add` over blocks of rows since + 1, ..., until: `terms` of its rows, zero where a row does not count."""
-    noise = Noise(key, replicate, *place.shape[1:])
+    # Noise counts replicates from its first one on: here each is told how far its own number is from that.
+    offsets = numbers - jnp.arange(numbers.shape[0], dtype=jnp.uint32)
+    noise = Noise(key, offsets, *place.shape[1:])
 
     def block(i: JaxArray, total: Any) -> Any:
         def row(t: JaxArray) -> Any:

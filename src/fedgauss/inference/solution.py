@@ -5,7 +5,8 @@ straight where the loss is quadratic. So sums of g and H at r give the gradient 
 be read twice. References are estimates from earlier rows, the same for all clients: no run of SGD is needed, which
 would have to forget its start, and whose clients drift apart:
 
-1. Each client keeps its first rows, max(100, 40 d / K) of them. The first reference is their fit.
+1. Each client keeps its first rows, max(100, 40 d / K) of them, or more where these tell little: twice as many for as
+   long as the bend (3.) of the next ones is clear. The first reference is their fit.
 2. As many rows again are added up there. The next reference is where the gradient of all rows so far vanishes, and so
    on: whenever the number of rows has doubled there is a new one. A reference from m rows is off by m^-1/2, second
    order for the next m rows by m^-1, and for the mean over all n rows by log(n) / n, which is less than noise.
@@ -19,25 +20,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedgauss._progress import ProgressBar
 from fedgauss._random import stage_key
-from fedgauss._types import BoolArray, FloatArray
+from fedgauss._types import BoolArray, FloatArray, IntArray
 from fedgauss.inference.client_sums import ClientStatistics
 from fedgauss.inference.row_sums import RowRange
 from fedgauss.problems.base import Problem
 
 _KEPT = 100  # rows: with 30 the Poisson ellipsoid of a thin network covers .76, with 100 .92, with all of them .92
+_BENT = 0.25  # standard errors: where the bend of the next rows may move an estimate by more, more rows are kept
+_TOLD = 5  # degrees of freedom a parameter: rows that are kept must tell as much; normal ones tell 40, counts 2 to 20
 _MOST_STEPS = 10
 _SINGULAR = 1e-8
 _SETTLED = 1e-3  # standard errors: the last Newton step
 _MOST_HALVED = 40  # steps of the first fit, and halvings of each: three to six steps are usual, with no halving
 _STEEPER = 0.9  # the slope beyond a minimum over that before it: a step is halved if this is exceeded
-_QUIETLY = np.errstate(invalid="ignore", over="ignore")  # what is not finite is stepped back from, or refused later
+_QUIETLY = np.errstate(
+    divide="ignore", invalid="ignore", over="ignore"
+)  # what is not finite is stepped back from, or refused later
 
 
 @dataclass(frozen=True)
@@ -69,9 +74,22 @@ class Stage(NamedTuple):
         place = reference.astype(np.float32).astype(float)
         return cls(rows.count, place, *rows.sums_at(place, bar))
 
+    def of_runs(self, index: IntArray) -> Stage:
+        """The part of some runs."""
+        return Stage(self.n_rows, *(part[index] for part in self[1:]))
+
     def gradients_at(self, theta: FloatArray) -> FloatArray:
         """Along straight lines, (R, K, d)."""
         return self.gradients + np.einsum("rkij,rj->rki", self.hessians, theta - self.reference)
+
+
+class Zero(NamedTuple):
+    """Where the mean gradient of the rows so far vanishes, of R runs."""
+
+    params: FloatArray  # (R, d)
+    last_step: FloatArray  # (R, d): it has settled where this is small
+    bend: FloatArray  # (R, d): how far it was moved because gradients are not straight
+    doubt: FloatArray  # (R, d): how large that is before noise is taken off, in standard errors of `params`
 
 
 def all_rows(
@@ -79,23 +97,81 @@ def all_rows(
 ) -> Solution:
     """Read n rows of each client, those that a run with this seed would see, and solve for the estimate.
 
-    Newton steps begin at `start` (d,).
+    Newton steps begin at `start` (d,). Each of `replicates` runs decides for itself how many rows it keeps.
     """
-    weights, key = np.asarray(problem.weights, dtype=float), stage_key(seed, "data")
+    weights = np.asarray(problem.weights, dtype=float)
     n_kept = min(n_steps, max(_KEPT, math.ceil(40 * problem.dim / problem.n_clients)))
-    kept = RowRange(problem, key, replicates, 0, n_kept)
-    begin = np.broadcast_to(np.asarray(start, dtype=float), (replicates, problem.dim))
-    (reference, row), stages = first_reference(kept, weights, begin), list[Stage]()
-    found, done = find_zero(kept, stages, weights, reference), n_kept
-    with ProgressBar("reading rows", replicates * max(1, n_steps - n_kept), progress) as bar:
-        while done < n_steps:
-            rows = RowRange(problem, key, replicates, done, min(2 * done, n_steps))
-            stages.append(Stage.of(rows, found.params, bar))
-            found, done = find_zero(kept, stages, weights, found.params), rows.last
+    every = RowRange(problem, stage_key(seed, "data"), np.arange(replicates), 0, n_steps)
+    parts, numbers = list[Solution](), list[IntArray]()
+    with ProgressBar("reading rows", replicates * n_steps, progress) as bar:
+        for begun in _begun(every, n_kept, weights, np.asarray(start, dtype=float)):
+            kept, stages, place, done = begun.kept, list(begun.stages), begun.place, begun.done
+            bar.advance(len(kept.replicates) * done)
+            while done < n_steps:
+                rows = replace(kept, first=done, last=min(2 * done, n_steps))
+                stages.append(Stage.of(rows, place, bar))
+                place, done = _newton(kept, stages, weights, place)[0], rows.last
+            parts.append(_described(kept, stages, weights, place, begun.first_hessian))
+            numbers.append(kept.replicates)
+    return parts[0] if len(parts) == 1 else _joined(parts, np.argsort(np.concatenate(numbers)))
+
+
+class _Begun(NamedTuple):
+    """Runs that keep as many rows, after the first ones that they do not keep."""
+
+    kept: RowRange
+    stages: tuple[Stage, ...]
+    place: FloatArray  # where their gradients vanish, (R, d)
+    first_hessian: FloatArray
+    done: int  # rows
+
+
+def _begun(every: RowRange, n_kept: int, weights: FloatArray, start: FloatArray) -> list[_Begun]:
+    """Runs by the number of rows that they keep: twice as many where the gradients of the next ones bend too much.
+
+    Where outcomes are rare many rows tell as little as a few ordinary ones, and references from them are far off.
+    """
+    kept = replace(every, last=min(n_kept, every.last))
+    reference, row = first_reference(kept, weights, np.broadcast_to(start, (len(every.replicates), len(start))))
+    first = find_zero(kept, [], weights, reference)
+    if kept.last == every.last:
+        return [_Begun(kept, (), first.params, row, kept.last)]
+    later = replace(every, first=kept.last, last=min(2 * kept.last, every.last))
+    stage = Stage.of(later, first.params)
+    found = find_zero(kept, [stage], weights, first.params)
+    told = freedom(_kurtosis(kept, first.params, _statistics(kept, [], first.params), weights), kept.count, weights)
+    bent = ~(np.all(found.doubt <= _BENT, axis=1) & (told >= _TOLD * len(start)))
+    groups = []
+    if not bent.all():
+        straight = np.flatnonzero(~bent)
+        some = replace(kept, replicates=kept.replicates[straight])
+        groups.append(_Begun(some, (stage.of_runs(straight),), found.params[straight], row[straight], later.last))
+    if bent.any():
+        groups += _begun(replace(every, replicates=every.replicates[bent]), 2 * kept.last, weights, start)
+    return groups
+
+
+def _joined(parts: Sequence[Any], order: IntArray) -> Any:
+    """Solutions of several groups of runs as one, in this order."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)[order]
+    if is_dataclass(parts[0]):
+        names = [each.name for each in fields(parts[0])]
+        together = {name: _joined([getattr(part, name) for part in parts], order) for name in names}
+        return replace(parts[0], **together)  # type: ignore[type-var]
+    return parts[0]  # a number of rows
+
+
+@_QUIETLY
+def _described(
+    kept: RowRange, stages: Sequence[Stage], weights: FloatArray, start: FloatArray, first_hessian: FloatArray
+) -> Solution:
+    """Where gradients vanish, with everything that errors need."""
+    found = find_zero(kept, stages, weights, start)
     clients = _statistics(kept, stages, found.params)
     hessian, noise_cov = _moved(kept, stages, weights, found.params, clients)
     kurtosis = _kurtosis(kept, found.params, clients, weights)
-    return Solution(*found, clients, hessian, noise_cov, kurtosis, row)
+    return Solution(found.params, found.last_step, found.bend, clients, hessian, noise_cov, kurtosis, first_hessian)
 
 
 @_QUIETLY
@@ -149,14 +225,6 @@ def _errors(bread: FloatArray, noise: FloatArray, count: int) -> FloatArray:
     return np.sqrt(np.maximum(np.einsum("rij,rjl,rli->ri", bread, noise, bread), 0.0) / count)
 
 
-class Zero(NamedTuple):
-    """Where the mean gradient of the rows so far vanishes, of R runs."""
-
-    params: FloatArray  # (R, d)
-    last_step: FloatArray  # (R, d): it has settled where this is small
-    bend: FloatArray  # (R, d): how far it was moved because gradients are not straight
-
-
 @_QUIETLY
 def find_zero(kept: RowRange, stages: Sequence[Stage], weights: FloatArray, start: FloatArray) -> Zero:
     """Newton steps from `start` (R, d) until the gradient of all rows vanishes, and one for what is not straight.
@@ -172,10 +240,18 @@ def find_zero(kept: RowRange, stages: Sequence[Stage], weights: FloatArray, star
         shift += np.einsum("rij,k,rkj->ri", lever, weights, bends)
         variance += np.einsum("rij,k,rkjl,ril->ri", lever, weights**2, noise, lever)
     bend = shift * np.maximum(0.0, 1.0 - variance / np.maximum(shift**2, np.finfo(float).tiny))
-    return Zero(straight + bend, step, bend)
+    errors = _errors(_inverse(clients.hessian(weights)), clients.noise(weights), clients.count)
+    return Zero(straight + bend, step, bend, np.sqrt(np.maximum(shift**2, variance)) / errors)
 
 
-@_QUIETLY
+def freedom(kurtosis: FloatArray, count: int, weights: FloatArray) -> FloatArray:
+    """2 N / (3 b - 1) for N = n / sum_k w_k^2 rows that count alike and gradients of kurtosis 3 b.
+
+    The variance of so many is known as well as one with these degrees of freedom of normal ones.
+    """
+    return 2.0 * count / float(weights @ weights) / np.maximum(3.0 * kurtosis - 1.0, 1e-6)
+
+
 def _kurtosis(kept: RowRange, theta: FloatArray, clients: ClientStatistics, weights: FloatArray) -> FloatArray:
     """Mardia's, E (u' V^-1 u)^2 / (d (d + 2)), u a gradient less its client's mean, V their covariance; (R,)."""
     share = weights**2 / (weights @ weights)
@@ -185,7 +261,6 @@ def _kurtosis(kept: RowRange, theta: FloatArray, clients: ClientStatistics, weig
     return total @ share / (kept.count * dim * (dim + 2))
 
 
-@_QUIETLY
 def _moved(
     kept: RowRange, later: Sequence[Stage], weights: FloatArray, theta: FloatArray, clients: ClientStatistics
 ) -> tuple[FloatArray, FloatArray]:
@@ -215,6 +290,7 @@ def _sound(matrices: FloatArray, plain: FloatArray) -> BoolArray:
     return np.asarray(positive & (ratios[:, 0] > 1 / 3) & (ratios[:, -1] < 3.0))
 
 
+@_QUIETLY
 def _newton(
     kept: RowRange, stages: Sequence[Stage], weights: FloatArray, start: FloatArray
 ) -> tuple[FloatArray, ClientStatistics, FloatArray]:
@@ -243,7 +319,6 @@ def _inverse(hessians: FloatArray) -> FloatArray:
     return np.where(finite, np.einsum("rip,rp,rjp->rij", vectors, inverses, vectors), np.nan)
 
 
-@_QUIETLY
 def _statistics(kept: RowRange, stages: Sequence[Stage], theta: FloatArray) -> ClientStatistics:
     """Over all rows, with gradients at theta."""
     gradients, squares, hessians = kept.sums_at(theta)
