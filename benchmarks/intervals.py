@@ -50,7 +50,8 @@ def runs(n_steps: int, repeats: int) -> dict[str, list[float]]:
     clients, ring, steps = problem(), fg.networks.ring(N_CLIENTS), fg.step_sizes.polynomial(0.3, 0.75)
     plan = {"n_steps": n_steps, "sync_every": SYNC_EVERY, "progress": False}
     jobs: dict[str, Callable[[int], Any]] = {"alone": lambda s: fg.simulate(clients, ring, steps, **plan, seed=s)}
-    for method in ("plugin", "random_scaling", "batch_means"):
+    jobs["plugin"] = partial(_infer, clients, ring, None, "plugin", plan)  # takes no steps
+    for method in ("random_scaling", "batch_means"):
         for name, eta in (("", steps), (", whitened", None)):
             jobs[method + name] = partial(_infer, clients, ring, eta, method, plan)
     for name, eta in (("", steps), (", whitened", None)):
