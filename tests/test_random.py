@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -57,9 +60,29 @@ def test_an_odd_number_of_words_works():
     assert noise(clients=3, replicates=2).words(3).shape == (3, 3, 2)
 
 
-def test_user_keys_are_one_for_each_client_and_replicate():
-    import jax
+@pytest.mark.parametrize("count", [1, 2, 3])  # 5, 10 and 15 words: an odd number leaves half a hash over
+def test_some_clients_draw_what_they_draw_among_all(count):
+    everybody = noise(first=3).at_step(jnp.int32(2)).stream("any")
+    clients = np.array([[0, 1, 2, 3, 4, 0, 1, 2], [4, 4, 3, 0, 1, 2, 3, 1]])
+    some = replace(everybody, clients=jnp.asarray(clients))
+    for draw in ("words", "uniform", "normal"):
+        wanted = np.take_along_axis(np.asarray(getattr(everybody, draw)(count)), clients[None], axis=1)
+        np.testing.assert_array_equal(getattr(some, draw)(count), wanted)
+    keys = jax.random.key_data(everybody.keys())[clients, np.arange(8)]
+    np.testing.assert_array_equal(jax.random.key_data(some.keys()), keys)
+    assert (everybody.shape, some.shape) == ((5, 8), (2, 8))
 
+
+def test_a_table_is_read_for_those_who_draw():
+    table = np.arange(30).reshape(5, 3, 2)
+    clients = jnp.array([[0, 4], [3, 3]])
+    of_all, of_some = (replace(noise(), clients=some).per_client(table) for some in (None, clients))
+    assert (of_all.shape, of_some.shape) == ((3, 2, 5, 1), (3, 2, 2, 2))
+    np.testing.assert_array_equal(of_all[..., 4, 0], table[4])
+    np.testing.assert_array_equal(of_some[..., 0, 1], table[4])
+
+
+def test_user_keys_are_one_for_each_client_and_replicate():
     keys = jax.random.key_data(noise().keys()).reshape(-1, 2)
     assert len(np.unique(np.asarray(keys), axis=0)) == 40
 

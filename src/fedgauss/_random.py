@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import jax
@@ -18,7 +19,7 @@ from jax import lax
 
 from fedgauss import _checks
 from fedgauss._forked import refuse_in_forked_child
-from fedgauss._types import JaxArray
+from fedgauss._types import ArrayLike, JaxArray
 
 Key: TypeAlias = tuple[JaxArray, JaxArray]
 
@@ -61,6 +62,9 @@ class Noise:
     """The randomness of one step, for every client and for replicates first, first + 1, ...
 
     Each named stream is independent of the others, so a problem asks for what it needs in any order.
+
+    With `clients` (m, R) it is that of m clients alone, others in each replicate: whatever is drawn is (..., m, R), and
+    each client draws what it would among all K.
     """
 
     key: Key
@@ -68,6 +72,17 @@ class Noise:
     n_clients: int
     n_replicates: int
     of_run: Noise | None = None
+    clients: JaxArray | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of one draw for each: (K, R), or (m, R) for some clients alone."""
+        return (self.n_clients, self.n_replicates) if self.clients is None else self.clients.shape
+
+    def per_client(self, table: ArrayLike) -> JaxArray:
+        """What a table (K, ...) says of those who draw: (..., K, 1), or (..., m, R) for some clients alone."""
+        rows = jnp.asarray(table)
+        return jnp.moveaxis(rows[:, None] if self.clients is None else rows[self.clients], (0, 1), (-2, -1))
 
     def at_step(self, t: JaxArray) -> Noise:
         """The noise of step t. It remembers the noise of the whole run, for what is drawn once, as `of_run`."""
@@ -102,35 +117,47 @@ class Noise:
         """Transformed words. Both ways give the same numbers; they differ in what the compiler makes of them."""
         total = count * self.n_clients
         shape = ((total + 1) // 2, self.n_replicates)
+        drawn = jax.eval_shape(transform, jax.ShapeDtypeStruct((), jnp.uint32))
+        written_down = jax.default_backend() == "cpu" and jnp.issubdtype(drawn.dtype, jnp.floating)
+        if self.clients is not None:
+            some = partial(self._words_of_some, count=count)
+            return self._once(lambda key: transform(some(key))) if written_down else transform(some(self.key))
 
         def hashed(key: Key) -> Key:
             counter = lax.broadcasted_iota(jnp.uint32, shape, 0)
             replicate = lax.broadcasted_iota(jnp.uint32, shape, 1) + jnp.uint32(self.first)
             return threefry(key, counter, replicate)
 
-        drawn = jax.eval_shape(transform, jax.ShapeDtypeStruct((), jnp.uint32))
-        if jax.default_backend() == "cpu" and jnp.issubdtype(drawn.dtype, jnp.floating):
-            # Write the draws down. Whatever reads them would otherwise compute them again, several times a step; a
-            # branch is a program of its own, which the compiler does not merge with those that read its result.
+        if written_down:
             # A hash gives two words. Written as two arrays it would be computed for each; as one complex array, once.
-            always = (self.key[0] | np.uint32(1)) != np.uint32(0)
-            pairs = lax.cond(
-                always,
-                lambda key: lax.complex(*(transform(half) for half in hashed(key))),
-                lambda key: jnp.zeros(shape, jnp.complex64),
-                self.key,
-            )
+            pairs = self._once(lambda key: lax.complex(*(transform(half) for half in hashed(key))))
             draws = jnp.concatenate([jnp.real(pairs), jnp.imag(pairs)])
         else:
             # An accelerator hashes faster than it reads: let the draws fuse with what uses them.
             draws = jnp.concatenate([transform(half) for half in hashed(self.key)])
         return draws[:total].reshape(count, self.n_clients, self.n_replicates)
 
+    def _once(self, draw: Callable[[Key], JaxArray]) -> JaxArray:
+        """Draws, written down. Whatever reads them would otherwise compute them again, several times a step.
+
+        A branch is a program of its own, which the compiler does not merge with those that read its result.
+        """
+        drawn, always = jax.eval_shape(draw, self.key), (self.key[0] | np.uint32(1)) != np.uint32(0)
+        return lax.cond(always, draw, lambda key: jnp.zeros(drawn.shape, drawn.dtype), self.key)
+
+    def _words_of_some(self, key: Key, count: int) -> JaxArray:
+        """The words (count, m, R) that `clients` would draw among all: one of the two that each hash gives."""
+        shape = (count, *self.shape)
+        half = jnp.uint32((count * self.n_clients + 1) // 2)
+        place = lax.broadcasted_iota(jnp.uint32, shape, 0) * jnp.uint32(self.n_clients) + jnp.uint32(self.clients)
+        replicate = lax.broadcasted_iota(jnp.uint32, shape, 2) + jnp.uint32(self.first)
+        words = threefry(key, jnp.where(place < half, place, place - half), replicate)
+        return jnp.where(place < half, *words)
+
     def keys(self) -> JaxArray:
         """One `jax.random` key for each client and replicate, (K, R), for samplers that want one."""
-        shape = (self.n_clients, self.n_replicates)
-        client = lax.broadcasted_iota(jnp.uint32, shape, 0)
-        replicate = lax.broadcasted_iota(jnp.uint32, shape, 1) + jnp.uint32(self.first)
+        client = lax.broadcasted_iota(jnp.uint32, self.shape, 0) if self.clients is None else jnp.uint32(self.clients)
+        replicate = lax.broadcasted_iota(jnp.uint32, self.shape, 1) + jnp.uint32(self.first)
         pair = jnp.stack(threefry(self.key, client, replicate), axis=-1)
         return jax.random.wrap_key_data(pair, impl="threefry2x32")
 

@@ -18,9 +18,10 @@ from fedgauss.engine.observers import path
 REPLICATES = 75  # no multiple of a chunk on two devices
 
 
-def runs(eta: float) -> fg.Runs:
+def runs(eta: float, start: np.ndarray | None = None) -> fg.Runs:
     """What touches every kind of array: starts of each replicate, clients that are drawn, a table over time."""
-    start = np.random.default_rng(0).normal(size=(REPLICATES, 5, 2))
+    if start is None:
+        start = np.random.default_rng(0).normal(size=(REPLICATES, 5, 2))
     problem, server = fg.problems.random_effects(5, seed=1907), fg.networks.complete(5)
     steps = np.full(40, eta)
     return fg.simulate(
@@ -32,26 +33,28 @@ def runs(eta: float) -> fg.Runs:
         replicates=REPLICATES,
         start=start,
         observe=[path(10)],
-        participation=3,
+        participation=2,
     )
 
 
-def where_it_diverges() -> tuple[int, int, int]:
+def where_it_diverges(start: np.ndarray | None = None) -> tuple[int, int, int]:
     """The step, client and replicate that an error names."""
     with pytest.raises(fg.DivergedError) as caught:
-        runs(1e4)
+        runs(1e4, start)
     return caught.value.step, caught.value.client, caught.value.replicate
 
 
 def write(file: Path) -> None:
     """What the child does."""
-    found = runs(0.05)
+    found, together = runs(0.05), np.zeros(2)  # from there, columns for those who take part alone
     np.savez(
         file,
         average=found.average,
         last=found.last,
         path=found.path,
         diverges=where_it_diverges(),
+        seated=runs(0.05, together).path,
+        seated_diverges=where_it_diverges(together),
         devices=0 if (mesh := mesh_for(REPLICATES)) is None else mesh.size,
     )
 
@@ -65,8 +68,8 @@ def test_two_devices_give_the_bits_of_one(tmp_path: Path) -> None:
     write(tmp_path / "one.npz")
     with np.load(tmp_path / "one.npz") as one, np.load(tmp_path / "two.npz") as two:
         assert (one["devices"], two["devices"]) == (0, 2)
-        for name in ("average", "last", "path", "diverges"):
-            np.testing.assert_array_equal(one[name], two[name])
+        for name in ("average", "last", "path", "diverges", "seated", "seated_diverges"):
+            np.testing.assert_array_equal(one[name], two[name], name)
 
 
 def test_few_replicates_or_a_chosen_device_stay_on_one(monkeypatch: pytest.MonkeyPatch) -> None:

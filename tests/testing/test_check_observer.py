@@ -52,7 +52,7 @@ LONG = dict.fromkeys(RARELY, pytest.mark.study)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in SHIPPED])
 def test_shipped_observers_conform(name):
     report = check_observer(SHIPPED[name])
-    assert len(report.outcomes) == 12
+    assert len(report.outcomes) == 13
 
 
 @pytest.mark.parametrize("name", sorted(set(vars(observers)) - {"Latest", "Observer", "Periodic"}))
@@ -105,6 +105,10 @@ def count_outside(self, state, step, calls=[]):  # noqa: B006
     return jnp.maximum(state, step.mean[0] * len(calls))
 
 
+def watch_a_client(self, state, step):
+    return jnp.maximum(state, step.theta[0, 0])
+
+
 def remember_outside(self, state, step, seen={}):  # noqa: B006
     """The largest first coordinate of all replicates in the chunk."""
     return jnp.maximum(state, step.mean[0].max())
@@ -129,6 +133,7 @@ MUTANTS = [
     ("looks at the path", spoiled(update=lambda self, state, step: state), "the same values after step 1"),
     ("chunks", spoiled(update=remember_outside), "furthest differs by .* another replicate"),
     ("pure", spoiled(update=count_outside), "another program the second time"),
+    ("mean alone", spoiled(update=watch_a_client, mean_only=True), "furthest differs by .* stand at their mean"),
 ]
 
 

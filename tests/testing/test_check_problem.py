@@ -59,7 +59,7 @@ ELSEWHERE = {"Chains", "RowBatches"}  # of one run, not of independent replicate
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in SHIPPED])
 def test_shipped_problems_conform(name):
     report = check_problem(SHIPPED[name])
-    assert len(report.outcomes) == 24
+    assert len(report.outcomes) == 25
 
 
 @pytest.mark.study
@@ -146,6 +146,15 @@ def branching(self, noise, t):
     return noise.normal(2) if t > 3 else 2.0 * noise.normal(2)
 
 
+def first_of_all(self, noise, t):
+    """Whoever asks is given the centres of the first clients."""
+    return noise.normal(2) + jnp.asarray(self.centers)[: noise.shape[0]].T[:, :, None]
+
+
+def pulled_to_data(self, theta, data):
+    return theta - data
+
+
 def doubled(self, theta):
     return 2.0 * Quadratic.mean_gradient(self, theta)
 
@@ -190,6 +199,8 @@ MUTANTS = [
     ("reference", spoiled(reference=lambda self: problems.logistic(np.ones((3, 4)))), "3 clients and 4 dimensions"),
     ("reference", spoiled(reference=lambda self: None), "NoneType"),
     ("replicates", spoiled(replicates=lambda self, first, count: first), "Got: int"),
+    ("some clients", spoiled(serves_some=True), "Incompatible shapes for broadcasting"),
+    ("some clients", spoiled(serves_some=True, sample=first_of_all, gradient=pulled_to_data), "asked alone"),
     ("max steps", spoiled(max_steps=lambda self: 2.5), r"2\.5"),
 ]
 
@@ -205,7 +216,7 @@ def test_every_rule_has_a_mutant():
 
 def test_the_sound_problem_conforms_wherever_it_is_looked_at():
     report = check_problem(quadratic(), at=[3.0, -1.0])
-    assert [found.name for found in report.outcomes if found.status == "skipped"] == ["max steps"]
+    assert [found.name for found in report.outcomes if found.status == "skipped"] == ["some clients", "max steps"]
 
 
 def test_a_problem_without_noise_draws_no_data():

@@ -11,7 +11,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._memory import check_memory
 from fedgauss._progress import ProgressBar
-from fedgauss._random import Key
+from fedgauss._random import Key, Noise
 from fedgauss._types import AnyArray, BoolArray, JaxArray
 from fedgauss.engine.devices import Devices, Split, mesh_for
 from fedgauss.engine.loop import Algorithm, Carry, ResolvedStart, advance, begin, read
@@ -61,6 +61,7 @@ class Chunks:
         self.algorithm, self.start, self.start_key = algorithm, start, start_key
         self.n_steps, self.replicates, self.after = n_steps, replicates, after
         self.n_settings, self.n_clients = algorithm.problem.weights.shape
+        self.columns = self.n_clients if algorithm.seats is None else algorithm.seats.count
         self.dim = start.fixed.shape[1]
         self.segment: int | None = None
         # Static in the program that begins a run, so only passed on where an observer needs it.
@@ -77,18 +78,19 @@ class Chunks:
     def size(self, memory_budget: float) -> int:
         """How many replicates to run at once: on each device within the budget, and on a CPU within its cache."""
         state = _bytes(self._shapes(64)) / 64
-        what = f"the state of one replicate, {self.n_clients:,} clients in {self.dim:,} dimensions,"
+        what = f"the state of one replicate, {self.columns:,} clients in {self.dim:,} dimensions,"
         check_memory(what, int(2 * state), "Use fewer clients, dimensions or steps that are kept.")
-        draws = 4.0 * self.n_clients * (self.dim + 1)
+        draws = 4.0 * self.columns * (self.dim + 1)
+        draws += 12.0 * (self.n_clients - self.columns)  # for the lots of those without a column
         # Twice, because a segment keeps the state it began with until it is known to have stayed finite.
         largest = int(_checks.real("memory_budget", memory_budget, above=0.0) / (2.0 * state + 3.0 * draws))
         share = -(-self.replicates // self.n_devices)
-        if self.n_clients > 3 and min(largest, share) <= 1:
+        if self.columns > 3 and min(largest, share) <= 1:
             return self.n_devices
         if jax.default_backend() != "cpu":  # as even as can be: an accelerator wants many lanes
             n_chunks = -(-share // max(16, largest))
             return self.n_devices * max(16, -(-share // n_chunks))
-        theta = 4.0 * self.n_settings * self.n_clients * self.dim
+        theta = 4.0 * self.n_settings * self.columns * self.dim
         return self.n_devices * _lanes(share, min(largest, max(64, int(_CACHE / (draws + theta)))))
 
     def result_bytes(self) -> int:
@@ -124,7 +126,7 @@ class Chunks:
     def _first_segment(self, count: int) -> int:
         """A guess for steps that take about a quarter of a second."""
         work = 2e7 if jax.default_backend() == "cpu" else 5e9
-        return max(1, int(work / (count * self.n_clients * (self.dim * self.n_settings + 1))))
+        return max(1, int(work / (count * self.columns * (self.dim * self.n_settings + 1))))
 
     def _adapt(self, taken: int, seconds: float) -> None:
         """Lengthen or shorten segments towards `_SEGMENT_SECONDS`; the first call also compiles, so it says little."""
@@ -157,6 +159,9 @@ class Chunks:
         setting = int(np.argmin(good.all(axis=(1, 2))))
         replicate = int(np.argmin(good[setting].all(axis=0)))
         client = int(np.argmin(good[setting, :, replicate]))
+        if algorithm.seats is not None:
+            noise = Noise(algorithm.key, np.uint32(first), self.n_clients, good.shape[-1])
+            client = int(algorithm.seats.clients(noise, jnp.int32(high))[client, replicate])
         eta = np.atleast_1d(algorithm.eta[setting, high - 1])
         return DivergedError(high, client, first + replicate, float(eta[client if eta.size > 1 else 0]))
 

@@ -25,7 +25,7 @@ from fedgauss._random import Key, Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
 from fedgauss.engine.local_rules import LocalRules
 from fedgauss.engine.mixing import Mixing
-from fedgauss.engine.participation import Presence
+from fedgauss.engine.participation import Presence, Seats
 from fedgauss.engine.projections import Projection
 from fedgauss.problems.base import Problem, pytree
 from fedgauss.problems.linearize import optimum
@@ -38,7 +38,8 @@ class Step(NamedTuple):
 
         moved = Theta_{t-1} - eta_t G_t,    theta = Theta_t = Phi(moved C_t),    mean = Y_t = K^-1 Theta_t 1
 
-    What no observer reads is not computed on its account: the compiler drops it.
+    What no observer reads is not computed on its account: the compiler drops it. Where all observers are `mean_only`,
+    there may be columns for those present alone; Y_t is the mean over all K all the same.
     """
 
     t: JaxArray
@@ -55,10 +56,12 @@ class Observer(abc.ABC):
     """The contract of a fold: `init` makes a state, `update` takes one step into account, `value` reads it off.
 
     Replicates are the last axis of everything. `keeps_time` says whether the state has a place for each step. Where it
-    has none, runs of other lengths share the program that makes it, and `init` is told that n_steps is 0.
+    has none, runs of other lengths share the program that makes it, and `init` is told that n_steps is 0. A class says
+    `mean_only` of itself if of a step it reads nothing but `t` and `mean`, and of Theta_0 the mean: see `seats`.
     """
 
     keeps_time: bool = True
+    mean_only: bool = False
 
     @abc.abstractmethod
     def init(self, theta: JaxArray, n_steps: int) -> Any:
@@ -137,7 +140,7 @@ class ResolvedStart:
 
     def theta(self, noise: Noise, dim: int) -> JaxArray:
         """Theta_0, (d, K, R)."""
-        shape = (dim, noise.n_clients, noise.n_replicates)
+        shape = (dim, *noise.shape)
         theta = jnp.broadcast_to(jnp.asarray(self.fixed, jnp.float32), shape)
         if self.sd is None:
             return theta
@@ -177,10 +180,11 @@ class Algorithm(NamedTuple):
     presence: Presence | None = None  # who takes part in a round; None for everybody
     working: JaxArray | None = None  # whether client k still works at step t of its round, (N, K); None for always
     rules: LocalRules | None = None  # None for plain steps
+    seats: Seats | None = None  # in the place of `presence`: columns for those who take part alone
 
     def works(self, noise: Noise, t: JaxArray) -> JaxArray | None:
         """Who takes step t, (K, R) or (K, 1); None for everybody."""
-        works = None if self.working is None else self.working[t - 1][:, None]
+        works = None if self.working is None else noise.per_client(self.working[t - 1])
         if self.presence is None:
             return works
         here = self.presence.at(noise, t)
@@ -193,24 +197,27 @@ class Carry(NamedTuple):
     theta: JaxArray  # (d, K, R)
     states: tuple[Any, ...]  # one for each observer
     memory: Any = None  # a Memory, if there are rules that need one
+    absent: JaxArray | None = None  # where those without a seat stand, (d, 1, R)
 
 
 def take_step(algorithm: Algorithm, noise: Noise, anyone: JaxArray, t: JaxArray, carry: Carry) -> Carry:
     """Step t of every client and replicate, seen by every observer.
 
     Columns of G_t are zero for clients that do not work, and `rules` may put something else in the gradients' place.
-    Where C_t is random it is drawn here, and it mixes those who are present.
+    Where C_t is random it is drawn here, and it mixes those who are present. With m seats,
+
+        Y_t = (m / K) (mean of the seats) + (1 - m / K) W_r,    W_r where round r began
 
     `anyone` (N,) says whether any setting mixes after step t: other settings discard the mixed result.
     """
     problem, theta = algorithm.problem, carry.theta
     data = problem.sample(noise.at_step(t), t)
-    scale = algorithm.eta[t - 1] * problem.n_clients * jnp.asarray(problem.weights)
+    scale = noise.per_client(algorithm.eta[t - 1] * problem.n_clients * jnp.asarray(problem.weights))
     works, rules, memory = algorithm.works(noise, t), algorithm.rules, carry.memory
     gradient = problem.gradient(theta, data)
     if rules is not None:
         gradient, memory = rules.direction(gradient, theta, memory, works)
-    moved = theta - scale[:, None] * gradient
+    moved = theta - scale * gradient
     if works is not None:
         moved = jnp.where(works, moved, theta)
 
@@ -223,9 +230,16 @@ def take_step(algorithm: Algorithm, noise: Noise, anyone: JaxArray, t: JaxArray,
         after = algorithm.projection.project(after)
     if rules is not None:
         memory = rules.next_round(after, memory, algorithm.sync[t - 1])
-    step = Step(t, problem, theta, data, moved, after, client_mean(after), noise)
+    mean, absent = client_mean(after), carry.absent
+    if absent is not None:
+        if algorithm.projection is not None:
+            absent = algorithm.projection.project(absent)
+        absent = jnp.where(algorithm.sync[t - 1], after[:, :1], absent)
+        share = theta.shape[1] / problem.n_clients
+        mean = share * mean + (1.0 - share) * absent[:, 0]
+    step = Step(t, problem, theta, data, moved, after, mean, noise)
     states = tuple(o.update(s, step) for o, s in zip(algorithm.observers, carry.states, strict=True))
-    return Carry(after, states, memory)
+    return Carry(after, states, memory, absent)
 
 
 @partial(jax.jit, static_argnames=("n_replicates", "n_steps"))
@@ -235,10 +249,14 @@ def begin(
     """Theta_0 and the observers' first states for replicates first, ..., first + n_replicates - 1."""
 
     def one(algorithm: Algorithm, start: ResolvedStart) -> Carry:
-        problem = algorithm.problem
-        theta = start.theta(Noise(key, first, problem.n_clients, n_replicates), problem.dim)
+        problem, seats = algorithm.problem, algorithm.seats
+        noise = Noise(key, first, problem.n_clients, n_replicates)
+        if seats is not None:  # everybody starts where client 0 does
+            noise = replace(noise, clients=jnp.zeros((seats.count, n_replicates), jnp.int32))
+        theta = start.theta(noise, problem.dim)
         memory = None if algorithm.rules is None else algorithm.rules.memory(theta)
-        carry = Carry(theta, tuple(o.init(theta, n_steps) for o in algorithm.observers), memory)
+        states = tuple(o.init(theta, n_steps) for o in algorithm.observers)
+        carry = Carry(theta, states, memory, None if seats is None else theta[:, :1])
         _values(algorithm.observers, carry.states)  # rejects duplicate names before a long run
         return carry
 
@@ -255,14 +273,18 @@ def advance(
     """
     anyone = algorithm.sync.any(axis=0)
 
-    _, _, n_clients, n_replicates = carry.theta.shape
-    noise = Noise(algorithm.key, first, n_clients, n_replicates)
+    noise = Noise(algorithm.key, first, algorithm.problem.weights.shape[-1], carry.theta.shape[-1])
+    seats = algorithm.seats
 
-    def every_setting(t: JaxArray, carry: Carry) -> Carry:
-        step = partial(take_step, noise=noise, anyone=anyone, t=t)
-        return jax.vmap(lambda a, c: step(a, carry=c), in_axes=(_axes(algorithm), 0))(algorithm, carry)
+    def every_setting(t: JaxArray, state: tuple[Carry, JaxArray | None]) -> tuple[Carry, JaxArray | None]:
+        carry, clients = state
+        if seats is not None:
+            clients = seats.next_clients(clients, noise, t)
+        step = partial(take_step, noise=replace(noise, clients=clients), anyone=anyone, t=t)
+        return jax.vmap(lambda a, c: step(a, carry=c), in_axes=(_axes(algorithm), 0))(algorithm, carry), clients
 
-    carry = lax.fori_loop(done + 1, until + 1, every_setting, carry)
+    clients = None if seats is None else seats.clients(noise, done + 1)
+    carry, _ = lax.fori_loop(done + 1, until + 1, every_setting, (carry, clients))
     return carry, jnp.isfinite(carry.theta).all(axis=(1, 2))
 
 

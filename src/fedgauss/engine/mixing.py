@@ -43,6 +43,15 @@ class DenseMixing(Mixing):
 
 
 @pytree
+class ServerMixing(Mixing):
+    """C = J: everybody receives the mean."""
+
+    def mix(self, theta: JaxArray, t: JaxArray, noise: Noise) -> JaxArray:
+        """The mean in every column."""
+        return jnp.broadcast_to(client_mean(theta)[:, None], theta.shape)
+
+
+@pytree
 class NeighbourMixing(Mixing):
     """C = sparse + uniform J, with each client's neighbours in a row of a table padded by zero weights."""
 

@@ -19,7 +19,7 @@ from fedgauss._deprecated import warn_renamed
 from fedgauss._lanes import Sum, add_up, client_mean
 from fedgauss._types import ArrayLike, FloatArray, Int32Array, JaxArray
 from fedgauss.engine.loop import Observer, Step
-from fedgauss.problems.base import pytree
+from fedgauss.problems.base import claims, pytree
 
 __all__ = [
     "At",
@@ -48,6 +48,7 @@ class Average(Observer):
     """Ybar_n = n^-1 sum_t Y_t, (d,)."""
 
     keeps_time = False
+    mean_only = True
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """No term yet."""
@@ -90,6 +91,8 @@ class Latest(Observer):
 class Last(Latest):
     """Y_n, (d,)."""
 
+    mean_only = True
+
     def seen(self, theta: JaxArray, mean: JaxArray) -> dict[str, JaxArray]:
         """`last`."""
         return {"last": mean}
@@ -100,6 +103,7 @@ class SupPartialSum(Observer):
     """U_n = max_{t <= n} |sum_{s <= t} (Y_s - center)|."""
 
     keeps_time = False
+    mean_only = True
 
     center: FloatArray  # (d,)
     norm: Norm = field(metadata={"static": True})
@@ -141,6 +145,8 @@ class CusumPath(Observer):
     R_t looks back at every earlier sum, so this observer alone keeps n d numbers per replicate and costs n^2 d.
     """
 
+    mean_only = True
+
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """Empty tables of sums, of R_t and of its argmax. Sums are of Y_t - Y_0: R_t does not change, rounding does."""
         dim, _, n_replicates = theta.shape
@@ -181,6 +187,11 @@ class At(Observer):
     def keeps_time(self) -> bool:  # type: ignore[override]
         """As for the other observer."""
         return self.observer.keeps_time
+
+    @property
+    def mean_only(self) -> bool:  # type: ignore[override]
+        """As for the other observer."""
+        return claims(self.observer, "mean_only")
 
     def check(self, dim: int, n_steps: int) -> None:
         """Every listed step happens."""
@@ -238,6 +249,8 @@ class Periodic(Observer):
 @pytree
 class Path(Periodic):
     """Y_t after every m-th step: (n // m, d)."""
+
+    mean_only = True
 
     def init(self, theta: JaxArray, n_steps: int) -> Any:
         """An empty table."""

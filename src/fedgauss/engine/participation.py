@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -26,6 +29,27 @@ class Presence:
         """Whether each client takes part in step t, (K, R); `noise` is that of the run."""
         words = noise.stream("participation").at_step(jnp.asarray(self.rounds)[t - 1]).words(1)[0]
         return among_smallest(words, self.count)
+
+
+@pytree
+class Seats:
+    """Places for the m clients of a round: Theta has a column for each of them, and one stands for all who are absent.
+
+    With a server every client begins a round at the same W_r, so that the others need no columns of their own.
+    """
+
+    rounds: Int32Array  # as in `Presence`
+    count: int = field(metadata={"static": True})  # m
+
+    def clients(self, noise: Noise, t: JaxArray) -> JaxArray:
+        """Those whom `Presence` draws for step t, in increasing order, (m, R); `noise` is that of the run."""
+        here = Presence(self.count, self.rounds).at(noise, t)
+        return jax.vmap(lambda column: jnp.nonzero(column, size=self.count)[0], in_axes=1, out_axes=1)(here)
+
+    def next_clients(self, clients: JaxArray, noise: Noise, t: JaxArray) -> JaxArray:
+        """Those of step t, where `clients` are those of the step before: others if a round begins."""
+        rounds = jnp.asarray(self.rounds)
+        return lax.cond(rounds[t - 1] == rounds[t - 2], lambda: clients, lambda: self.clients(noise, t))
 
 
 def among_smallest(words: JaxArray, count: JaxArray | float) -> JaxArray:

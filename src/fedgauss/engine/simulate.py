@@ -23,10 +23,13 @@ from fedgauss.engine.observers import Average, CusumPath, Disagreement, Last, Ob
 from fedgauss.engine.participation import Presence
 from fedgauss.engine.projections import Projection
 from fedgauss.engine.runs import Runs
+from fedgauss.engine.seats import seated
 from fedgauss.networks import Network, as_network
 from fedgauss.problems.base import Problem, checked_problem
 from fedgauss.problems.linearize import exact_optimum, optimum
 from fedgauss.step_sizes import PerClient, Steps, as_step_sizes, sync_mask, warn_if_unstable
+
+_FEW_HESSIANS = 2**25  # numbers in those of all clients, 256 MB: beyond, a warning of large steps would cost too much
 
 
 def simulate(
@@ -234,8 +237,9 @@ def simulate_together(
             f"after={after} with an optimiser. Use after=0."
         )
     algorithms = [_algorithm(setting, n_steps, key) for setting in settings]
-    theta_0 = _stacked_starts([resolve_start(s.start, s.problem, replicates) for s in settings])
-    chunks = Chunks(_to_device(stack(algorithms)), theta_0, stage_key(seed, "start"), n_steps, replicates, after)
+    starts = [resolve_start(s.start, s.problem, replicates) for s in settings]
+    algorithm, theta_0 = _to_device(stack(seated(algorithms, starts))), _stacked_starts(starts)
+    chunks = Chunks(algorithm, theta_0, stage_key(seed, "start"), n_steps, replicates, after)
     size = chunks.size(memory_budget)
     what = f"results of {replicates:,} replicates"
     check_memory(what, chunks.result_bytes() * replicates, "Use fewer replicates, or observe less.")
@@ -270,8 +274,9 @@ def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
     graph = as_network(setting.network, problem.n_clients)
     eta = _checked_eta(as_step_sizes(setting.steps).eta(n_steps), n_steps, problem.n_clients)
     mask = sync_mask(setting.sync_every, n_steps, setting.sync_phase)
+    warned = problem.plain_steps and problem.n_clients * problem.dim**2 <= _FEW_HESSIANS
     try:
-        known = exact_optimum(problem) if problem.plain_steps else None
+        known = exact_optimum(problem) if warned else None
     except ValueError:  # a problem without an optimum can be simulated all the same
         known = None
     if known is not None:

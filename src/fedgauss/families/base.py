@@ -346,7 +346,7 @@ class AdditiveNoise(Family):
 
     def respond(self, predictor: JaxArray, noise: Noise, noise_sd: JaxArray) -> JaxArray:
         """y = eta + noise_sd * (standardised noise)."""
-        return predictor[0] + noise_sd[:, None] * self._standard_noise(noise)
+        return predictor[0] + noise.per_client(noise_sd) * self._standard_noise(noise)
 
     def _standard_noise(self, noise: Noise) -> JaxArray:
         """Noise (K, R) with mean 0 and variance 1: normal, or Student-t by Bailey's polar formula (1994)."""

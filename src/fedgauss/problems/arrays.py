@@ -29,6 +29,8 @@ MNIST_FLIP = ((1, 7), (2, 5), (4, 8))
 class ArrayProblem(FamilyProblem):
     """Rows sorted by client: client k holds the `counts[k]` rows from `firsts[k]` on."""
 
+    serves_some = True
+
     features: FloatArray  # (N, p)
     response: FloatArray  # (N,)
     counts: IntArray  # (K,)
@@ -44,14 +46,13 @@ class ArrayProblem(FamilyProblem):
 
     def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, JaxArray]:
         """One row for each client and replicate: x (p, K, R) and y (K, R)."""
-        shape = (noise.n_clients, noise.n_replicates)
-        counts = jnp.broadcast_to(jnp.asarray(self.counts, jnp.uint32)[:, None], shape)
+        counts = jnp.broadcast_to(noise.per_client(jnp.asarray(self.counts, jnp.uint32)), noise.shape)
         if self.order == "once":
             assert noise.of_run is not None
-            row = _shuffled(noise.of_run.stream("order"), jnp.broadcast_to(jnp.uint32(t) - 1, shape), counts)
+            row = _shuffled(noise.of_run.stream("order"), jnp.broadcast_to(jnp.uint32(t) - 1, noise.shape), counts)
         else:
             row = noise.stream("rows").words(1)[0] % counts
-        place = jnp.asarray(self.firsts, jnp.uint32)[:, None] + row
+        place = noise.per_client(jnp.asarray(self.firsts, jnp.uint32)) + row
         return jnp.moveaxis(jnp.asarray(self.features)[place], -1, 0), jnp.asarray(self.response)[place]
 
     def max_steps(self) -> int | None:

@@ -45,14 +45,24 @@ def pytree(cls: type[T]) -> type[T]:
     return frozen
 
 
+def claims(part: Any, name: str) -> bool:
+    """Whether the class of a part says `name` of itself: what one inherits, it may have made untrue."""
+    return name in vars(type(part)) and bool(getattr(part, name))
+
+
 class Problem(abc.ABC):
     """What K clients minimise: sum_k w_k F_k(theta), F_k(theta) = E f_k(theta, xi^k).
 
     Inside the engine the replicate axis comes last: `theta` is (d, K, R), and entry [:, k, r] is client k's
     parameter in replicate r. Data are drawn apart from the gradient, so that several chains can share them.
+
+    A class says `serves_some` of itself if it can be asked for some clients alone, those of `noise.clients`: it reads
+    its tables by `noise.per_client`, and what `gradient` knows of clients is in the data. Then those who are absent
+    from a round cost nothing.
     """
 
     weights: FloatArray
+    serves_some: bool = False
     plain_steps: bool = True  # whether a step follows the gradient itself, so that eta must suit the Hessian
 
     @property

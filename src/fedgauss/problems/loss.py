@@ -19,6 +19,8 @@ from fedgauss.problems.base import Problem, pytree
 class LossProblem(Problem):
     """f_k(theta, xi) = loss(theta, xi) with xi = sample(key, clients[k])."""
 
+    serves_some = True
+
     clients: Any
     weights: FloatArray
     loss: Callable[[JaxArray, Any], JaxArray] = field(metadata={"static": True})
@@ -32,8 +34,11 @@ class LossProblem(Problem):
 
     def sample(self, noise: Noise, t: JaxArray) -> Any:
         """One observation for each client and replicate: leaves (K, R, ...)."""
-        over_replicates = jax.vmap(self.draw, in_axes=(0, None))
-        return jax.vmap(over_replicates)(noise.stream("user").keys(), self.clients)
+        keys = noise.stream("user").keys()
+        if noise.clients is None:
+            return jax.vmap(jax.vmap(self.draw, in_axes=(0, None)))(keys, self.clients)
+        own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[noise.clients], self.clients)
+        return jax.vmap(jax.vmap(self.draw))(keys, own)
 
     def shared(self, data: Any, n_replicates: int) -> Any:
         """Repeated along the replicates, over which `gradient` maps."""

@@ -11,7 +11,7 @@ from fedgauss._lanes import add_up, times
 from fedgauss._memory import check_memory
 from fedgauss._random import Noise
 from fedgauss._types import ArrayLike, FloatArray, JaxArray
-from fedgauss.families import Family, Huber, Linear, Logistic, OneVersusRest, Poisson, as_family
+from fedgauss.families import AdditiveNoise, Family, Huber, Linear, Logistic, OneVersusRest, Poisson, as_family
 from fedgauss.problems.base import Moments, pytree
 from fedgauss.problems.family_problem import FamilyProblem, predictors
 
@@ -32,12 +32,17 @@ class Regression(FamilyProblem):
         """d."""
         return int(np.shape(self.coefficients)[1])
 
+    @property
+    def serves_some(self) -> bool:  # type: ignore[override]
+        """Yes, but a family of somebody's own may use `noise_sd` as that of all clients."""
+        return not self.family.additive or type(self.family).respond is AdditiveNoise.respond
+
     def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, JaxArray]:
         """Rows x (p, K, R) and responses y (K, R)."""
         x = noise.stream("design").normal(self.dim // self.family.n_outputs)
         if self.design_root is not None:
-            x = times(self.design_root, x)
-        truth = predictors(self.coefficients.T[:, :, None], x, self.family.n_outputs)
+            x = times(noise.per_client(self.design_root), x)
+        truth = predictors(noise.per_client(self.coefficients), x, self.family.n_outputs)
         return x, self.family.respond(truth, noise.stream("response"), jnp.sqrt(self.noise_var))
 
     def mean_gradient(self, theta: JaxArray) -> JaxArray:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgauss._random import Key, Noise, stage_key
-from fedgauss._types import AnyArray, FloatArray, JaxArray
+from fedgauss._types import AnyArray, FloatArray, IntArray, JaxArray
 from fedgauss.engine.loop import Algorithm, Observer, ResolvedStart, advance, begin, stack
 from fedgauss.engine.mixing import mixing_of
 from fedgauss.networks import Network, complete
@@ -52,8 +52,11 @@ def on_device(part: T) -> T:
 quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
-def _draw(problem: Problem, key: Key, first: JaxArray, t: JaxArray, theta: JaxArray) -> tuple[Any, JaxArray]:
-    data = problem.sample(Noise(key, first, problem.n_clients, theta.shape[-1]).at_step(t), t)
+def _draw(
+    problem: Problem, key: Key, first: JaxArray, t: JaxArray, theta: JaxArray, clients: JaxArray | None = None
+) -> tuple[Any, JaxArray]:
+    noise = Noise(key, first, problem.n_clients, theta.shape[-1], clients=clients)
+    data = problem.sample(noise.at_step(t), t)
     return data, problem.gradient(theta, data)
 
 
@@ -80,6 +83,12 @@ def traced_twice(problem: Problem, theta: FloatArray) -> tuple[Program, Program]
 
 def _program(found: Any) -> Program:
     return Program(re.sub("0x[0-9a-f]+", "", str(found)), tuple(found.consts))
+
+
+def gradients_of_some(problem: Problem, theta: FloatArray, clients: IntArray) -> JaxArray:
+    """The gradients of some clients (m, R) alone at theta (d, m, R), in step 1."""
+    counters = jnp.uint32(0), jnp.int32(1), jnp.asarray(theta, jnp.float32)
+    return _evaluate(on_device(problem), stage_key(SEED, "data"), *counters, jnp.asarray(clients, jnp.int32))[1]
 
 
 @quickly

@@ -15,9 +15,18 @@ from fedgauss._random import Noise, stage_key
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.engine.loop import Observer, Step, begin, read, stack
 from fedgauss.engine.runs import Runs
-from fedgauss.problems.base import Problem, checked_problem, pytree
+from fedgauss.problems.base import Problem, checked_problem, claims, pytree
 from fedgauss.testing.battery import Check, Report, checks, expect, not_applicable, run
-from fedgauss.testing.evaluation import SEED, algorithm, expect_pytree, on_device, quick_advance, start, traced
+from fedgauss.testing.evaluation import (
+    SEED,
+    algorithm,
+    expect_pytree,
+    on_device,
+    quick_advance,
+    quickly,
+    start,
+    traced,
+)
 
 _STEPS, _SEGMENT = 11, 4  # of the battery's run, and of the first part of it
 _REPLICATES = 16
@@ -237,6 +246,19 @@ def _looks_at_the_path(case: _Case) -> None:
     expect(False, "the same values after step 1 and step 11", "take `step` into account in `update`.")
 
 
+def _mean_alone(case: _Case) -> None:
+    """An observer that says `mean_only` sees the same if all clients stand at their mean, be they few or many."""
+    if not claims(case.observer, "mean_only"):
+        not_applicable("it looks at clients")
+
+    @quickly
+    def seen(theta: JaxArray) -> dict[str, JaxArray]:
+        return case.observer.value(case.update(case.observer.init(theta, case.length), theta))
+
+    together = seen(client_mean(case.theta)[:, None])
+    _expect_equal(together, seen(case.theta), "when all clients stand at their mean", _ROUNDING)
+
+
 def _expect_equal(found: dict[str, Any], wanted: dict[str, Any], how: str, rounding: float) -> None:
     expect(found.keys() == wanted.keys(), f"{sorted(found)} {how}, not {sorted(wanted)}", "always return one set.")
     for name, value in found.items():
@@ -248,5 +270,5 @@ def _expect_equal(found: dict[str, Any], wanted: dict[str, Any], how: str, round
 
 _RULES: Sequence[Any] = (
     _pytree, _suits_the_run, _names, _replicates_last, _same_state, _memory, _finite, _looks_at_the_path, _segments,
-    _chunks, _together, _pure,
+    _chunks, _together, _pure, _mean_alone,
 )  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 from fedgauss._types import ArrayLike
 from fedgauss.engine.simulate import simulate
 from fedgauss.networks import complete
-from fedgauss.problems.base import Problem, checked_problem
+from fedgauss.problems.base import Problem, checked_problem, claims
 from fedgauss.testing.battery import Check, Report, checks, expect, not_applicable, run
 from fedgauss.testing.chance import expect_mean
 from fedgauss.testing.evaluation import (
@@ -20,6 +20,7 @@ from fedgauss.testing.evaluation import (
     curvatures,
     evaluate,
     expect_pytree,
+    gradients_of_some,
     on_device,
     shared_shape,
     trace,
@@ -240,6 +241,19 @@ def _replicates(case: ProblemCase) -> None:
     expect(shape == case.shape, f"{shape[1]} clients and {shape[0]} dimensions", fix)
 
 
+def _some_clients(case: ProblemCase) -> None:
+    """A problem that says `serves_some` has for some clients alone the data and gradients that they have among all."""
+    if not claims(case.problem, "serves_some"):
+        not_applicable("it draws for all clients at once")
+    lots = np.random.default_rng(SEED).random((case.problem.n_clients, case.count))
+    some = np.argsort(lots, axis=0)[: max(1, case.problem.n_clients - 1)]  # others in each replicate
+    theta, wanted = (np.take_along_axis(array, some[None], axis=1) for array in (case.theta, case.gradient))
+    gap = float(np.abs(np.asarray(gradients_of_some(case.problem, theta, some)) - wanted).max())
+    fix = "read tables by noise.per_client(table), and put into the data what `gradient` needs to know of a client."
+    got = f"gradients that differ by {gap:.3g} where some clients are asked alone"
+    expect(gap <= ROUNDING * np.abs(case.gradient).max(), got, fix)
+
+
 def _max_steps(case: ProblemCase) -> None:
     """`max_steps` is None or a number of steps, and `simulate` refuses to go on beyond it."""
     longest = case.problem.max_steps()
@@ -258,5 +272,5 @@ def _max_steps(case: ProblemCase) -> None:
 _RULES: Sequence[Any] = (
     _dimensions, _weights, _pytree, _hashable, _short_repr, _gradient_shape, _gradient_finite, _repeatable, _chunks,
     _fresh_data, _independent_clients, _shared_data, _curvature, _compiles, _guess, *MOMENT_RULES, _reference,
-    _replicates, _max_steps,
+    _replicates, _some_clients, _max_steps,
 )  # fmt: skip
