@@ -59,7 +59,7 @@ def accuracies(models: np.ndarray, data: Arrays) -> np.ndarray:
 
 
 def ours(data: Arrays) -> Train:
-    """FedAvg with ten seats: who sits there is drawn for each round, so that only those who take part cost anything."""
+    """FedAvg. The problem serves some clients alone, so that those who are absent from a round cost nothing."""
     import jax
     import jax.numpy as jnp
 
@@ -71,25 +71,24 @@ def ours(data: Arrays) -> Train:
     steps = n_rows // BATCH
 
     @pytree
-    class Seats(Problem):
-        """Seat k is taken by one of all clients in each round; its gradient is the mean over a batch of that one's."""
+    class Softmax(Problem):
+        """Softmax regression by batches of a client's rows, which it goes through once a round."""
 
         x: Any  # (clients * rows, 785)
         y: Any  # (clients * rows,)
-        weights: Any  # of the seats
+        weights: Any
+        serves_some = True
 
         @property
         def dim(self) -> int:
             return n_features * CLASSES
 
         def sample(self, noise: Any, t: Any) -> Any:
-            """Rows x (seats, R, batch, 785) and labels: step t is batch (t - 1) % steps of round (t - 1) // steps."""
+            """Rows x (K, R, batch, 785) and labels: step t is batch (t - 1) % steps of round (t - 1) // steps."""
             of_round = noise.of_run.at_step((t - 1) // steps)
-            lottery = of_round.stream("seats").words(CLIENTS // A_ROUND).reshape(CLIENTS, -1)
-            client = jnp.argsort(lottery, axis=0)[:A_ROUND]
             order = jnp.argsort(of_round.stream("rows").words(n_rows), axis=0)  # a pass in an order of its own
             batch = jax.lax.dynamic_slice_in_dim(order, (t - 1) % steps * BATCH, BATCH)
-            row = jnp.moveaxis(n_rows * client + batch, 0, -1)
+            row = jnp.moveaxis(n_rows * noise.per_client(np.arange(CLIENTS)) + batch, 0, -1)
             return self.x[row], self.y[row]
 
         def gradient(self, theta: Any, batch: Any) -> Any:
@@ -101,7 +100,7 @@ def ours(data: Arrays) -> Train:
             return jnp.moveaxis(gradient, (-2, -1), (0, 1)).reshape(theta.shape)
 
     rows = data["x"].reshape(-1, n_features), data["y"].ravel()
-    problem, server = Seats(*rows, np.full(A_ROUND, 1.0 / A_ROUND)), fg.networks.complete(A_ROUND)
+    problem, server = Softmax(*rows, np.full(CLIENTS, 1.0 / CLIENTS)), fg.networks.complete(CLIENTS)
     etas = np.full(ROUNDS * steps, ETA)
 
     def train(seed: int) -> np.ndarray:
@@ -111,6 +110,7 @@ def ours(data: Arrays) -> Train:
             etas,
             len(etas),
             sync_every=steps,
+            participation=A_ROUND,
             seed=seed,
             observe=[path(steps)],
             progress=False,

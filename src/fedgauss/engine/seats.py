@@ -28,7 +28,7 @@ def _has_seats(algorithm: Algorithm, start: ResolvedStart) -> bool:
     presence, mixing, rules = algorithm.presence, algorithm.mixing, algorithm.rules
     return (
         presence is not None
-        # A seat uses one of the two words of a hash: with more than half of the clients there is nothing to gain.
+        # A seat uses one of the two words of a hash: with more than half of the clients there is little to gain.
         and 2 * presence.count <= algorithm.problem.n_clients
         and isinstance(mixing, PresentMixing)
         and mixing.links is None

@@ -87,7 +87,8 @@ def simulate(
         many are chosen at random for each round, all sets being equally likely. The others take no step and send
         nothing: their columns of G_t are zero, and C_t is `Network.among` those present. With a server
         (`networks.complete`) this is federated averaging: the mean over those present is where everybody begins the
-        next round. On other networks, links to absent clients are down. None for everybody, always.
+        next round, and where at most half are present, absent clients cost nothing. On other networks, links to absent
+        clients are down. None for everybody, always.
     local_steps : array of K whole numbers, optional
         How many steps each client takes in a round, the first ones; then it waits for the others, and its column of G_t
         is zero. Clients that take more steps count for more, unless their step sizes make up for it. None for all.
@@ -206,7 +207,7 @@ def simulate_together(
     ----------
     settings : sequence of Setting
         They must be of one kind and shape: the same family of problem, number of clients and dimensions, and the same
-        observers; with `participation` also the same rounds.
+        observers; with `participation` also the same rounds (and equal numbers, or bits may differ from `simulate`).
     n_steps, replicates, seed, after, memory_budget, progress
         As in `simulate`, for all settings.
 

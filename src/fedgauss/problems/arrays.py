@@ -46,13 +46,13 @@ class ArrayProblem(FamilyProblem):
 
     def sample(self, noise: Noise, t: JaxArray) -> tuple[JaxArray, JaxArray]:
         """One row for each client and replicate: x (p, K, R) and y (K, R)."""
-        counts = jnp.broadcast_to(noise.per_client(jnp.asarray(self.counts, jnp.uint32)), noise.shape)
+        counts = jnp.broadcast_to(jnp.uint32(noise.per_client(self.counts)), noise.shape)
         if self.order == "once":
             assert noise.of_run is not None
             row = _shuffled(noise.of_run.stream("order"), jnp.broadcast_to(jnp.uint32(t) - 1, noise.shape), counts)
         else:
             row = noise.stream("rows").words(1)[0] % counts
-        place = noise.per_client(jnp.asarray(self.firsts, jnp.uint32)) + row
+        place = jnp.uint32(noise.per_client(self.firsts)) + row
         return jnp.moveaxis(jnp.asarray(self.features)[place], -1, 0), jnp.asarray(self.response)[place]
 
     def max_steps(self) -> int | None:
