@@ -148,7 +148,7 @@ class Exponential(Family):
 
 def test_the_sound_family_conforms_by_itself_and_as_a_problem():
     report = check_family(Exponential())
-    assert len(report.outcomes) == 14 + 10 + 24
+    assert len(report.outcomes) == 14 + 10 + 25
     skipped = [found.name for found in report.outcomes if found.status == "skipped"]
     assert skipped == ["found by name", "rescaled", "classes", "exact: perfect fit", "simulated: max steps"]
 
