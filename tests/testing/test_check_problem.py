@@ -182,6 +182,7 @@ MUTANTS = [
     ("independent clients", spoiled(sample=lambda self, noise, t: noise.normal(2)[:, :1]), "of neighbouring clients"),
     ("shared data", spoiled(gradient=lambda self, theta, data: jax.vmap(jnp.subtract, (2, 2), 2)(theta, data)), "size"),
     ("curvature", spoiled(curvature=lambda self, theta, data, along: 2.0 * along), r"5 per cent in 100%"),
+    ("curvature", spoiled(hessian_factors=lambda self, theta, data: 2 * (theta[None],)), "`hessian_factors` whose"),
     ("curvature", spoiled(steepness=lambda self, theta, data, along: along), r"`steepness` of shape \(2, 3, 8192\)"),
     ("compiles", spoiled(sample=branching), "TracerBoolConversionError"),
     ("guess", spoiled(guess=lambda self: np.zeros(3)), r"shape \(3,\)"),

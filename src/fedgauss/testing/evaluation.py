@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedgauss._lanes import add_up
 from fedgauss._random import Key, Noise, stage_key
 from fedgauss._types import AnyArray, FloatArray, IntArray, JaxArray
 from fedgauss.engine.loop import Algorithm, Observer, ResolvedStart, advance, begin, stack
@@ -93,11 +94,16 @@ def gradients_of_some(problem: Problem, theta: FloatArray, clients: IntArray) ->
 
 @quickly
 def curvatures(problem: Problem, theta: JaxArray, data: Any, along: JaxArray) -> tuple[JaxArray, ...]:
-    """At one step's data and theta (d, K, R): curvature and steepness along (d,), and a difference of gradients."""
+    """At one step's data and theta (d, K, R): curvature and steepness along (d,), and a difference of gradients.
+
+    Also the curvature by factors of the second derivative, or once more as it is where the problem has none.
+    """
     towards, width = jnp.broadcast_to(along[:, None, None], theta.shape), 1e-2
     ends = [problem.gradient(theta + side * width * towards, data) for side in (1.0, -1.0)]
     slope = (ends[0] - ends[1]) / (2.0 * width)
-    return problem.curvature(theta, data, towards), problem.steepness(theta, data, towards), slope
+    curvature, factors = problem.curvature(theta, data, towards), problem.hessian_factors(theta, data)
+    factored = curvature if factors is None else add_up(factors[0] * add_up(factors[1] * towards, axis=1)[:, None])
+    return curvature, problem.steepness(theta, data, towards), slope, factored
 
 
 @quickly

@@ -189,11 +189,14 @@ def _shared_data(case: ProblemCase) -> None:
 
 
 def _curvature(case: ProblemCase) -> None:
-    """`curvature` is the derivative of `gradient` in a direction, at the same data; `steepness` is one number each."""
+    """`curvature` is the derivative of `gradient` in a direction, at the same data; `steepness` is one number each.
+
+    `hessian_factors`, where there are any, have the same curvature.
+    """
     fix = "drop your own `curvature`: automatic differentiation of `gradient` takes its place."
     direction = np.full(case.problem.dim, 1.0 / np.sqrt(case.problem.dim))
     found = curvatures(on_device(case.problem), float32(case.theta), case.drawn[0], float32(direction))
-    curvature, steepness, slope = (np.asarray(part, float) for part in found)
+    curvature, steepness, slope, factored = (np.asarray(part, float) for part in found)
     shape = case.gradient.shape
     expect(curvature.shape == shape, f"`curvature` of shape {curvature.shape}, not {shape}", fix)
     expect(steepness.shape == shape[1:], f"`steepness` of shape {steepness.shape}, not {shape[1:]}", fix)
@@ -201,6 +204,9 @@ def _curvature(case: ProblemCase) -> None:
     wrong = float(np.mean(np.abs(slope - curvature) > allowed))
     # A few may stand next to a kink of the loss.
     expect(wrong <= 0.1, f"`curvature` off by more than 5 per cent in {wrong:.0%} of entries", fix)
+    gap = float(np.abs(factored - curvature).max())
+    fix = "drop your own `hessian_factors`, or return u and v (m, d, K, R) with second derivative sum_m u_m v_m'."
+    expect(gap <= 1e-4 * np.abs(curvature).max(), f"`hessian_factors` whose curvature differs by {gap:.3g}", fix)
 
 
 def _compiles(case: ProblemCase) -> None:
