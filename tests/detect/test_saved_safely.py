@@ -293,3 +293,16 @@ def test_steps_of_a_warm_start_are_those_of_the_whole_schedule(after, last):
     np.testing.assert_array_equal(step_sizes_between(steps, after, last), steps.eta(last)[after:])
     late = fg.step_sizes.warm_start(0.1, 10**14, 0.3, 0.75)
     np.testing.assert_array_equal(step_sizes_between(late, 10**13 + after, 10**13 + last), np.full(last - after, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("clients.reference", 1e308), ("watch.spread.weight", -1e308), ("watch.clients.weight", -1.0)]
+)
+def test_what_would_make_a_later_save_unreadable_is_refused_at_once(name, value, tmp_path):
+    """A reference that no round may have shown makes sums overflow; a negative weight, groups that never fill."""
+    watched().save(tmp_path / "good")
+    arrays = arrays_of(tmp_path / "good")
+    arrays[name] = np.full_like(arrays[name], value)
+    with (tmp_path / "other").open("wb") as file:
+        np.savez(file, **arrays)
+    refused(fg.Monitor, tmp_path / "other")

@@ -118,7 +118,7 @@ class ClientChannel(Channel):
     def check(self, rounds: int, step: int) -> None:
         """Groups have no more rounds than were seen; counts and sizes belong to them; changes lie in the past."""
         groups = self.groups * self.in_group + self.filled <= rounds and self.groups >= 0
-        filling = 0 <= self.filled < self.in_group and (self.weight > 0.0) == (self.filled > 0)
+        filling = 0 <= self.filled < self.in_group and (self.weight > 0.0) == (self.filled > 0) and self.weight >= 0.0
         if self.rounds != rounds or not groups or not filling or not 0 <= self.began <= step:
             raise ValueError("groups of the client channel must be of rounds that it has seen")
         counted = (self.count >= 0) & (self.count <= self.groups) & (self.count == np.floor(self.count))

@@ -8,7 +8,7 @@ from fedgauss._linearization import Linearization
 from fedgauss._types import FloatArray
 from fedgauss.detect.attribution import Attribution, attribute_segments
 from fedgauss.detect.candidates import Candidates
-from fedgauss.detect.client_rounds import Segment, first_seen, noise_inverses
+from fedgauss.detect.client_rounds import Segment, first_seen, noise_inverses, usable
 from fedgauss.detect.saved import Arrays, Saved
 
 _FIRST = 2  # rounds of a baseline, at least
@@ -93,6 +93,8 @@ class ClientRecord(Saved):
         if self.rounds != rounds or not _FIRST <= self.first <= max(_FIRST, rounds):
             raise ValueError("clients must have been seen in all rounds that were watched")
         self.kept.check(rounds, 0, 0.0)
+        if not usable(np.nan_to_num(self.reference)).all():
+            raise ValueError("the first innovations of clients must be ones that a round may have shown")
         baseline_rounds, at_alarm = self.frozen.tolist()
         if not 0 <= baseline_rounds <= at_alarm <= rounds:
             raise ValueError("the rounds of a baseline must lie before the alarm, and the alarm before now")

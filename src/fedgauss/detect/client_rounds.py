@@ -113,7 +113,7 @@ class Segment(NamedTuple):
 
     def plus(self, rows: FloatArray, reference: FloatArray, inverses: FloatArray) -> Segment:
         """One more round (K, d), NaN for clients that took no part."""
-        here = _usable(rows)
+        here = usable(rows)
         e = np.where(here[:, None], rows - reference, 0.0)
         return Segment(self.seen + here, self.total + e, self.square + np.einsum("ki,kij,kj->k", e, inverses, e))
 
@@ -136,10 +136,10 @@ def noise_inverses(lin: Linearization) -> FloatArray:
 
 def first_seen(reference: FloatArray, rows: FloatArray) -> FloatArray:
     """The reference, with the first usable row of clients that have none (NaN): sums stay small and lose no digits."""
-    fresh = np.isnan(reference).any(axis=1) & _usable(rows)
+    fresh = np.isnan(reference).any(axis=1) & usable(rows)
     return np.where(fresh[:, None], rows, reference)
 
 
-def _usable(rows: FloatArray) -> BoolArray:
+def usable(rows: FloatArray) -> BoolArray:
     """Which clients' rows are innovations: finite and not absurd, (K,)."""
     return np.asarray((np.abs(rows) < _HUGE).all(axis=1))

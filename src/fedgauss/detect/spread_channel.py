@@ -172,7 +172,8 @@ class SpreadChannel(Channel, tabulated=True):
         kept, first = self.candidates, self.mass > 0.0
         kept.check(self.count, step, float(self.count))
         counted = (self.count + first) * self.group + self.rounds == rounds and (first or not self.count)
-        if not counted or not 0 <= self.rounds < self.group or (self.weight > 0.0) != (self.rounds > 0):
+        filling = 0 <= self.rounds < self.group and (self.weight > 0.0) == (self.rounds > 0)
+        if not counted or not filling or min(self.weight, self.mass) < 0.0:
             raise ValueError("groups of the spread channel must have all rounds")
         sizes = np.concatenate([kept.sums.ravel(), self.size.ravel(), self.statistic])
         if (sizes < 0.0).any() or not np.array_equal(kept.masses, kept.positions):
