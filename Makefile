@@ -87,6 +87,7 @@ bench: setup ## measure speed, growth and memory; JSON in benchmarks/out
 rivals: setup ## compare the detector with river, changepoint-online, ruptures, ocd and e-detectors
 	$(PIP) install $(RIVALS)
 	$(BIN)/python benchmarks/rival_table.py
+	$(BIN)/python benchmarks/rival_bounds.py
 	$(BIN)/python benchmarks/rivals.py
 
 wheel: ## build the wheel and the sdist under dist/

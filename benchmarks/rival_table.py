@@ -202,53 +202,6 @@ def differing_from_river(values: Array) -> int:
     return count
 
 
-def least_delay_of_any(early: float, attacked: Array, noise: float, before: int = 4) -> tuple[float, float]:
-    """A bound from below on the delay at mu = 1, t_0 = 100 of a rule told that t_0, and its standard error.
-
-    The rule may alarm in a share `early` of honest runs up to step 240. Told the onset, and with the direction unknown,
-    the likelihood ratio after t rounds grows with z_t^2 = |mean after - mean before|^2 s (t - s) / t, so the best rule
-    alarms when z_t exceeds a bound for that t. How the bounds share out `early` is searched round by round, and all
-    runs without an alarm by step 240 are taken to have one at step 260.
-    """
-    generator, paths = np.random.default_rng(3), 3_000_000
-    rounds = np.arange(before + 1, 240 // SYNC_EVERY)
-    ends = SYNC_EVERY * (rounds + 1)
-
-    def evidence(values: Array) -> Array:
-        sums, share = np.cumsum(values, axis=1), before / rounds
-        gap = sums[:, before - 1 : before] - share[:, None] * sums[:, rounds - 1]
-        return ((gap**2).sum(axis=2) / (before * (1 - share))).astype(np.float32)
-
-    shape = (50_000, int(rounds[-1]), 2)
-    pieces = [evidence(noise * generator.standard_normal(shape, dtype=np.float32)) for _ in range(paths // shape[0])]
-    honest, seen = np.concatenate([piece[piece.max(axis=1) > 8.0] for piece in pieces]), evidence(attacked)
-
-    def delays(weights: Array) -> Array:
-        alive, step, gone = np.ones(len(honest), bool), np.full(len(seen), 260), 0
-        for j, share in enumerate(early * np.cumsum(weights) / weights.sum()):
-            if (allowed := round(share * paths) - gone) > 0:
-                bound = np.sort(honest[alive, j])[-allowed - 1]
-                over = alive & (honest[:, j] > bound)
-                gone, alive = gone + int(over.sum()), alive & ~over
-                step = np.where((step == 260) & (seen[:, j] > bound), ends[j], step)
-        return step - 100
-
-    weights, factor = np.ones(len(ends)), 2.0
-    best = delays(weights)
-    while factor > 1.1:
-        tried = [
-            weights * np.where(np.arange(len(ends)) == j, f, 1.0)
-            for j in range(len(ends))
-            for f in (factor, 1 / factor)
-        ]
-        found = min((delays(each).mean(), k) for k, each in enumerate(tried))
-        if found[0] < best.mean():
-            weights, best = tried[found[1]], delays(tried[found[1]])
-        else:
-            factor = np.sqrt(factor)
-    return float(best.mean()), float(best.std() / np.sqrt(len(best)))
-
-
 def as_shipped(scores: dict[str, Array], ends: Array) -> dict[str, Any]:
     """What ours does at its own threshold, a score of 1, for a nominal .05."""
     found: dict[str, Any] = {"false alarms": float((scores["fresh"].max(axis=1) > 1.0).mean())}
@@ -289,14 +242,10 @@ def main() -> None:
     watching = detectors(honest)
     scores = {name: {"tune": score(honest), "fresh": score(fresh)} for name, score in watching.items()}
     console.print(f"{len(honest.values):,} honest runs seen")
-    limits = {}
     for number, column in enumerate(COLUMNS):
         stream = column.runs(options.runs, options.seed + 2 + number)
         for name, score in watching.items():
             scores[name][column.label] = score(stream)
-        if column == Column(100, 1.0):
-            noise = float(fresh.values.std())
-            limits = {e: least_delay_of_any(e, stream.values, noise) for e in (0.0002, 0.0004, 0.001)}
         if column == Column(250, 0.5):
             differing = differing_from_river(stream.values[:300])
         console.print(f"{column.label} seen")
@@ -307,10 +256,6 @@ def main() -> None:
     early = {name: float(alarms[:, honest.ends <= 240].any(axis=1).mean()) for name, alarms in loud.items()}
     for figures in (("power", "delay"), ("power given silence", "delay given silence")):
         console.print(shown(found, levels, figures))
-    for e, (delay, error) in limits.items():
-        console.print(
-            f"Told t_0 = 100, and with {e} of false alarms up to step 240: delay at least {delay:.1f} ({error:.1f})"
-        )
     console.print(f"alarms from arrays that are not river's own: {differing}")
     result = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -323,7 +268,6 @@ def main() -> None:
         "false alarms up to step 240": early,
         "Monitor as shipped": as_shipped(scores[OURS], honest.ends),
         "columns": found,
-        "least delay at mu = 1, t_0 = 100, told t_0, by false alarms up to step 240": limits,
         "alarms from arrays that are not river's": differing,
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
