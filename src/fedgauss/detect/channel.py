@@ -55,6 +55,11 @@ class Peak(NamedTuple):
     step: npt.NDArray[np.int64]  # the last step before the change; -1 where there is no candidate yet
     rounds: npt.NDArray[np.int64]  # watched rounds before the change
 
+    @property
+    def finite(self) -> bool:
+        """Whether the statistic of every run is a finite number."""
+        return bool(np.isfinite(self.statistic).all())
+
 
 class OnsetSpan(NamedTuple):
     """The changes that fit nearly as well as the peak: the last step before the earliest and the latest; (R,) each."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,14 +12,13 @@ from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.detect import storage
 from fedgauss.detect.attribution import Attribution
-from fedgauss.detect.channel import INVALID, Channel, Conditions, Peak, RoundSeen, checked_channels
+from fedgauss.detect.channel import Channel, Conditions, RoundSeen, checked_channels
 from fedgauss.detect.client_record import ClientRecord
 from fedgauss.detect.client_rounds import ClientInnovations
 from fedgauss.detect.innovations import Block, Innovations, innovations, step_sizes_between
 from fedgauss.detect.locked import OwnLock, locked
-from fedgauss.detect.stored_monitor import Settings, checked_settings, contents_of, fill
+from fedgauss.detect.stored_monitor import Settings, checked_settings, contents_of, read_into
 from fedgauss.detect.thresholds import Boundary, boundary
-from fedgauss.detect.updates import LONGEST_GAP as LONGEST_GAP
 from fedgauss.detect.updates import (
     client_table,
     fault,
@@ -28,8 +26,10 @@ from fedgauss.detect.updates import (
     next_step,
     participant_mask,
     participant_weights,
+    warn_of_optima,
 )
-from fedgauss.detect.verdict import ChannelReading, Verdict
+from fedgauss.detect.verdict import Verdict
+from fedgauss.detect.verdict_on import refusal, verdict_on
 from fedgauss.detect.watch import CHANNELS_WITH_UPLOADS, DEFAULT_CHANNELS, Watch, rounds_to_drop
 from fedgauss.step_sizes import StepSizes
 
@@ -178,10 +178,8 @@ class Monitor:
         self.alarm: Verdict | None = None
         if self._clients is not None:
             self._clients.reset()
-        parts, drop = self.innovations, rounds_to_drop(self.sync_every)
-        conditions = Conditions(
-            self.lin.dim, 1, self.sync_every, drop, parts.whitening.tempering, self.lin, self.horizon
-        )  # fmt: skip
+        drop, tempering = rounds_to_drop(self.sync_every), self.innovations.whitening.tempering
+        conditions = Conditions(self.lin.dim, 1, self.sync_every, drop, tempering, self.lin, self.horizon)
         self._watch = Watch(self.channels, conditions)
 
     def _join_clients(self) -> None:
@@ -211,12 +209,7 @@ class Monitor:
         """Warn once that rounds of other clients cannot be made comparable."""
         if self.lin.client_gradients is None and not self._warned:
             self._warned = True
-            warnings.warn(
-                "alpha holds for rounds with other clients or weights only where all clients have one optimum, since "
-                "lin has no client gradients. Use linearize(problem), or linearization(..., gradients=...).",
-                _checks.FedgaussWarning,
-                stacklevel=4,
-            )
+            warn_of_optima(stacklevel=5)
 
     @locked
     def update(
@@ -267,7 +260,7 @@ class Monitor:
         )
         now = next_step(step, self.step, self.sync_every, self._mean is not None)
         if wrong := fault(parts, self._mean, value, sent, origin, present):
-            return self._refused(now, wrong)
+            return refusal(self, now, wrong)
         if present is not None:
             self._warn_of_optima()
         block = self._block(now, present)
@@ -304,16 +297,15 @@ class Monitor:
             where = np.broadcast_to(mean, (self.lin.n_clients, self.lin.dim)) if origin is None else origin
             pulls = None if sent is None else self._pulls(where, sent, now)
             x, place = parts.whiten(block, mean, value), parts.place(mean)
-            if not np.isfinite(
-                block.weight * np.concatenate([x, place])
-            ).all():  # no channel may tell before it is kept
-                return self._refused(now, "The innovation of the round would not be of finite numbers.")
+            # No channel may tell before it is kept.
+            if not np.isfinite(block.weight * np.concatenate([x, place])).all():
+                return refusal(self, now, "The innovation of the round would not be of finite numbers.")
             theirs = None if pulls is None else pulls[..., None]
             seen = RoundSeen(x[:, None], block.weight, self.step, place[:, None], sent, origin, theirs)
             peaks = self._watch.update(seen)
-        if broken := [c.name for c, peak in zip(self.channels, peaks, strict=True) if not _finite(peak)]:
-            return self._refused(now, f"The statistic of the channel {broken[0]} would not be a finite number.")
-        verdict, baseline = self._verdict(peaks, now, origin_step)
+        if broken := [c.name for c, peak in zip(self.channels, peaks, strict=True) if not peak.finite]:
+            return refusal(self, now, f"The statistic of the channel {broken[0]} would not be a finite number.")
+        verdict, baseline = verdict_on(self, peaks, now, origin_step)
         if where is not None and counted:
             self._remember(position, where, pulls)
         self._mean, self.step, self.round, self._origin_step = value, now, self.round + 1, origin_step
@@ -322,13 +314,6 @@ class Monitor:
             if self._clients is not None:
                 self._clients.freeze(baseline)
         return verdict
-
-    def _refused(self, now: int, note: str) -> Verdict:
-        """An invalid update, after which everything is as it was."""
-        return Verdict(
-            True, np.inf, self.boundary.at(now - self._origin_step)[0], INVALID, self.round + 1, now,
-            self.step + 1, self.round, self.alpha, note=note,
-        )  # fmt: skip
 
     def _pulls(self, began: FloatArray, sent: FloatArray, now: int) -> FloatArray:
         """Client innovations of a round, (K, d)."""
@@ -371,39 +356,6 @@ class Monitor:
             raise ValueError("suspects needs the clients' uploads; none were given. Use update(y, clients=...).")
         return self._clients.attribution(level)
 
-    def _verdict(self, peaks: tuple[Peak, ...], now: int, origin_step: int) -> tuple[Verdict, int]:
-        """Of the round that ends at step `now`, and the rounds of a baseline that it would leave for `suspects`."""
-        watched_steps = now - origin_step
-        limits, alarmed = self.boundary.at(watched_steps), np.array([self.alarm is not None])
-        said = self._watch.judge(peaks, limits, alarmed, self.innovations.contraction_at)
-        channel = self.channels[int(said.channel[0])]
-        statistic, threshold = float(said.statistic[0]), float(said.threshold[0])
-        alarm, travelling = bool(said.alarm[0]), bool(said.travelling[0])
-        onset = int(said.onset[0]) if alarm or travelling else None
-        over = self.horizon is not None and watched_steps > self.horizon
-        note = f"The horizon of {self.horizon} steps is over, and with it the stated alpha." if over else ""
-        readings = tuple(
-            ChannelReading(c.name, float(peak.statistic[0]), limit)
-            for c, peak, limit in zip(self.channels, peaks, limits, strict=True)
-        )
-        rounds, rollback, interval = 0, None, None
-        if alarm:
-            which = int(said.channel[0])
-            span = self._watch.channels[which].onset_span(peaks[which])
-            rounds, interval = int(span.rounds[0]), (int(span.first[0]) + 1, int(span.last[0]) + 1)
-            rollback = self._origin_round + rounds_to_drop(self.sync_every) + rounds
-        if rollback is not None and self.alarm is not None and self.alarm.rollback is not None:
-            # Rounds are forgotten as they age, and a later estimate may lie on the next that is left: a poisoned one.
-            rollback = min(rollback, self.alarm.rollback)
-            if interval is not None and self.alarm.onset_interval is not None:
-                interval = (min(interval[0], self.alarm.onset_interval[0]), interval[1])
-        verdict = Verdict(
-            alarm, statistic, threshold, channel.name, self.round + 1, now, onset, rollback, self.alpha,
-            travelling, note, channel.alarm_words, readings, interval,
-        )  # fmt: skip
-        # A baseline from before the interval, unless that leaves less than half of what lies before the onset.
-        return verdict, max(rounds, int(said.rounds[0]) // 2)
-
     @locked
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file; `Monitor.load` continues from it with the same verdicts, bit for bit.
@@ -443,17 +395,6 @@ class Monitor:
         ValueError
             If the file is not one that `save` wrote, is damaged, or has other channels.
         """
-        words, arrays = storage.read(path)
-        watched = storage.named_channels(words, checked_channels(channels))
-        try:
-            monitor = cls.__new__(cls)
-            fill(monitor, *storage.from_0_1_0(words, arrays), watched)
-        except Exception as error:  # a damaged file may break anything
-            raise ValueError(
-                f"{os.fspath(path)} must be a file that Monitor.save wrote; a part is missing or wrong ({error})."
-            ) from error
+        monitor = cls.__new__(cls)
+        read_into(monitor, path, checked_channels(channels))
         return monitor
-
-
-def _finite(peak: Peak) -> bool:
-    return bool(np.isfinite(peak.statistic).all())

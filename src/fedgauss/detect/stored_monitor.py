@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,18 @@ def contents_of(monitor: Monitor) -> storage.Contents:
     if monitor._clients is not None:
         arrays |= prefixed("clients.", monitor._clients.state())
     return words, arrays
+
+
+def read_into(monitor: Monitor, path: str | os.PathLike[str], channels: tuple[Channel, ...]) -> None:
+    """Make a blank monitor the one of a file, by this version or an earlier one; a ValueError where it is damaged."""
+    words, arrays = storage.read(path)
+    watched = storage.named_channels(words, channels)
+    try:
+        fill(monitor, *storage.from_0_1_0(words, arrays), watched)
+    except Exception as error:  # a damaged file may break anything
+        raise ValueError(
+            f"{os.fspath(path)} must be a file that Monitor.save wrote; a part is missing or wrong ({error})."
+        ) from error
 
 
 def fill(monitor: Monitor, words: dict[str, Any], arrays: storage.Arrays, channels: tuple[Channel, ...]) -> None:

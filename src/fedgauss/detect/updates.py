@@ -1,5 +1,7 @@
 """What comes with an update, checked before anything is done with it: the mean, uploads, and who took part."""
 
+import warnings
+
 import numpy as np
 
 from fedgauss import _checks
@@ -123,3 +125,13 @@ def participant_mask(participants: ArrayLike, count: int) -> BoolArray:
     if not mask.any():
         raise ValueError("participants must be at least one client; got none. Leave the round out: pass the next step.")
     return mask
+
+
+def warn_of_optima(stacklevel: int) -> None:
+    """Say that rounds of other clients cannot be made comparable."""
+    warnings.warn(
+        "alpha holds for rounds with other clients or weights only where all clients have one optimum, since lin has "
+        "no client gradients. Use linearize(problem), or linearization(..., gradients=...).",
+        _checks.FedgaussWarning,
+        stacklevel=stacklevel,
+    )

@@ -9,8 +9,7 @@ from fedgauss._contraction import pulls_and_product
 from fedgauss._linearization import Linearization
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.innovations import Contractions, step_sizes_between, step_sizes_of_rounds
-from fedgauss.detect.monitor import LONGEST_GAP
-from fedgauss.detect.updates import participant_weights
+from fedgauss.detect.updates import LONGEST_GAP, participant_weights
 from fedgauss.step_sizes import StepSizes
 
 _LEVEL = 0.95

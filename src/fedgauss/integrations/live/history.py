@@ -4,7 +4,7 @@ from bisect import bisect_right
 from typing import Any, Literal, NamedTuple
 
 from fedgauss._types import FloatArray
-from fedgauss.detect.monitor import LONGEST_GAP
+from fedgauss.detect.updates import LONGEST_GAP
 from fedgauss.integrations.live.rounds import MOST_NAMES
 from fedgauss.integrations.live.thinned import Thinned
 
