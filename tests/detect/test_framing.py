@@ -83,8 +83,8 @@ def test_a_loud_attacker_is_named_and_nobody_else():
 def test_names_are_right_however_loud_the_attacker(shift, after, capsys):
     """200 runs. What `suspects` promises is the rate, the mean over runs of the share of honest clients among names.
 
-    Wrong names come several at a time, so that their share of all names is larger: at shifts of 2 and 4 it is .16 and
-    .14 at rates of .08 and .07. At 10, where they were framed, that share must be at most .10, too. False failure if
+    Wrong names come several at a time, so that their share of all names is larger: at shifts of 2 and 4 it is .15 and
+    .13 at rates of .08 and .06. At 10, where they were framed, that share must be at most .10, too. False failure if
     the rate were exactly .10: 3.7 standard errors, 1e-4.
     """
     rows = named(8, 25, shift, after)

@@ -28,8 +28,8 @@ def counted(warm_up, runs):
 def test_flipped_labels_after_a_warm_up(warm_up, least, longest):
     """Measured after 100, 200 and 500 steps, with a limit of 131, .98 and 12 steps demanded after 500:
 
-    false alarms 11, 30 and 34 of 2,000; power .944, .982 and .990 (.005 to .002); mean delay 12.6, 10.6 and 10.8 steps
-    (.1); mean distance of the onset named from the true one .41, .45 and .48 steps. What is missed is taken for a
+    false alarms 8, 20 and 22 of 2,000; power .927, .975 and .984 (.006 to .003); mean delay 12.3, 10.9 and 10.7 steps
+    (.1); mean distance of the onset named from the true one .41, .44 and .48 steps. What is missed is taken for a
     journey. After 100 steps thresholds are too high: they allow for the direction of 40 that is known least.
     """
     false, power, delay = counted(warm_up, 2000)
@@ -40,11 +40,11 @@ def test_flipped_labels_after_a_warm_up(warm_up, least, longest):
 
 @pytest.mark.study
 def test_flipped_labels_in_short():
-    """40 runs. With rates of .02 and .99 these bounds fail wrongly with chances of 1e-9 and 1e-4; seeds are fixed.
+    """40 runs. With rates of .02 and .984 these bounds fail wrongly with chances of 1e-9 and 5e-5; seeds are fixed.
 
     A wrong whitening, start or threshold alarms in most honest runs or sees few attacks.
     """
     false, power, delay = counted(500, 40)
     assert false <= 10
-    assert power >= 0.9
+    assert power >= 0.86
     assert delay <= 15
