@@ -24,9 +24,9 @@ Writes report.html, every figure as PNG and SVG, rows as CSV and verdicts as JSO
 any, all are run.
 
 [bold]Scales[/bold]
-  quick  fewer runs and points, one draw of the clients; attacks, and results beyond the paper, only if named; half \
-a minute
-  paper  the runs and points of the paper, four draws of the clients; three minutes on two cores
+  quick  fewer runs and points, one draw of the clients; attacks, and results beyond the paper, only if named; \
+twenty seconds
+  paper  the runs and points of the paper, four draws of the clients; two minutes on two cores
   large  100 times the runs, over eight draws of the clients; an hour, or minutes on a GPU
 
 Finished parts are kept in results.sqlite in the output folder. After Ctrl-C, a crash or a reboot, the same command \
