@@ -7,6 +7,7 @@ import numpy as np
 from fedgauss._types import FloatArray, IntArray
 from fedgauss.inference.accuracy import BIAS, COVARIANCE, WARN, newton_gap, predicted_coverage, sandwich
 from fedgauss.inference.between_clients import heterogeneity, population
+from fedgauss.inference.client_sums import ClientStatistics
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.methods import PATH_METHODS
 from fedgauss.inference.passes import Pass
@@ -21,7 +22,8 @@ _ADVICE = (
 )
 _FAR = 2.0  # standard errors: a Newton step from further away may itself be off by half a standard error
 _WIDE = 10.0  # times the sandwich's: no run that has begun to settle has such errors
-FEW = 30  # gradients a parameter: with 28 a 95 % ellipsoid of 20 parameters covers .91, with 8 it covers .5
+_FEW = 30  # gradients a parameter: with 28 a 95 % ellipsoid of 20 parameters covers .91, with 8 it covers .5
+_SHORT = "intervals are somewhat short, and joint sets much too small. Use more steps, or sum up more often (every=1)"
 _VANISHED = 1e-3  # of the Hessian at the start: a logistic optimum keeps a tenth of it, or a hundredth
 
 
@@ -51,7 +53,7 @@ def estimate_from_pass(
         estimate = _after_newton(one_pass, request)
     else:
         estimate = _with_bias(_with_covariance(one_pass, request, draws), one_pass, request)
-    estimate = _with_length(estimate, one_pass)
+    estimate = with_length(estimate, one_pass.clients, _SHORT)
     sizes = "whitened, t^-0.75" if one_pass.preconditioned else "as given"
     facts = run_facts(estimate.method, network, f"{n_steps:,}", tau, source, sizes)
     estimate = replace(estimate, heterogeneity=heterogeneity(one_pass.clients, busy), facts=facts)
@@ -151,15 +153,13 @@ def _checked_covariance(one_pass: Pass, iterate: str) -> FloatArray:
     return cov
 
 
-def _with_length(estimate: Estimate, one_pass: Pass) -> Estimate:
+def with_length(estimate: Estimate, clients: ClientStatistics, consequence: str) -> Estimate:
     """A note where the covariance is of too few gradients: joint sets suffer first."""
-    clients = one_pass.clients
-    seen, dim = clients.count * clients.places.shape[1], clients.places.shape[2]
-    if seen >= FEW * dim:
+    seen, dim = clients.count * clients.gradients.shape[1], clients.gradients.shape[2]
+    if seen >= _FEW * dim:
         return estimate
     return estimate.with_notes(
-        f"The covariance of {dim} parameters comes from {seen} gradients: intervals are somewhat short, and joint sets "
-        f"much too small. Use more steps, or sum up more often (every=1), until there are {FEW * dim}."
+        f"The covariance of {dim} parameters comes from {seen} gradients: {consequence}, until there are {_FEW * dim}."
     )
 
 

@@ -9,12 +9,13 @@ from fedgauss._types import FloatArray, IntArray
 from fedgauss.inference.accuracy import row_covariance
 from fedgauss.inference.between_clients import heterogeneity, population
 from fedgauss.inference.estimate import Estimate
-from fedgauss.inference.pass_estimate import FEW, Request, need_positive, need_some_left
+from fedgauss.inference.pass_estimate import Request, need_positive, need_some_left, with_length
 from fedgauss.inference.solution import Solution
 from fedgauss.networks import Network
 
 _BENT = 1.0  # standard errors: what is of third order may then be a fifth of one
 _UNSETTLED = 0.1  # standard errors: the last Newton step
+_WIDE = "joint sets may be too small for heavy tails, as of counts, and are otherwise wide. Use more steps"
 
 
 def estimate_from_rows(
@@ -32,7 +33,8 @@ def estimate_from_rows(
         "Steps per client": f"{clients.count:,}",
         "Estimated from": "all rows",
     }
-    estimate = _with_length(_with_settling(_with_errors(solution, request, weights), solution, request), solution)
+    estimate = _with_settling(_with_errors(solution, request, weights), solution, request)
+    estimate = with_length(estimate, clients, _WIDE)
     estimate = replace(estimate, heterogeneity=heterogeneity(clients, busy), facts=facts)
     if request.target != "population":
         return estimate
@@ -82,15 +84,3 @@ def _with_settling(estimate: Estimate, solution: Solution, request: Request) -> 
             "but not exactly: its intervals may be short. Use more rows, or a start nearer to the optimum."
         )
     return estimate
-
-
-def _with_length(estimate: Estimate, solution: Solution) -> Estimate:
-    """A note where the covariance is of too few gradients: joint sets suffer first."""
-    clients = solution.clients
-    seen, dim = clients.count * clients.gradients.shape[1], clients.gradients.shape[2]
-    if seen >= FEW * dim:
-        return estimate
-    return estimate.with_notes(
-        f"The covariance of {dim} parameters comes from {seen} gradients: joint sets may be too small for heavy "
-        f"tails, as of counts, and are otherwise wide. Use more steps, until there are {FEW * dim}."
-    )
