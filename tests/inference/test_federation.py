@@ -29,7 +29,7 @@ def make_problem():
 def rows_and_signs(problem):
     """Every client's rows in the order in which it draws them, and the multipliers of its chains."""
     noise = Noise(stage_key(SEED, "data"), jnp.uint32(0), K, CHAINS + 1)
-    chains = Chains(problem, np.uint32(0))
+    chains = Chains(problem, np.uint32(0), np.zeros((D, K, 1)))
     sample = jax.jit(lambda t: chains.sample(noise.at_step(t), t))
     drawn = [sample(jnp.int32(t)) for t in range(1, N + 1)]
     x = np.stack([np.asarray(data[0])[:, :, 0].T for data, _ in drawn], axis=1)  # (K, n, d)
@@ -42,11 +42,12 @@ def rows_and_signs(problem):
 def both():
     problem = make_problem()
     rows, signs = rows_and_signs(problem)
-    federation = Federation(rows, signs, RING.matrix, CHAINS)
+    whole = run_whitened(problem, RING, N, TAU, seed=SEED)
+    pulls = whole.clients.gradients_at(np.asarray(whole.runs.average, dtype=float))[0]
+    federation = Federation(rows, signs, pulls, RING.matrix, CHAINS)
     plan = schedule(N, D)
     warm = max(10, int(np.ceil(40 * D / K)))
     found = federation.run(plan.eta, plan.burn_in, TAU, warm, THINNED)
-    whole = run_whitened(problem, RING, N, TAU, seed=SEED)
     deviations = bootstrap_deviations(problem, RING, whole, TAU, CHAINS, SEED)
     return federation, found, whole, deviations
 

@@ -28,8 +28,9 @@ class Channel:
 class Client:
     """Logistic regression on rows of its own: nothing but what `say_*` returns can be known outside."""
 
-    def __init__(self, number: int, x: Any, y: Any, signs: Any, dim: int, chains: int) -> None:
-        self.number, self._x, self._y, self._signs = number, x, y, signs
+    def __init__(self, number: int, x: Any, y: Any, signs: Any, pull: Any, chains: int) -> None:
+        dim = len(pull)
+        self.number, self._x, self._y, self._signs, self._pull = number, x, y, signs, pull
         self.theta = np.zeros((chains + 1, dim))  # the run, and its chains
         self._multipliers = np.concatenate([np.ones((len(x), 1)), 1.0 + SPREAD * signs], axis=1)
         self._sums = self._empty(dim)
@@ -78,7 +79,8 @@ class Client:
             s["bend"] += g[0] - there - h * x * (x @ (self.theta[0] - r))
         q = eta * curvature * (self._x[t] @ p @ self._x[t])
         short = 1.0 + q if guard == "damped" else np.maximum(q, 1.0)
-        self.theta = self.theta - eta * self._multipliers[t][:, None] * (g @ p) / short[:, None]
+        u = self._multipliers[t][:, None]
+        self.theta = self.theta - eta * (u * (g @ p) / short[:, None] + (1.0 - u) * (p @ self._pull))
 
     def say_theta(self) -> Any:
         return self.theta
@@ -90,10 +92,9 @@ class Client:
 class Federation:
     """Clients on a network, with one of them asked to add up d x d numbers twice a run."""
 
-    def __init__(self, rows: list[tuple[Any, Any]], signs: Any, matrix: Any, chains: int) -> None:
-        dim = rows[0][0].shape[1]
-        self.channel, self.matrix, self.dim = Channel(), matrix, dim
-        self.clients = [Client(k, x, y, signs[k], dim, chains) for k, (x, y) in enumerate(rows)]
+    def __init__(self, rows: list[tuple[Any, Any]], signs: Any, pulls: Any, matrix: Any, chains: int) -> None:
+        self.channel, self.matrix, self.dim = Channel(), matrix, rows[0][0].shape[1]
+        self.clients = [Client(k, x, y, signs[k], pulls[k], chains) for k, (x, y) in enumerate(rows)]
 
     def inverse_hessian(self, matrices: list[Any], counts: list[int]) -> Any:
         told = [

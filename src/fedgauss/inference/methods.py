@@ -28,14 +28,18 @@ _BATCH_POWER = 4  # batch i ends at step i^4 and is 4 t^.75 long: longer than th
 
 @pytree
 class Chains(WrappedProblem):
-    """Replicate 0 is the run; the others are chains theta^b <- theta^b - eta_t u_b g(theta^b, xi_t) on its data.
+    """Replicate 0 is the run; the others are chains on its data, with multipliers u_b of mean 1.
 
-    Each chain has its own iterate in its gradient, so that it forgets its past as the run does. (With the gradient at
-    the run's iterate, as printed, multipliers only add up, and intervals are tens of times too wide.) Data are drawn
-    once for all chains.
+        theta^b <- theta^b - eta_t (p_k + u_b (g(theta^b, xi_t) - p_k))
+
+    Here p_k is the client's mean gradient at the estimate. Each chain has its own iterate in its gradient, so that it forgets its past as the run does. (With the gradient at
+    the run's iterate, as printed, multipliers only add up, and intervals are tens of times too wide.) They act on noise
+    alone: clients that differ pull all the time, and p_k multiplied would pass for noise. Data are drawn once for all
+    chains.
     """
 
     run: np.uint32  # which replicate of `problem` this is
+    pulls: FloatArray  # p_k, (d, K, 1)
     at_the_run: bool = field(default=False, metadata={"static": True})
 
     @property
@@ -52,10 +56,11 @@ class Chains(WrappedProblem):
         return self.problem.sample(one, t), jnp.where(chain == 0, 1.0, 1.0 + SPREAD * signs)
 
     def gradient(self, theta: JaxArray, data: tuple[Any, JaxArray]) -> JaxArray:
-        """u_b g at each chain's own iterate."""
+        """p_k + u_b (g - p_k) at each chain's own iterate."""
         xi, multiplier = data
         place = theta[..., :1] if self.at_the_run else theta
-        return multiplier * self.problem.gradient(place, self.problem.shared(xi, place.shape[-1]))
+        gradient = self.problem.gradient(place, self.problem.shared(xi, place.shape[-1]))
+        return multiplier * gradient + (1.0 - multiplier) * jnp.asarray(self.pulls)
 
 
 def _of_replicate(noise: Noise, run: JaxArray) -> Noise:
@@ -78,16 +83,20 @@ def bootstrap_deviations(
 ) -> FloatArray:
     """theta^b - theta of B chains, over the multipliers' spread: draws from the error's law; (B, d).
 
-    The run is replicate `run` of `one_pass`, with its matrices P; of the averages, or of the last iterates.
+    The run is replicate `run` of `one_pass`, with its matrices P; of the averages, or of the last iterates. With
+    `at_the_run` they are as printed: gradients are those of the run, and clients' pulls are multiplied too.
     """
 
     need_unchanging(CHAINS, as_network(network, problem.n_clients))
+
+    average = np.asarray(one_pass.runs.average, dtype=float)
+    pulls = one_pass.clients.gradients_at(average)[run].T * (0.0 if at_the_run else 1.0)
 
     def stepping(matrix: FloatArray, guard: Any) -> Chains:
         shaped = problem
         if one_pass.preconditioned:
             shaped = Preconditioned(problem, matrix, padded(one_pass.schedule.eta), guard)
-        return Chains(shaped, np.uint32(run), at_the_run)
+        return Chains(shaped, np.uint32(run), (matrix @ pulls)[..., None], at_the_run)
 
     first, later = stepping(one_pass.first[run], "damped"), stepping(one_pass.second[run], "capped")
     runs = run_window(
