@@ -32,10 +32,10 @@ class Chains(WrappedProblem):
 
         theta^b <- theta^b - eta_t (p_k + u_b (g(theta^b, xi_t) - p_k))
 
-    Here p_k is the client's mean gradient at the estimate. Each chain has its own iterate in its gradient, so that it forgets its past as the run does. (With the gradient at
-    the run's iterate, as printed, multipliers only add up, and intervals are tens of times too wide.) They act on noise
-    alone: clients that differ pull all the time, and p_k multiplied would pass for noise. Data are drawn once for all
-    chains.
+    Here p_k is the client's mean gradient at the estimate. Each chain has its own iterate in its gradient, so that it
+    forgets its past as the run does. (With the gradient at the run's iterate, as printed, multipliers only add up, and
+    intervals are tens of times too wide.) They act on noise alone: clients that differ pull all the time, and p_k
+    multiplied would pass for noise. Data are drawn once for all chains.
     """
 
     run: np.uint32  # which replicate of `problem` this is
