@@ -221,6 +221,7 @@ def test_the_last_iterate_is_wider_than_the_average():
         ({"method": "bootstrap", "bootstraps": 5}, "bootstraps must be at least 20; got 5"),
         ({"steps": fg.step_sizes.per_client([STEPS] * K), "every": 7}, "the same for all clients"),
         ({"steps": "fast"}, "step sizes must be an array"),
+        ({"steps": STEPS, "largest_step": 0.1, "every": 7}, r"largest_step=0\.1 belongs to whitened steps"),
         ({"start": [1.0]}, "start must have shape"),
     ],
 )

@@ -155,6 +155,10 @@ def infer(
     share = 0.0 if burn_in is None else _checks.real("burn_in", burn_in)
     if not 0.0 <= share < 1.0:
         raise ValueError(f"burn_in must be a share of the run in [0, 1); got {share:g}. Use 0.2?")
+    if steps is not None and largest_step is not None:
+        raise ValueError(
+            f"largest_step={largest_step:g} belongs to whitened steps, not to your own. Leave out one of them."
+        )
     if steps is None and burn_in is not None:
         raise ValueError("burn_in belongs to steps of your own; whitened steps have a fifth of the run. Leave it out.")
     if whole:
