@@ -156,9 +156,7 @@ def infer(
     if not 0.0 <= share < 1.0:
         raise ValueError(f"burn_in must be a share of the run in [0, 1); got {share:g}. Use 0.2?")
     if steps is not None and largest_step is not None:
-        raise ValueError(
-            f"largest_step={largest_step:g} belongs to whitened steps, not to your own. Leave out one of them."
-        )
+        raise ValueError(f"largest_step={largest_step:g} belongs to whitened steps, not to your own. Leave out one.")
     if steps is None and burn_in is not None:
         raise ValueError("burn_in belongs to steps of your own; whitened steps have a fifth of the run. Leave it out.")
     if whole:
