@@ -96,6 +96,14 @@ def test_long_sums_keep_their_digits():
     np.testing.assert_allclose(found.hessians[0, 0, 0, 0], 121_000.0, rtol=2e-6)
 
 
+def test_gradients_are_those_at_the_parameter_and_not_at_what_it_is_rounded_to():
+    """Near 1e6 single precision knows every sixteenth: the mean gradient would be .03, where it vanishes."""
+    y = np.array([1e6, 1e6, 1e6, 1e6 + 0.125])
+    problem = row_batches(fg.problems.from_arrays(np.ones((4, 1)), y, np.zeros(4), "linear"))
+    found = read(problem, 1, 0, 4).sums_at(np.array([[1e6 + 0.03125]]))
+    np.testing.assert_allclose(found.gradients, 0.0, atol=1e-9)
+
+
 @pytest.mark.parametrize("family", ["linear", "logistic", "poisson", "huber"])
 def test_factors_are_those_of_the_second_derivative(family):
     """Beside derivatives of the gradient along each direction."""

@@ -53,9 +53,15 @@ class RowRange:
         return self.last - self.first
 
     def sums_at(self, theta: FloatArray, bar: ProgressBar | None = None) -> RowSums:
-        """Sums of g, g g' and H at one parameter a replicate, (R, d)."""
-        gradients, squares, hessians = self._added_up(_sums, _last(theta), bar=bar)
-        return RowSums(gradients, squares, (hessians + np.swapaxes(hessians, -1, -2)) / 2)
+        """Sums of g, g g' and H at one parameter a replicate, (R, d).
+
+        Rows are read at r, which is theta in single precision; where theta is 1e7 that is up to 1/2 away. So gradients
+        go on to theta along a straight line, g(r) + H(r) (theta - r).
+        """
+        place = theta.astype(np.float32).astype(float)
+        gradients, squares, hessians = self._added_up(_sums, _last(place), bar=bar)
+        hessians = (hessians + np.swapaxes(hessians, -1, -2)) / 2
+        return RowSums(gradients + np.einsum("rkij,rj->rki", hessians, theta - place), squares, hessians)
 
     def bends_at(self, theta: FloatArray, reference: FloatArray) -> tuple[FloatArray, FloatArray]:
         """b = g(r) + H(r) (theta - r) - g(theta) over a client's rows: mean (R, K, d), and its covariance."""
