@@ -46,6 +46,10 @@ class RowBatches(Problem):
         """n, the steps of a pass."""
         return int(np.shape(self.edges)[0]) - 1
 
+    def max_steps(self) -> int | None:
+        """A pass: a row that is read again tells nothing new."""
+        return self.n_steps
+
     def busy(self, count: int) -> IntArray:
         """In how many of `count` steps each client reads rows, (K,)."""
         return busy_steps(self.rows.counts, self.n_steps, count)
