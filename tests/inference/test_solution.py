@@ -126,6 +126,19 @@ def test_rows_are_not_counted_again_in_a_second_pass():
         fg.infer(problem, fg.networks.complete(K))
 
 
+def test_two_rows_a_client_have_as_many_degrees_of_freedom_as_clients():
+    """4,000 runs, three clients with two rows each: a client's mean takes one of its two away.
+
+    Intervals cover .91; with N - d = 5 degrees they cover .87. A share of 4,000 is within .018 of .91 but for 1e-4.
+    """
+    problem = fg.problems.linear(np.array([[0.5], [1.0], [1.5]]))
+    found = all_rows(problem, 2, 4000, 0, np.zeros(1), progress=False)
+    cov, dof = row_covariance(found, problem.weights)
+    assert np.all(dof == 3.0)
+    away = np.abs(found.params[:, 0] - 1.0) / np.sqrt(cov[:, 0, 0])
+    assert np.mean(away < stats.t.ppf(0.975, dof)) > 0.91 - 0.018
+
+
 @pytest.mark.parametrize(
     ("problem", "start"),
     [(fg.problems.logistic(np.ones((K, 2))), 100.0), (fg.problems.poisson(0.3 * np.ones((K, 2))), 5.0)],

@@ -51,13 +51,15 @@ def row_covariance(solution: Solution, weights: FloatArray) -> RowCovariance:
     """A^-1 V_K A^-1 / n over all n steps, times N / (N - d), for N = n / sum_k w_k^2 rows that count alike.
 
     The factor is that of least squares: residuals about a fit of d parameters are too small by it. Degrees of freedom
-    go by the kurtosis of gradients, which matters for joint sets where these are heavy-tailed, as of counts.
+    go by the kurtosis of gradients, which matters for joint sets where these are heavy-tailed, as of counts. They are
+    at most N - d, and (1 - 1 / n) N, since each client's mean is taken off: with two rows a client that is half of N.
     """
     clients = solution.clients
     rows, dim = clients.count / float(weights @ weights), clients.gradients.shape[-1]
     bread = np.linalg.inv(solution.hessian)
     cov = bread @ solution.noise_cov @ bread / clients.count
-    dof = np.clip(freedom(solution.kurtosis, clients.count, weights), 2.0 * dim, rows - dim)
+    most = min(rows - dim, rows * (clients.count - 1) / clients.count)
+    dof = np.clip(freedom(solution.kurtosis, clients.count, weights), 2.0 * dim, most)
     return RowCovariance(cov * rows / (rows - dim), dof)
 
 
