@@ -6,11 +6,11 @@ import numpy as np
 from scipy import stats
 
 from fedgauss._types import FloatArray, IntArray
-from fedgauss.inference.client_sums import ClientStatistics
+from fedgauss.inference.client_sums import ClientStatistics, scaled_alike
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.reference_laws import ChiSquared
 
-_SINGULAR = 1e-6  # of the largest eigenvalue of a covariance summed up in single precision
+_SINGULAR = 1e-6  # of the largest eigenvalue of correlations summed up in single precision
 
 
 def heterogeneity(clients: ClientStatistics, busy: IntArray) -> ChiSquared | None:
@@ -33,7 +33,7 @@ def heterogeneity(clients: ClientStatistics, busy: IntArray) -> ChiSquared | Non
         parameters.
     """
     n_clients, dim = clients.places.shape[1:]
-    noise, hessians = np.linalg.eigvalsh(clients.noise_cov[0]), clients.hessians[0]
+    noise, hessians = np.linalg.eigvalsh(scaled_alike(clients.noise_cov[0])[0]), clients.hessians[0]
     if n_clients == 1 or busy.min() < dim + 3 or np.any(noise[:, 0] <= _SINGULAR * noise[:, -1]):
         return None
     certain = np.linalg.inv(clients.noise_cov[0]) * (clients.count * (busy - dim - 2) / (busy - 1))[:, None, None]

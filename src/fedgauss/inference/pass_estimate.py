@@ -171,13 +171,18 @@ def check_hessian(one_pass: Pass) -> None:
         need_some_left(float(np.linalg.eigvals(one_pass.first[0] @ hessian).real.min()))
 
 
-def need_positive(hessian: FloatArray) -> None:
-    """Refuse a Hessian that cannot be inverted, (d, d)."""
+def need_finite(hessian: FloatArray) -> None:
+    """Refuse a Hessian that is not finite, (d, d)."""
     if not np.all(np.isfinite(hessian)):
         raise ValueError(
             "the Hessian A must be finite to infer; it has left the finite numbers. Use a start nearer to the optimum, "
             "or covariates of smaller scale."
         )
+
+
+def need_positive(hessian: FloatArray) -> None:
+    """Refuse a Hessian that cannot be inverted, (d, d)."""
+    need_finite(hessian)
     values = np.linalg.eigvalsh(hessian)
     if values[0] <= 1e-8 * values[-1]:
         raise ValueError(

@@ -8,11 +8,13 @@ from scipy import linalg
 from fedgauss._types import FloatArray, IntArray
 from fedgauss.inference.accuracy import row_covariance
 from fedgauss.inference.between_clients import heterogeneity, population
+from fedgauss.inference.client_sums import scaled_alike
 from fedgauss.inference.estimate import Estimate
-from fedgauss.inference.pass_estimate import Request, need_positive, need_some_left, with_length
+from fedgauss.inference.pass_estimate import Request, need_finite, need_some_left, with_length
 from fedgauss.inference.solution import Solution
 from fedgauss.networks import Network
 
+_SINGULAR = 1e-6  # of the largest eigenvalue: below, sums in single precision make errors 10 times too short
 _BENT = 1.0  # standard errors: what is of third order may then be a fifth of one
 _UNSETTLED = 0.1  # standard errors: the last Newton step
 _WIDE = "joint sets may be too small for heavy tails, as of counts, and are otherwise wide. Use more steps"
@@ -44,11 +46,24 @@ def estimate_from_rows(
 def check_solution(solution: Solution) -> None:
     """Refuse a Hessian that cannot be inverted, or that has all but vanished on the way to the estimate."""
     hessian, first = solution.hessian[0], solution.first_hessian[0]
-    need_positive(hessian)
-    if np.all(np.isfinite(first)):
-        largest = float(linalg.eigvalsh(first, hessian)[-1])  # of H_0 relative to A: the inverse of what is left
-        if largest > 0.0:
-            need_some_left(1.0 / largest)
+    need_finite(hessian)
+    _need_independent(scaled_alike(hessian[None])[0][0])
+    if not np.all(np.isfinite(first)):
+        return
+    largest = float(linalg.eigvalsh(first, hessian)[-1])  # of H_0 relative to A: the inverse of what is left
+    if largest > 0.0:
+        need_some_left(1.0 / largest)
+
+
+def _need_independent(hessian: FloatArray) -> None:
+    """Refuse columns that sums in single precision cannot tell apart; `hessian` has columns that are scaled alike."""
+    values = np.linalg.eigvalsh(hessian)
+    if values[0] <= _SINGULAR * values[-1]:
+        raise ValueError(
+            "the Hessian A must be positive definite to infer; with columns scaled alike its eigenvalues go from "
+            f"{values[0]:.3g} to {values[-1]:.3g}. Are columns nearly collinear, or is there an outlier? Drop a "
+            "column, or subtract its mean from one that is far from zero."
+        )
 
 
 def _with_errors(solution: Solution, request: Request, weights: FloatArray) -> Estimate:

@@ -28,7 +28,7 @@ import numpy as np
 from fedgauss._progress import ProgressBar
 from fedgauss._random import stage_key
 from fedgauss._types import BoolArray, FloatArray, IntArray
-from fedgauss.inference.client_sums import ClientStatistics
+from fedgauss.inference.client_sums import ClientStatistics, scaled_alike
 from fedgauss.inference.row_sums import RowRange
 from fedgauss.problems.base import Problem
 
@@ -283,9 +283,10 @@ def _moved(
 def _sound(matrices: FloatArray, plain: FloatArray) -> BoolArray:
     """Whether no direction has less than a third of what it has in `plain`, or more than three times; (R,)."""
     finite = np.all(np.isfinite(matrices) & np.isfinite(plain), axis=(1, 2), keepdims=True)
-    values, vectors = np.linalg.eigh(np.where(finite, plain, 0.0))
+    scaled, sizes = scaled_alike(np.where(finite, plain, 0.0))
+    values, vectors = np.linalg.eigh(scaled)
     positive = finite[:, 0, 0] & (values[:, 0] > _SINGULAR * values[:, -1])
-    root = vectors / np.sqrt(np.where(positive[:, None], values, 1.0))[:, None]
+    root = vectors / np.sqrt(np.where(positive[:, None], values, 1.0))[:, None] / sizes[..., None]
     ratios = np.linalg.eigvalsh(np.swapaxes(root, 1, 2) @ np.where(finite, matrices, 0.0) @ root)
     return np.asarray(positive & (ratios[:, 0] > 1 / 3) & (ratios[:, -1] < 3.0))
 
@@ -309,11 +310,13 @@ def _newton(
 def _inverse(hessians: FloatArray) -> FloatArray:
     """|H|^-1, along what can be inverted, so that steps lead down where H is not positive; NaN where H is not finite.
 
-    An estimate with a Hessian that is not positive is refused later on (`check_hessian`).
+    What can be inverted does not depend on the scales of columns. An estimate with a Hessian that is not positive is
+    refused later on (`check_solution`).
     """
     finite = np.all(np.isfinite(hessians), axis=(1, 2), keepdims=True)
-    values, vectors = np.linalg.eigh(np.where(finite, hessians, 0.0))
-    sizes = np.abs(values)
+    scaled, scales = scaled_alike(np.where(finite, hessians, 0.0))
+    values, vectors = np.linalg.eigh(scaled)
+    sizes, vectors = np.abs(values), vectors / scales[..., None]
     kept = sizes > _SINGULAR * sizes.max(axis=1, keepdims=True)
     inverses = np.where(kept, 1.0 / np.where(kept, sizes, 1.0), 0.0)
     return np.where(finite, np.einsum("rip,rp,rjp->rij", vectors, inverses, vectors), np.nan)
