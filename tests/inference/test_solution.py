@@ -159,6 +159,18 @@ def test_columns_that_single_precision_cannot_tell_apart_are_refused(family):
     np.testing.assert_allclose(estimate.std_errors, wanted.errors, rtol=0.1)
 
 
+def test_rare_counts_among_many_rows_are_not_taken_for_separable_classes():
+    """200 counts in 200,000 rows, where a row weighs a thousandth of what it does at zero: they were refused."""
+    rng = np.random.default_rng(3)
+    x = np.column_stack([np.ones(200_000), rng.standard_normal((200_000, 2))])
+    y, owner = rng.poisson(np.exp(x @ [-7.0, 0.3, 0.3])).astype(float), np.arange(200_000) % K
+    problem = row_batches(fg.problems.from_arrays(x, y, owner, "poisson"))
+    found = fg.infer(problem, fg.networks.ring(K), n_steps=problem.n_steps)
+    wanted = pooled("poisson", x, y, owner)
+    assert gap(found, wanted) < 0.05
+    np.testing.assert_allclose(found.std_errors, wanted.errors, rtol=0.02)
+
+
 def test_two_rows_a_client_have_as_many_degrees_of_freedom_as_clients():
     """4,000 runs, three clients with two rows each: a client's mean takes one of its two away.
 

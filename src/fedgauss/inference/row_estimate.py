@@ -15,6 +15,7 @@ from fedgauss.inference.solution import Solution
 from fedgauss.networks import Network
 
 _SINGULAR = 1e-6  # of the largest eigenvalue: below, sums in single precision make errors 10 times too short
+_WORTH = 10.0  # rows with the Hessian of the start: where so much is left, outcomes are rare and not separable
 _BENT = 1.0  # standard errors: what is of third order may then be a fifth of one
 _UNSETTLED = 0.1  # standard errors: the last Newton step
 _WIDE = "joint sets may be too small for heavy tails, as of counts, and are otherwise wide. Use more steps"
@@ -27,7 +28,7 @@ def estimate_from_rows(
 
     `busy` (K,) says in how many of the steps each client had data.
     """
-    check_solution(solution)
+    check_solution(solution, weights)
     clients = solution.clients
     facts = {
         "Method": request.method,
@@ -43,7 +44,7 @@ def estimate_from_rows(
     return population(estimate, clients, weights, solution.params[0], request.readout)
 
 
-def check_solution(solution: Solution) -> None:
+def check_solution(solution: Solution, weights: FloatArray) -> None:
     """Refuse a Hessian that cannot be inverted, or that has all but vanished on the way to the estimate."""
     hessian, first = solution.hessian[0], solution.first_hessian[0]
     need_finite(hessian)
@@ -51,7 +52,8 @@ def check_solution(solution: Solution) -> None:
     if not np.all(np.isfinite(first)):
         return
     largest = float(linalg.eigvalsh(first, hessian)[-1])  # of H_0 relative to A: the inverse of what is left
-    if largest > 0.0:
+    n_rows = solution.clients.count / float(weights @ weights)
+    if largest * _WORTH > n_rows:
         need_some_left(1.0 / largest)
 
 
