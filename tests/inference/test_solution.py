@@ -159,6 +159,17 @@ def test_columns_that_single_precision_cannot_tell_apart_are_refused(family):
     np.testing.assert_allclose(estimate.std_errors, wanted.errors, rtol=0.1)
 
 
+@pytest.mark.parametrize(("far", "noted"), [(1e4, False), (1e7, True)])
+def test_responses_that_lose_their_digits_are_noted(far, noted):
+    """1e7 and noise of 1 in single precision: slopes are several standard errors from the pooled fit."""
+    _, x, y, owner = rows("linear")
+    x = np.column_stack([x, np.ones(len(y))])
+    problem = row_batches(fg.problems.from_arrays(x, y + far, owner, "linear"))
+    found = fg.infer(problem, fg.networks.ring(K), n_steps=500)
+    assert any("in single precision" in note for note in found.notes) == noted
+    assert (gap(found, pooled("linear", x, y + far, owner)) < 0.05) != noted
+
+
 def test_rare_counts_among_many_rows_are_not_taken_for_separable_classes():
     """200 counts in 200,000 rows, where a row weighs a thousandth of what it does at zero: they were refused."""
     rng = np.random.default_rng(3)

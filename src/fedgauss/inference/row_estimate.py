@@ -15,6 +15,8 @@ from fedgauss.inference.solution import Solution
 from fedgauss.networks import Network
 
 _SINGULAR = 1e-6  # of the largest eigenvalue: below, sums in single precision make errors 10 times too short
+_ROUNDED = 5.0  # standard errors, at worst: what happens is 5 to 50 times less
+_HALF_A_BIT = 2.0**-24  # how far a number in single precision may be off, relative to its size
 _WORTH = 10.0  # rows with the Hessian of the start: where so much is left, outcomes are rare and not separable
 _BENT = 1.0  # standard errors: what is of third order may then be a fifth of one
 _UNSETTLED = 0.1  # standard errors: the last Newton step
@@ -37,7 +39,7 @@ def estimate_from_rows(
         "Estimated from": "all rows",
     }
     estimate = _with_settling(_with_errors(solution, request, weights), solution, request)
-    estimate = with_length(estimate, clients, _WIDE)
+    estimate = with_length(_with_rounding(estimate, solution, request), clients, _WIDE)
     estimate = replace(estimate, heterogeneity=heterogeneity(clients, busy), facts=facts)
     if request.target != "population":
         return estimate
@@ -101,3 +103,23 @@ def _with_settling(estimate: Estimate, solution: Solution, request: Request) -> 
             "but not exactly: its intervals may be short. Use more rows, or a start nearer to the optimum."
         )
     return estimate
+
+
+def _with_rounding(estimate: Estimate, solution: Solution, request: Request) -> Estimate:
+    """A note where rows may be read too coarsely: numbers with seven digits, such as 1e7 and a noise of 1, lose theirs.
+
+    Predictors sum_j x_j theta_j are off by 2^-24 sum_j |x_j theta_j| at most, and the estimate then by
+
+        2^-24 sum_j |A^-1|_ij s_j sum_k s_k |theta_k|,    s_j = A_jj^1/2
+    """
+    hessian, theta = solution.hessian[0], solution.params[0]
+    sizes = np.sqrt(np.diag(hessian))
+    most = np.abs(request.readout.matrix @ np.linalg.inv(hessian)) @ sizes * (sizes @ np.abs(theta)) * _HALF_A_BIT
+    worst = most / estimate.std_errors
+    if worst.max() <= _ROUNDED:
+        return estimate
+    return estimate.with_notes(
+        "Rows are read in single precision, with seven digits: rounding may move "
+        f"{estimate.names[int(worst.argmax())]} by up to {worst.max():.2g} standard errors. Subtract their means from "
+        "covariates and from the response."
+    )
