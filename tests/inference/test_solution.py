@@ -182,6 +182,17 @@ def test_rare_counts_among_many_rows_are_not_taken_for_separable_classes():
     np.testing.assert_allclose(found.std_errors, wanted.errors, rtol=0.02)
 
 
+def test_a_client_that_rests_while_rows_are_kept_is_heard():
+    """One row in the last of 500 steps, with a quarter of the weight: nothing was known of its tails (dof 490)."""
+    rng = np.random.default_rng(1)
+    owner = np.repeat(np.arange(K), [1, 1000, 600, 399])
+    x = rng.standard_normal((2000, 2))
+    y = rng.poisson(np.exp(0.3 * x.sum(axis=1))).astype(float)
+    problem = row_batches(fg.problems.from_arrays(x, y, owner, "poisson"))
+    assert fg.infer(problem, fg.networks.ring(K), n_steps=500).dof < 20
+    assert all_rows(problem, 500, 1, 0, np.zeros(2)).bend.max() == 0.0  # all rows are kept
+
+
 def test_two_rows_a_client_have_as_many_degrees_of_freedom_as_clients():
     """4,000 runs, three clients with two rows each: a client's mean takes one of its two away.
 

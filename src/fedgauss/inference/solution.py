@@ -140,7 +140,7 @@ def _begun(every: RowRange, n_kept: int, weights: FloatArray, start: FloatArray)
     stage = Stage.of(later, first.params)
     found = find_zero(kept, [stage], weights, first.params)
     told = freedom(_kurtosis(kept, first.params, _statistics(kept, [], first.params), weights), kept.count, weights)
-    bent = ~(np.all(found.doubt <= _BENT, axis=1) & (told >= _TOLD * len(start)))
+    bent = ~(np.all(found.doubt <= _BENT, axis=1) & (told >= _TOLD * len(start)) & _all_heard(kept, first.params))
     groups = []
     if not bent.all():
         straight = np.flatnonzero(~bent)
@@ -149,6 +149,15 @@ def _begun(every: RowRange, n_kept: int, weights: FloatArray, start: FloatArray)
     if bent.any():
         groups += _begun(replace(every, replicates=every.replicates[bent]), 2 * kept.last, weights, start)
     return groups
+
+
+def _all_heard(kept: RowRange, theta: FloatArray) -> BoolArray:
+    """Whether every client has a gradient among these rows, (R,): one with few rows may rest all the while.
+
+    Nothing would then be known of its kurtosis, nor of how its gradients bend.
+    """
+    squares = np.einsum("rkii->rk", kept.sums_at(theta).squares)
+    return np.asarray(np.all(squares > 0.0, axis=1))
 
 
 def _joined(parts: Sequence[Any], order: IntArray) -> Any:
