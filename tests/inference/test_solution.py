@@ -206,6 +206,12 @@ def test_two_rows_a_client_have_as_many_degrees_of_freedom_as_clients():
     assert np.mean(away < stats.t.ppf(0.975, dof)) > 0.91 - 0.018
 
 
+def test_sums_that_do_not_fit_into_memory_are_refused():
+    problem = fg.problems.from_arrays(np.zeros((200, 20_000)), np.zeros(200), np.arange(200), order="replacement")
+    with pytest.raises(ValueError, match="sums of 20,000 x 20,000 numbers of 200 clients must fit into memory"):
+        all_rows(problem, 400, 1, 0, np.zeros(20_000))
+
+
 @pytest.mark.parametrize(
     ("problem", "start"),
     [(fg.problems.logistic(np.ones((K, 2))), 100.0), (fg.problems.poisson(0.3 * np.ones((K, 2))), 5.0)],

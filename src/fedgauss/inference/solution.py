@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedgauss._memory import check_memory
 from fedgauss._progress import ProgressBar
 from fedgauss._random import stage_key
 from fedgauss._types import BoolArray, FloatArray, IntArray
@@ -100,6 +101,7 @@ def all_rows(
     Newton steps begin at `start` (d,). Each of `replicates` runs decides for itself how many rows it keeps.
     """
     weights = np.asarray(problem.weights, dtype=float)
+    _check_memory(problem, n_steps, replicates)
     n_kept = min(n_steps, max(_KEPT, math.ceil(40 * problem.dim / problem.n_clients)))
     every = RowRange(problem, stage_key(seed, "data"), np.arange(replicates), 0, n_steps)
     parts, numbers = list[Solution](), list[IntArray]()
@@ -114,6 +116,14 @@ def all_rows(
             parts.append(_described(kept, stages, weights, place, begun.first_hessian))
             numbers.append(kept.replicates)
     return parts[0] if len(parts) == 1 else _joined(parts, np.argsort(np.concatenate(numbers)))
+
+
+def _check_memory(problem: Problem, n_steps: int, replicates: int) -> None:
+    """Refuse sums that do not fit: two d x d sums a client for each reference, and as many again for reading rows."""
+    numbers = replicates * problem.n_clients * problem.dim**2
+    references = 2 + math.ceil(math.log2(max(1.0, n_steps / _KEPT)))
+    what = f"sums of {problem.dim:,} x {problem.dim:,} numbers of {problem.n_clients:,} clients"
+    check_memory(what, 32 * numbers * references, "Use fewer parameters or clients.")
 
 
 class _Begun(NamedTuple):
