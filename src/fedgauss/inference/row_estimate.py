@@ -20,7 +20,7 @@ _HALF_A_BIT = 2.0**-24  # how far a number in single precision may be off, relat
 _WORTH = 10.0  # rows with the Hessian of the start: where so much is left, outcomes are rare and not separable
 _BENT = 1.0  # standard errors: what is of third order may then be a fifth of one
 _UNSETTLED = 0.1  # standard errors: the last Newton step
-_WIDE = "joint sets may be too small for heavy tails, as of counts, and are otherwise wide. Use more steps"
+_SMALL = "intervals and joint sets may be too small, above all for heavy tails, as of counts. Use more steps"
 
 
 def estimate_from_rows(
@@ -39,7 +39,7 @@ def estimate_from_rows(
         "Estimated from": "all rows",
     }
     estimate = _with_settling(_with_errors(solution, request, weights), solution, request)
-    estimate = with_length(_with_rounding(estimate, solution, request), clients, _WIDE)
+    estimate = with_length(_with_rounding(estimate, solution, request), clients, _SMALL)
     estimate = replace(estimate, heterogeneity=heterogeneity(clients, busy), facts=facts)
     if request.target != "population":
         return estimate
