@@ -1,5 +1,6 @@
 """The default estimate: where the gradient of all rows vanishes, read once but for the few that are kept."""
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,9 @@ from scipy import stats
 import fedgauss as fg
 from fedgauss.inference import solution
 from fedgauss.inference.accuracy import row_covariance
+from fedgauss.inference.between_clients import heterogeneity
 from fedgauss.inference.client_steps import row_batches
+from fedgauss.inference.client_sums import ClientStatistics
 from fedgauss.inference.passes import run_whitened
 from fedgauss.inference.solution import all_rows
 
@@ -329,6 +332,17 @@ def test_runs_that_keep_more_rows_stay_in_their_place():
     many, few = (all_rows(problem, 800, count, 3, np.zeros(2), progress=False) for count in (24, 5))
     np.testing.assert_allclose(many.params[:5], few.params, rtol=1e-4)
     np.testing.assert_allclose(many.clients.hessians[:5], few.clients.hessians, rtol=1e-4)
+
+
+def test_many_parameters_do_not_take_minutes_for_the_test_of_equal_optima():
+    """120 parameters of 40 clients: products of three matrices summed up at once took K d^4 steps, 20 s, not .2 s."""
+    dim, clients, rng = 120, 40, np.random.default_rng(0)
+    root = rng.standard_normal((1, clients, dim, 2 * dim))
+    square, nothing = root @ np.swapaxes(root, 2, 3) / dim, np.zeros((1, clients, dim))
+    told = ClientStatistics(square, square, nothing, rng.standard_normal(nothing.shape), nothing, nothing, 1000)
+    began = time.process_time()
+    assert heterogeneity(told, np.full(clients, 1000)).dof == (clients - 1) * dim
+    assert time.process_time() - began < 5.0
 
 
 @pytest.mark.study

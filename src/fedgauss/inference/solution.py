@@ -241,7 +241,12 @@ def first_reference(kept: RowRange, weights: FloatArray, start: FloatArray) -> t
 
 def _errors(bread: FloatArray, noise: FloatArray, count: int) -> FloatArray:
     """Standard errors of a fit, (R, d)."""
-    return np.sqrt(np.maximum(np.einsum("rij,rjl,rli->ri", bread, noise, bread), 0.0) / count)
+    return np.sqrt(np.maximum(_variances(bread, noise), 0.0) / count)
+
+
+def _variances(lever: FloatArray, noise: FloatArray) -> FloatArray:
+    """The diagonals of L N L', (R, d)."""
+    return np.einsum("rij,rij->ri", lever @ noise, lever)
 
 
 @_QUIETLY
@@ -256,8 +261,8 @@ def find_zero(kept: RowRange, stages: Sequence[Stage], weights: FloatArray, star
     for stage in stages:
         bends, noise = kept.bends_at(straight, stage.reference)
         lever = _inverse(clients.hessian(weights)) * stage.n_rows / clients.count
-        shift += np.einsum("rij,k,rkj->ri", lever, weights, bends)
-        variance += np.einsum("rij,k,rkjl,ril->ri", lever, weights**2, noise, lever)
+        shift += np.einsum("rij,rj->ri", lever, np.einsum("k,rkj->rj", weights, bends))
+        variance += _variances(lever, np.einsum("k,rkij->rij", weights**2, noise))
     bend = shift * np.maximum(0.0, 1.0 - variance / np.maximum(shift**2, np.finfo(float).tiny))
     errors = _errors(_inverse(clients.hessian(weights)), clients.noise(weights), clients.count)
     return Zero(straight + bend, step, bend, np.sqrt(np.maximum(shift**2, variance)) / errors)
@@ -319,7 +324,7 @@ def _newton(
     for _ in range(_MOST_STEPS):
         clients = _statistics(kept, stages, theta)
         bread = _inverse(clients.hessian(weights))
-        step = np.einsum("rij,k,rkj->ri", bread, weights, clients.gradients)
+        step = np.einsum("rij,rj->ri", bread, np.einsum("k,rkj->rj", weights, clients.gradients))
         theta = theta - step
         if np.all(np.abs(step) <= _SETTLED * _errors(bread, clients.noise(weights), clients.count)):
             break
@@ -338,7 +343,7 @@ def _inverse(hessians: FloatArray) -> FloatArray:
     sizes, vectors = np.abs(values), vectors / scales[..., None]
     kept = sizes > _SINGULAR * sizes.max(axis=1, keepdims=True)
     inverses = np.where(kept, 1.0 / np.where(kept, sizes, 1.0), 0.0)
-    return np.where(finite, np.einsum("rip,rp,rjp->rij", vectors, inverses, vectors), np.nan)
+    return np.where(finite, vectors * inverses[:, None] @ np.swapaxes(vectors, 1, 2), np.nan)
 
 
 def _statistics(kept: RowRange, stages: Sequence[Stage], theta: FloatArray) -> ClientStatistics:
