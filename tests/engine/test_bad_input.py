@@ -81,7 +81,7 @@ def test_reading_data_once_needs_enough_rows():
     rng = np.random.default_rng(0)
     problem = fg.problems.from_arrays(rng.standard_normal((12, 2)), rng.standard_normal(12), np.arange(12) % 4)
     fg.simulate(problem, RING, STEPS, 3)
-    with pytest.raises(ValueError, match=r"got 4. Use n_steps=3"):
+    with pytest.raises(ValueError, match=r"got 4 > 3. Use n_steps=3"):
         fg.simulate(problem, RING, STEPS, 4)
 
 

@@ -118,14 +118,14 @@ def test_rows_that_a_plane_separates_are_refused():
 def test_data_that_run_out_are_refused():
     x = np.random.default_rng(0).standard_normal((80, 2))
     problem = fg.problems.from_arrays(x, x[:, 0], np.arange(80) % 2, "linear")
-    with pytest.raises(ValueError, match="must not exceed what rows last for"):
+    with pytest.raises(ValueError, match="must not exceed the steps that rows last for"):
         fg.infer(problem, fg.networks.complete(2), n_steps=50)
 
 
 def test_rows_are_not_counted_again_in_a_second_pass():
     """With 5,000 steps of a pass of 500, the default, standard errors would be a third of what they are."""
     problem = rows("logistic")[0]
-    with pytest.raises(ValueError, match="here 500 steps of every client; got 5000"):
+    with pytest.raises(ValueError, match="got 5000 > 500. Use n_steps=500"):
         fg.infer(problem, fg.networks.complete(K))
 
 

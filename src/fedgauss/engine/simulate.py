@@ -304,8 +304,8 @@ def need_rows(problem: Problem, n_steps: int) -> None:
     longest = problem.max_steps()
     if longest is not None and n_steps > longest:
         raise ValueError(
-            f"n_steps must not exceed what rows last for when each is read once, here {longest} steps of every client; "
-            f"got {n_steps}. Use n_steps={longest}, or from_arrays(..., order='replacement')."
+            f"n_steps must not exceed the steps that rows last for when each is read once; got {n_steps} > {longest}. "
+            f"Use n_steps={longest}, or from_arrays(..., order='replacement')."
         )
 
 
