@@ -125,7 +125,7 @@ def test_data_that_run_out_are_refused():
 def test_rows_are_not_counted_again_in_a_second_pass():
     """With 5,000 steps of a pass of 500, the default, standard errors would be a third of what they are."""
     problem = rows("logistic")[0]
-    with pytest.raises(ValueError, match="got 5000 > 500. Use n_steps=500"):
+    with pytest.raises(ValueError, match=r"got 5000 > 500\. Use n_steps=500"):
         fg.infer(problem, fg.networks.complete(K))
 
 
