@@ -256,6 +256,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/out/sgd_intervals.jsonl"))
     said = parser.parse_args()
+    for name, known in (("method", METHODS), ("design", COVARIANCES)):
+        if unknown := set(getattr(said, name).split(",")) - set(known):
+            parser.error(f"--{name} must be some of {', '.join(known)}; got {', '.join(sorted(unknown))}.")
     said.out.parent.mkdir(parents=True, exist_ok=True)
     held = [json.loads(line) for line in said.out.read_text().splitlines()] if said.out.exists() else []
     done = {

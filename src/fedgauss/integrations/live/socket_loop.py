@@ -199,7 +199,7 @@ class SocketLoop:
             self._wait_for(conn, selectors.EVENT_WRITE if conn.phase == "sending" else selectors.EVENT_READ)
         except OSError:  # disconnected, or not TLS
             self._close(conn)
-        except Exception:  # must not stop the loop
+        except Exception:  # one connection's error, whatever it is, must not stop the loop that serves all others
             traceback.print_exc(file=sys.stderr)
             self._close(conn)
 
@@ -259,7 +259,7 @@ class SocketLoop:
         """Runs in a worker."""
         try:
             answer = self._answers.respond(request)
-        except Exception:
+        except Exception:  # raised here it would vanish with the worker, and the visitor would wait for ever
             traceback.print_exc(file=sys.stderr)
             answer = refusal(500, "the watcher failed to answer; its terminal says why.")
         self._done.put((conn, answer))
