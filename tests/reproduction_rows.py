@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from fedgauss.paper.comparison import DistanceResult
-from fedgauss.paper.curves import CODED, OPTIMUM, ZERO, DistanceRow
+from fedgauss.paper.distance_cells import DistanceRow
 from fedgauss.paper.judging import Part
 from fedgauss.paper.quantile import APPROXIMATIONS, QuantileRow
+from fedgauss.paper.readings import CODED, OPTIMUM, ZERO
 from fedgauss.paper.result import Result, catalogue
 
 Rule = Callable[[str, float, float], float]  # (reading, x, printed) -> estimate

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgauss.paper.curves import FROM_OPTIMUM, FROM_ZERO, Curve, DistanceCell, Reading
+from fedgauss.paper.curves import Curve
+from fedgauss.paper.distance_cells import DistanceCell
 from fedgauss.paper.quantile import QuantileCell
+from fedgauss.paper.readings import FROM_OPTIMUM, FROM_ZERO, Reading
 from fedgauss.paper.result import LARGE, PAPER, QUICK, catalogue
 from fedgauss.sweep.cell import cell_key
 

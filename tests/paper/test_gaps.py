@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from fedgauss.paper.curves import CODED, OPTIMUM, ZERO
 from fedgauss.paper.judging import Panel, ResultVerdict, points_of
 from fedgauss.paper.quantile import TRIMMED, measured, orders
+from fedgauss.paper.readings import CODED, OPTIMUM, ZERO
 from fedgauss.paper.results.figure3_qq import clt_verdict, quantile_curves
 from reproduction_rows import quantile_rows
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedgauss.paper.curves import CODED, OPTIMUM, ZERO
 from fedgauss.paper.judging import ResultVerdict
 from fedgauss.paper.page import (
     distance_outcomes,
@@ -23,6 +22,7 @@ from fedgauss.paper.page import (
     reproduction_page,
     start_sentences,
 )
+from fedgauss.paper.readings import CODED, OPTIMUM, ZERO
 from fedgauss.paper.result import SCALES, Reproduction, Section, catalogue, write_reproduction
 from fedgauss.report.output import rows_csv
 from fedgauss.report.text import Table, plain

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedgauss.paper.curves import CODED
 from fedgauss.paper.judging import Measurement, Panel, Point
+from fedgauss.paper.readings import CODED
 from fedgauss.paper.trends import exponent, trend
 
 N = (100.0, 200.0, 300.0, 400.0, 500.0)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgauss.paper.curves import CODED, OPTIMUM, ZERO
 from fedgauss.paper.judging import Measurement, Part, ResultVerdict, outcome
 from fedgauss.paper.quantile import Q, measured
+from fedgauss.paper.readings import CODED, OPTIMUM, ZERO
 from fedgauss.paper.result import catalogue
 from reproduction_rows import PARTS, distance_rows, quantile_rows, rows_of
 

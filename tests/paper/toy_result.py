@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedgauss.paper.comparison import Column, agreement, comparison_drawing, point_table, summary
-from fedgauss.paper.curves import OPTIMUM, ZERO
 from fedgauss.paper.judging import Panel, Part, outcome
+from fedgauss.paper.readings import OPTIMUM, ZERO
 from fedgauss.paper.result import Result, Scale, Section
 from fedgauss.paper.trends import trends
 

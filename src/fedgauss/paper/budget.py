@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.paper.curves import CODED, OPTIMUM, SHORT, ZERO, Clients, Curve, Reading
+from fedgauss.paper.curves import Clients, Curve
 from fedgauss.paper.judging import ResultVerdict
+from fedgauss.paper.readings import CODED, OPTIMUM, SHORT, ZERO, Reading
 from fedgauss.paper.result import Result, Scale, Section
 
 if TYPE_CHECKING:

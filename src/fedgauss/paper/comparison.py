@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from fedgauss._figures import LIGHT, styled
-from fedgauss.paper.curves import CODED, READINGS, SHORT, DistanceRow
+from fedgauss.paper.distance_cells import DistanceRow
 from fedgauss.paper.judging import Measurement, Outcome, Panel, Part, Point, ResultVerdict, outcome, symbol
+from fedgauss.paper.readings import CODED, READINGS, SHORT
 from fedgauss.paper.result import OtherRows, Result, Section
 from fedgauss.paper.trends import Trends, claimed, title_of, trend_sentence, trend_table, trends
 from fedgauss.report.output import Drawing, area, few_ticks, grid, key, log_ticks

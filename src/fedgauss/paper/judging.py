@@ -28,7 +28,7 @@ import numpy as np
 from scipy import special
 
 from fedgauss._types import FloatArray
-from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, ZERO
+from fedgauss.paper.readings import CODED, OPTIMUM, READINGS, ZERO
 
 Claim = Literal["falls", "rises", "falls, then rises", "none"]
 Printed = Mapping[float | str, Mapping[float, float]]  # by curve and abscissa

@@ -15,8 +15,8 @@ from rich.text import Text
 from fedgauss import __version__
 from fedgauss._figures import LIGHT, styled
 from fedgauss.paper.comparison import DistanceResult
-from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, ZERO
 from fedgauss.paper.judging import Outcome, Outcomes
+from fedgauss.paper.readings import CODED, OPTIMUM, READINGS, ZERO
 from fedgauss.paper.result import Reproduction, Result, Section
 from fedgauss.paper.trends import trends
 from fedgauss.report.output import Drawing, grid, key, named_rows

@@ -15,8 +15,9 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.paper.comparison import Column, agreement, comparison_drawing, point_table, summary
-from fedgauss.paper.curves import READINGS, SHORT, Curve, CurvesCell
+from fedgauss.paper.curves import Curve, CurvesCell
 from fedgauss.paper.judging import SHARE, Measurement, Part, Points, error_of_mean, outcome, points_of
+from fedgauss.paper.readings import READINGS, SHORT
 from fedgauss.paper.result import OtherRows, Result, Scale, Section
 from fedgauss.paper.trends import title_of, trend_sentence, trend_table, trends
 from fedgauss.report.text import listed, number

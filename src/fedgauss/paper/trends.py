@@ -28,8 +28,8 @@ import numpy as np
 from scipy import special
 
 from fedgauss._types import FloatArray
-from fedgauss.paper.curves import OPTIMUM, READINGS, SHORT, ZERO
 from fedgauss.paper.judging import Measurement, Panel, Points, error_of_mean, symbol
+from fedgauss.paper.readings import OPTIMUM, READINGS, SHORT, ZERO
 from fedgauss.report.text import Table, listed, number, sentence, signed, span, with_error
 
 Direction = Literal["falls", "rises", "falls, then rises", "differs", "not detected", "at floor", "one draw"]

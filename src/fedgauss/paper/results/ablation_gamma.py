@@ -1,8 +1,9 @@
 """The second ablation: gaps between quantiles over gamma."""
 
-from fedgauss.paper.curves import TEXT, Curve, readings_of
+from fedgauss.paper.curves import Curve, readings_of
 from fedgauss.paper.judging import Panel, Part, printed
 from fedgauss.paper.quantile import GapResult, quantile_cells
+from fedgauss.paper.readings import TEXT
 
 _LINES = [Curve(n_clients=15, sync_every=20, eta0=0.7, beta=0.85, gamma=gamma) for gamma in (1.0, 5.0, 10.0)]
 

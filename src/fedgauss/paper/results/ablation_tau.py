@@ -1,8 +1,9 @@
 """The first ablation: gaps between quantiles over tau."""
 
-from fedgauss.paper.curves import TEXT, Curve, readings_of
+from fedgauss.paper.curves import Curve, readings_of
 from fedgauss.paper.judging import Panel, Part, printed
 from fedgauss.paper.quantile import GapResult, quantile_cells
+from fedgauss.paper.readings import TEXT
 
 _LINES = [Curve(n_clients=15, sync_every=tau, eta0=0.7, beta=0.85) for tau in (5, 10, 15, 50, 100)]
 

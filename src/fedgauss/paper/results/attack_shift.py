@@ -15,8 +15,8 @@ from fedgauss.paper.attack import (
     Judgement,
 )
 from fedgauss.paper.attack_rules import INNOVATION, OTHER_RULES, PAPER_RULES, RIGHT_TUNED, RULE_SETS, STUDENTISED
-from fedgauss.paper.curves import CENTER
 from fedgauss.paper.judging import Panel, Part, printed
+from fedgauss.paper.readings import CENTER
 from fedgauss.paper.result import Scale
 
 if TYPE_CHECKING:

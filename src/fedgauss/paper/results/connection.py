@@ -1,7 +1,8 @@
 """The table of distances over rho, how little clients are connected."""
 
 from fedgauss.paper.comparison import HABITS, HIDDEN, NEAR_OPTIMUM, DistanceResult
-from fedgauss.paper.curves import Curve, DistanceCell, legacy_table
+from fedgauss.paper.curves import Curve
+from fedgauss.paper.distance_cells import DistanceCell, legacy_table
 from fedgauss.paper.judging import Panel, Part, printed
 from fedgauss.paper.result import Scale
 

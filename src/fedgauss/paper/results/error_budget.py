@@ -27,7 +27,8 @@ from fedgauss.paper.budget import (
     matching,
     runs,
 )
-from fedgauss.paper.curves import LEGACY, Curve
+from fedgauss.paper.curves import Curve
+from fedgauss.paper.readings import LEGACY
 from fedgauss.paper.result import OtherRows, Scale, Section
 from fedgauss.paper.results.figure2_phase import clients_at
 from fedgauss.paper.trends import FittedSlope, fitted, over_draws, slope

@@ -1,8 +1,10 @@
 """Figure 1, left: the distance against n."""
 
 from fedgauss.paper.comparison import ONLY_D4, UNSTATED_START, DistanceResult
-from fedgauss.paper.curves import PROGRAM, STEPS, TAUS, TEXT, Curve, distance_cells, readings_of
+from fedgauss.paper.curves import Curve, readings_of
+from fedgauss.paper.distance_cells import STEPS, TAUS, distance_cells
 from fedgauss.paper.judging import Panel, Part, printed
+from fedgauss.paper.readings import PROGRAM, TEXT
 
 _CURVES = readings_of([Curve(sync_every=tau) for tau in TAUS], *TEXT, PROGRAM)
 

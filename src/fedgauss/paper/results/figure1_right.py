@@ -1,8 +1,9 @@
 """Figure 1, right: the distance against K."""
 
 from fedgauss.paper.comparison import ONLY_D4, DistanceResult
-from fedgauss.paper.curves import PROGRAM, against_clients
+from fedgauss.paper.distance_cells import against_clients
 from fedgauss.paper.judging import Panel, Part, printed
+from fedgauss.paper.readings import PROGRAM
 
 _CLIENTS = (10, 20, 40, 60, 80, 100)
 

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from fedgauss.paper.comparison import DistanceResult
-from fedgauss.paper.curves import CODED, TEXT, Curve, DistanceCell, Reading, distance_cells, readings_of
+from fedgauss.paper.curves import Curve, readings_of
+from fedgauss.paper.distance_cells import DistanceCell, distance_cells
 from fedgauss.paper.judging import Panel, Part, printed
+from fedgauss.paper.readings import CODED, TEXT, Reading
 from fedgauss.paper.result import Scale
 
 _CODED = Reading(CODED, "zeros", noise_vars=(1.0, 4.0))

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedgauss._figures import LIGHT, styled
 from fedgauss.paper.comparison import DRAWN, errors_shown, over_draws, series_look
-from fedgauss.paper.curves import CODED, OPTIMUM, READINGS, SHORT, TEXT, Curve, Reading, readings_of
+from fedgauss.paper.curves import Curve, readings_of
 from fedgauss.paper.judging import Panel, Points, ResultVerdict, points_of
 from fedgauss.paper.quantile import (
     APPROXIMATIONS,
@@ -21,6 +21,7 @@ from fedgauss.paper.quantile import (
     orders,
     quantile_cells,
 )
+from fedgauss.paper.readings import CODED, OPTIMUM, READINGS, SHORT, TEXT, Reading
 from fedgauss.paper.result import OtherRows, Result, Scale, Section
 from fedgauss.report.output import Drawing, few_ticks, grid, key
 from fedgauss.report.text import Table, listed, sentence

@@ -5,22 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from fedgauss.paper.comparison import DistanceResult
-from fedgauss.paper.curves import (
-    CODED,
-    PROGRAM,
-    READINGS,
-    SHORT,
-    STEPS,
-    TAUS,
-    TEXT,
-    Curve,
-    DistanceCell,
-    Reading,
-    against_clients,
-    distance_cells,
-    readings_of,
-)
+from fedgauss.paper.curves import Curve, readings_of
+from fedgauss.paper.distance_cells import STEPS, TAUS, DistanceCell, against_clients, distance_cells
 from fedgauss.paper.judging import Outcomes, Panel, Part, points_of, printed
+from fedgauss.paper.readings import CODED, PROGRAM, READINGS, SHORT, TEXT, Reading
 from fedgauss.paper.result import OtherRows, Scale
 from fedgauss.paper.results.figure1_left import PART as FIGURE_1_LEFT
 from fedgauss.report.text import listed, number, signed

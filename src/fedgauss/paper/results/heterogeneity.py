@@ -1,8 +1,10 @@
 """The table of distances over gamma, how much clients differ."""
 
 from fedgauss.paper.comparison import DistanceResult
-from fedgauss.paper.curves import LEGACY, TEXT, Curve, distance_cells, readings_of
+from fedgauss.paper.curves import Curve, readings_of
+from fedgauss.paper.distance_cells import distance_cells
 from fedgauss.paper.judging import Panel, Part, printed
+from fedgauss.paper.readings import LEGACY, TEXT
 
 _RUNS = 500
 

@@ -1,8 +1,10 @@
 """The table of distances over tau, the number of local steps between mixings."""
 
 from fedgauss.paper.comparison import HABITS, HIDDEN, NEAR_OPTIMUM, DistanceResult
-from fedgauss.paper.curves import SHORT, Curve, DistanceCell, legacy_table
+from fedgauss.paper.curves import Curve
+from fedgauss.paper.distance_cells import DistanceCell, legacy_table
 from fedgauss.paper.judging import Outcomes, Panel, Part, printed
+from fedgauss.paper.readings import SHORT
 from fedgauss.paper.result import OtherRows, Scale
 from fedgauss.paper.trends import exponent, trends
 from fedgauss.report.text import listed, number, with_error
