@@ -36,6 +36,7 @@ def test_sums_are_those_of_rows_at_the_parameter_of_each_replicate(first, last, 
         g = (p - y)[:, None] * x
         np.testing.assert_allclose(found.gradients[r, 0], g.sum(axis=0), atol=1e-4)
         np.testing.assert_allclose(found.squares[r, 0], g.T @ g, atol=1e-4)
+        np.testing.assert_allclose(found.largest[r, 0], np.abs(g).max(axis=0), atol=1e-6)
         np.testing.assert_allclose(found.hessians[r, 0], (x * (p * (1 - p))[:, None]).T @ x, atol=1e-4)
 
 

@@ -14,6 +14,9 @@ would have to forget its start, and whose clients drift apart:
    are off,
 
        n_later * mean of g(r) + H(r) (theta - r) - g(theta).
+
+4. A row that outweighs the others, an outlier, moves the reference that it was read at far away. Where one has a
+   quarter of the squares of a coordinate of all gradients, all rows are kept, and the estimate is that of their fit.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from fedgauss.problems.base import Problem
 _KEPT = 100  # rows: with 30 the Poisson ellipsoid of a thin network covers .76, with 100 .92, with all of them .92
 _BENT = 0.25  # standard errors: where the bend of the next rows may move an estimate by more, more rows are kept
 _TOLD = 5  # degrees of freedom a parameter: rows that are kept must tell as much; normal ones tell 40, counts 2 to 20
+_HEAVY = 0.25  # of the squares of gradients: where one row has as much, all rows are kept
 _MOST_STEPS = 10
 _SINGULAR = 1e-8
 _SETTLED = 1e-3  # standard errors: the last Newton step
@@ -68,6 +72,7 @@ class Stage(NamedTuple):
     gradients: FloatArray  # (R, K, d)
     squares: FloatArray  # (R, K, d, d)
     hessians: FloatArray  # (R, K, d, d)
+    largest: FloatArray  # (R, K, d)
 
     @classmethod
     def of(cls, rows: RowRange, reference: FloatArray, bar: ProgressBar | None = None) -> Stage:
@@ -104,17 +109,21 @@ def all_rows(
     _check_memory(problem, n_steps, replicates)
     n_kept = min(n_steps, max(_KEPT, math.ceil(40 * problem.dim / problem.n_clients)))
     every = RowRange(problem, stage_key(seed, "data"), np.arange(replicates), 0, n_steps)
+    start = np.asarray(start, dtype=float)
     parts, numbers = list[Solution](), list[IntArray]()
     with ProgressBar("reading rows", replicates * n_steps, progress) as bar:
-        for begun in _begun(every, n_kept, weights, np.asarray(start, dtype=float)):
-            kept, stages, place, done = begun.kept, list(begun.stages), begun.place, begun.done
-            bar.advance(len(kept.replicates) * done)
-            while done < n_steps:
-                rows = replace(kept, first=done, last=min(2 * done, n_steps))
-                stages.append(Stage.of(rows, place, bar))
-                place, done = _newton(kept, stages, weights, place)[0], rows.last
-            parts.append(_described(kept, stages, weights, place, begun.first_hessian))
-            numbers.append(kept.replicates)
+        groups = _begun(every, n_kept, weights, start)
+        bar.advance(sum(len(begun.kept.replicates) * begun.done for begun in groups))
+        while groups:
+            begun = groups.pop().read_on(n_steps, weights, bar)
+            heavy = begun.has_a_heavy_row(weights)
+            if heavy.any():
+                again = replace(every, replicates=begun.kept.replicates[heavy])
+                groups += _begun(again, n_steps, weights, start)
+            if not heavy.all():
+                light = begun.of_runs(np.flatnonzero(~heavy))
+                parts.append(_described(light.kept, light.stages, weights, light.place, light.first_hessian))
+                numbers.append(light.kept.replicates)
     return parts[0] if len(parts) == 1 else _joined(parts, np.argsort(np.concatenate(numbers)))
 
 
@@ -127,13 +136,40 @@ def _check_memory(problem: Problem, n_steps: int, replicates: int) -> None:
 
 
 class _Begun(NamedTuple):
-    """Runs that keep as many rows, after the first ones that they do not keep."""
+    """Runs that keep as many rows, after some that they do not keep."""
 
     kept: RowRange
     stages: tuple[Stage, ...]
     place: FloatArray  # where their gradients vanish, (R, d)
     first_hessian: FloatArray
     done: int  # rows
+
+    def of_runs(self, index: IntArray) -> _Begun:
+        """The part of some runs."""
+        kept = replace(self.kept, replicates=self.kept.replicates[index])
+        stages = tuple(stage.of_runs(index) for stage in self.stages)
+        return _Begun(kept, stages, self.place[index], self.first_hessian[index], self.done)
+
+    def read_on(self, n_steps: int, weights: FloatArray, bar: ProgressBar) -> _Begun:
+        """Up to the last row, with a new reference whenever the number of rows has doubled."""
+        stages, place, done = list(self.stages), self.place, self.done
+        while done < n_steps:
+            rows = replace(self.kept, first=done, last=min(2 * done, n_steps))
+            stages.append(Stage.of(rows, place, bar))
+            place, done = _newton(self.kept, stages, weights, place)[0], rows.last
+        return self._replace(stages=tuple(stages), place=place, done=done)
+
+    @_QUIETLY
+    def has_a_heavy_row(self, weights: FloatArray) -> BoolArray:
+        """Whether one row that is read once has a quarter of the squares of a coordinate of all gradients, (R,).
+
+        Its own gradient at the estimate is another one: it moves the reference that it was read at.
+        """
+        if not self.stages:
+            return np.zeros(len(self.place), dtype=np.bool_)
+        squares = self.kept.sums_at(self.place).squares + sum(stage.squares for stage in self.stages)
+        largest = np.max([(weights[:, None] * stage.largest).max(axis=1) for stage in self.stages], axis=0)
+        return np.any(largest**2 > _HEAVY * np.einsum("k,rkii->ri", weights**2, squares), axis=1)
 
 
 def _begun(every: RowRange, n_kept: int, weights: FloatArray, start: FloatArray) -> list[_Begun]:
@@ -153,9 +189,7 @@ def _begun(every: RowRange, n_kept: int, weights: FloatArray, start: FloatArray)
     bent = ~(np.all(found.doubt <= _BENT, axis=1) & (told >= _TOLD * len(start)) & _all_heard(kept, first.params))
     groups = []
     if not bent.all():
-        straight = np.flatnonzero(~bent)
-        some = replace(kept, replicates=kept.replicates[straight])
-        groups.append(_Begun(some, (stage.of_runs(straight),), found.params[straight], row[straight], later.last))
+        groups.append(_Begun(kept, (stage,), found.params, row, later.last).of_runs(np.flatnonzero(~bent)))
     if bent.any():
         groups += _begun(replace(every, replicates=every.replicates[bent]), 2 * kept.last, weights, start)
     return groups
@@ -204,14 +238,8 @@ def first_reference(kept: RowRange, weights: FloatArray, start: FloatArray) -> t
     Newton step without it follows, unless the Hessian becomes another one on the way.
     """
 
-    def means_at(theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        gradients, squares, hessians = (each / kept.count for each in kept.sums_at(theta))
-        within = squares - gradients[..., :, None] * gradients[..., None, :]
-        slope, hessian = (np.einsum("k,rk...->r...", weights, each) for each in (gradients, hessians))
-        return slope, hessian, np.einsum("k,rkij->rij", weights**2, within)
-
-    slope, hessian, noise = means_at(start)
-    at_zero = means_at(np.zeros_like(start))[1]
+    slope, hessian, noise = kept.moments_at(start, weights)
+    at_zero = kept.moments_at(np.zeros_like(start), weights)[1]
     traces = [np.einsum("rii->r", each)[:, None, None] for each in (at_zero, hessian)]
     row = np.where((traces[0] > 0.0) & (traces[0] < traces[1]), at_zero, hessian)
     ridge, theta = row * (start.shape[1] * float(weights @ weights) / (2 * kept.count)), start
@@ -222,7 +250,7 @@ def first_reference(kept: RowRange, weights: FloatArray, start: FloatArray) -> t
             break
         before = np.einsum("ri,ri->r", slope, step)
         for _ in range(_MOST_HALVED):  # while the slope beyond the minimum is steeper than it was before it
-            slope, hessian, noise = means_at(theta + step)
+            slope, hessian, noise = kept.moments_at(theta + step, weights)
             slope = slope + np.einsum("rij,rj->ri", ridge, theta + step - start)
             beyond = ~(np.einsum("ri,ri->r", slope, step) <= np.abs(before) * _STEEPER)
             if not beyond.any():
@@ -230,12 +258,12 @@ def first_reference(kept: RowRange, weights: FloatArray, start: FloatArray) -> t
             step = np.where(beyond[:, None], step / 2, step)
             before = np.where(beyond, before / 2, before)
         theta = theta + step
-    slope, hessian, noise = means_at(theta)
+    slope, hessian, noise = kept.moments_at(theta, weights)
     bread = _inverse(hessian)
     step = -np.einsum("rij,rj->ri", bread, slope)
     free = np.any(np.abs(step) > _errors(bread, noise, kept.count), axis=1)
     if free.any():
-        free &= _sound(means_at(theta + step)[1], hessian)
+        free &= _sound(kept.moments_at(theta + step, weights)[1], hessian)
     return np.where(free[:, None], theta + step, theta), row
 
 
@@ -290,15 +318,10 @@ def _moved(
 ) -> tuple[FloatArray, FloatArray]:
     """A and V_K at theta: those of later rows, at their references, and what kept rows say of the difference."""
 
-    def totals(place: FloatArray) -> tuple[FloatArray, FloatArray]:
-        gradients, squares, hessians = (each / kept.count for each in kept.sums_at(place))
-        noise = squares - gradients[..., :, None] * gradients[..., None, :]
-        return np.einsum("k,rkij->rij", weights, hessians), np.einsum("k,rkij->rij", weights**2, noise)
-
     plain = clients.hessian(weights), clients.noise(weights)
-    moved, here = list(plain), totals(theta)
+    moved, here = list(plain), kept.moments_at(theta, weights)[1:]
     for stage in later:
-        for i, there in enumerate(totals(stage.reference)):
+        for i, there in enumerate(kept.moments_at(stage.reference, weights)[1:]):
             moved[i] = moved[i] + (here[i] - there) * stage.n_rows / clients.count
     hessian, noise_cov = (np.where(_sound(m, p)[:, None, None], m, p) for m, p in zip(moved, plain, strict=True))
     return hessian, noise_cov
@@ -348,7 +371,7 @@ def _inverse(hessians: FloatArray) -> FloatArray:
 
 def _statistics(kept: RowRange, stages: Sequence[Stage], theta: FloatArray) -> ClientStatistics:
     """Over all rows, with gradients at theta."""
-    gradients, squares, hessians = kept.sums_at(theta)
+    gradients, squares, hessians, _ = kept.sums_at(theta)
     met, count = gradients.copy(), kept.count  # at the references that rows met
     for stage in stages:
         gradients, met = gradients + stage.gradients_at(theta), met + stage.gradients
