@@ -33,6 +33,7 @@ from fedgauss._progress import ProgressBar
 from fedgauss._random import stage_key
 from fedgauss._types import BoolArray, FloatArray, IntArray
 from fedgauss.inference.client_sums import ClientStatistics, scaled_alike
+from fedgauss.inference.read_once import ReadOnce
 from fedgauss.inference.row_sums import RowRange
 from fedgauss.problems.base import Problem
 
@@ -40,6 +41,7 @@ _KEPT = 100  # rows: with 30 the Poisson ellipsoid of a thin network covers .76,
 _BENT = 0.25  # standard errors: where the bend of the next rows may move an estimate by more, more rows are kept
 _TOLD = 5  # degrees of freedom a parameter: rows that are kept must tell as much; normal ones tell 40, counts 2 to 20
 _HEAVY = 0.25  # of the squares of gradients: where one row has as much, all rows are kept
+_BYTES = 200  # for K d^2 numbers a run: two sums of as many are kept, others come and go; measured 184 to 191
 _MOST_STEPS = 10
 _SINGULAR = 1e-8
 _SETTLED = 1e-3  # standard errors: the last Newton step
@@ -64,31 +66,6 @@ class Solution:
     first_hessian: FloatArray  # A over the rows that are kept, at the start or at zero, (R, d, d)
 
 
-class Stage(NamedTuple):
-    """Sums over `n_rows` rows of each client at one reference a replicate, (R, d)."""
-
-    n_rows: int
-    reference: FloatArray
-    gradients: FloatArray  # (R, K, d)
-    squares: FloatArray  # (R, K, d, d)
-    hessians: FloatArray  # (R, K, d, d)
-    largest: FloatArray  # (R, K, d)
-
-    @classmethod
-    def of(cls, rows: RowRange, reference: FloatArray, bar: ProgressBar | None = None) -> Stage:
-        """Read these rows at a reference, which is rounded as their sums are."""
-        place = reference.astype(np.float32).astype(float)
-        return cls(rows.count, place, *rows.sums_at(place, bar))
-
-    def of_runs(self, index: IntArray) -> Stage:
-        """The part of some runs."""
-        return Stage(self.n_rows, *(part[index] for part in self[1:]))
-
-    def gradients_at(self, theta: FloatArray) -> FloatArray:
-        """Along straight lines, (R, K, d)."""
-        return self.gradients + np.einsum("rkij,rj->rki", self.hessians, theta - self.reference)
-
-
 class Zero(NamedTuple):
     """Where the mean gradient of the rows so far vanishes, of R runs."""
 
@@ -106,7 +83,7 @@ def all_rows(
     Newton steps begin at `start` (d,). Each of `replicates` runs decides for itself how many rows it keeps.
     """
     weights = np.asarray(problem.weights, dtype=float)
-    _check_memory(problem, n_steps, replicates)
+    _check_memory(problem, replicates)
     n_kept = min(n_steps, max(_KEPT, math.ceil(40 * problem.dim / problem.n_clients)))
     every = RowRange(problem, stage_key(seed, "data"), np.arange(replicates), 0, n_steps)
     start = np.asarray(start, dtype=float)
@@ -122,24 +99,23 @@ def all_rows(
                 groups += _begun(again, n_steps, weights, start)
             if not heavy.all():
                 light = begun.of_runs(np.flatnonzero(~heavy))
-                parts.append(_described(light.kept, light.stages, weights, light.place, light.first_hessian))
+                parts.append(_described(light.kept, light.once, weights, light.place, light.first_hessian))
                 numbers.append(light.kept.replicates)
     return parts[0] if len(parts) == 1 else _joined(parts, np.argsort(np.concatenate(numbers)))
 
 
-def _check_memory(problem: Problem, n_steps: int, replicates: int) -> None:
-    """Refuse sums that do not fit: two d x d sums a client for each reference, and as many again for reading rows."""
+def _check_memory(problem: Problem, replicates: int) -> None:
+    """Refuse sums that do not fit."""
     numbers = replicates * problem.n_clients * problem.dim**2
-    references = 2 + math.ceil(math.log2(max(1.0, n_steps / _KEPT)))
     what = f"sums of {problem.dim:,} x {problem.dim:,} numbers of {problem.n_clients:,} clients"
-    check_memory(what, 32 * numbers * references, "Use fewer parameters or clients.")
+    check_memory(what, _BYTES * numbers, "Use fewer parameters or clients.")
 
 
 class _Begun(NamedTuple):
     """Runs that keep as many rows, after some that they do not keep."""
 
     kept: RowRange
-    stages: tuple[Stage, ...]
+    once: ReadOnce
     place: FloatArray  # where their gradients vanish, (R, d)
     first_hessian: FloatArray
     done: int  # rows
@@ -147,17 +123,16 @@ class _Begun(NamedTuple):
     def of_runs(self, index: IntArray) -> _Begun:
         """The part of some runs."""
         kept = replace(self.kept, replicates=self.kept.replicates[index])
-        stages = tuple(stage.of_runs(index) for stage in self.stages)
-        return _Begun(kept, stages, self.place[index], self.first_hessian[index], self.done)
+        return _Begun(kept, self.once.of_runs(index), self.place[index], self.first_hessian[index], self.done)
 
     def read_on(self, n_steps: int, weights: FloatArray, bar: ProgressBar) -> _Begun:
         """Up to the last row, with a new reference whenever the number of rows has doubled."""
-        stages, place, done = list(self.stages), self.place, self.done
+        once, place, done = self.once, self.place, self.done
         while done < n_steps:
             rows = replace(self.kept, first=done, last=min(2 * done, n_steps))
-            stages.append(Stage.of(rows, place, bar))
-            place, done = _newton(self.kept, stages, weights, place)[0], rows.last
-        return self._replace(stages=tuple(stages), place=place, done=done)
+            once = once.and_also(rows, place, bar)
+            place, done = _newton(self.kept, once, weights, place)[0], rows.last
+        return self._replace(once=once, place=place, done=done)
 
     @_QUIETLY
     def has_a_heavy_row(self, weights: FloatArray) -> BoolArray:
@@ -165,10 +140,8 @@ class _Begun(NamedTuple):
 
         Its own gradient at the estimate is another one: it moves the reference that it was read at.
         """
-        if not self.stages:
-            return np.zeros(len(self.place), dtype=np.bool_)
-        squares = self.kept.sums_at(self.place).squares + sum(stage.squares for stage in self.stages)
-        largest = np.max([(weights[:, None] * stage.largest).max(axis=1) for stage in self.stages], axis=0)
+        squares = self.kept.sums_at(self.place).squares + self.once.squares
+        largest = (weights[:, None] * self.once.largest).max(axis=1)
         return np.any(largest**2 > _HEAVY * np.einsum("k,rkii->ri", weights**2, squares), axis=1)
 
 
@@ -179,17 +152,20 @@ def _begun(every: RowRange, n_kept: int, weights: FloatArray, start: FloatArray)
     """
     kept = replace(every, last=min(n_kept, every.last))
     reference, row = first_reference(kept, weights, np.broadcast_to(start, (len(every.replicates), len(start))))
-    first = find_zero(kept, [], weights, reference)
+    nothing = ReadOnce.nothing(len(every.replicates), len(weights), len(start))
+    first = find_zero(kept, nothing, weights, reference)
     if kept.last == every.last:
-        return [_Begun(kept, (), first.params, row, kept.last)]
+        return [_Begun(kept, nothing, first.params, row, kept.last)]
     later = replace(every, first=kept.last, last=min(2 * kept.last, every.last))
-    stage = Stage.of(later, first.params)
-    found = find_zero(kept, [stage], weights, first.params)
-    told = freedom(_kurtosis(kept, first.params, _statistics(kept, [], first.params), weights), kept.count, weights)
+    once = nothing.and_also(later, first.params)
+    found = find_zero(kept, once, weights, first.params)
+    told = freedom(
+        _kurtosis(kept, first.params, _statistics(kept, nothing, first.params), weights), kept.count, weights
+    )
     bent = ~(np.all(found.doubt <= _BENT, axis=1) & (told >= _TOLD * len(start)) & _all_heard(kept, first.params))
     groups = []
     if not bent.all():
-        groups.append(_Begun(kept, (stage,), found.params, row, later.last).of_runs(np.flatnonzero(~bent)))
+        groups.append(_Begun(kept, once, found.params, row, later.last).of_runs(np.flatnonzero(~bent)))
     if bent.any():
         groups += _begun(replace(every, replicates=every.replicates[bent]), 2 * kept.last, weights, start)
     return groups
@@ -217,12 +193,12 @@ def _joined(parts: Sequence[Any], order: IntArray) -> Any:
 
 @_QUIETLY
 def _described(
-    kept: RowRange, stages: Sequence[Stage], weights: FloatArray, start: FloatArray, first_hessian: FloatArray
+    kept: RowRange, once: ReadOnce, weights: FloatArray, start: FloatArray, first_hessian: FloatArray
 ) -> Solution:
     """Where gradients vanish, with everything that errors need."""
-    found = find_zero(kept, stages, weights, start)
-    clients = _statistics(kept, stages, found.params)
-    hessian, noise_cov = _moved(kept, stages, weights, found.params, clients)
+    found = find_zero(kept, once, weights, start)
+    clients = _statistics(kept, once, found.params)
+    hessian, noise_cov = _moved(kept, once, weights, found.params, clients)
     kurtosis = _kurtosis(kept, found.params, clients, weights)
     return Solution(found.params, found.last_step, found.bend, clients, hessian, noise_cov, kurtosis, first_hessian)
 
@@ -278,17 +254,17 @@ def _variances(lever: FloatArray, noise: FloatArray) -> FloatArray:
 
 
 @_QUIETLY
-def find_zero(kept: RowRange, stages: Sequence[Stage], weights: FloatArray, start: FloatArray) -> Zero:
+def find_zero(kept: RowRange, once: ReadOnce, weights: FloatArray, start: FloatArray) -> Zero:
     """Newton steps from `start` (R, d) until the gradient of all rows vanishes, and one for what is not straight.
 
     That last step comes from few rows. As with Breiman's garrote b becomes b (1 - s^2 / b^2), or zero if that is
     negative, s its standard error: where rows are heavy-tailed, noise would otherwise do more harm than bias.
     """
-    straight, clients, step = _newton(kept, stages, weights, start)
+    straight, clients, step = _newton(kept, once, weights, start)
     shift, variance = np.zeros_like(straight), np.zeros_like(straight)
-    for stage in stages:
-        bends, noise = kept.bends_at(straight, stage.reference)
-        lever = _inverse(clients.hessian(weights)) * stage.n_rows / clients.count
+    for count, reference in once.stretches:
+        bends, noise = kept.bends_at(straight, reference)
+        lever = _inverse(clients.hessian(weights)) * count / clients.count
         shift += np.einsum("rij,rj->ri", lever, np.einsum("k,rkj->rj", weights, bends))
         variance += _variances(lever, np.einsum("k,rkij->rij", weights**2, noise))
     bend = shift * np.maximum(0.0, 1.0 - variance / np.maximum(shift**2, np.finfo(float).tiny))
@@ -314,15 +290,15 @@ def _kurtosis(kept: RowRange, theta: FloatArray, clients: ClientStatistics, weig
 
 
 def _moved(
-    kept: RowRange, later: Sequence[Stage], weights: FloatArray, theta: FloatArray, clients: ClientStatistics
+    kept: RowRange, once: ReadOnce, weights: FloatArray, theta: FloatArray, clients: ClientStatistics
 ) -> tuple[FloatArray, FloatArray]:
     """A and V_K at theta: those of later rows, at their references, and what kept rows say of the difference."""
 
     plain = clients.hessian(weights), clients.noise(weights)
     moved, here = list(plain), kept.moments_at(theta, weights)[1:]
-    for stage in later:
-        for i, there in enumerate(kept.moments_at(stage.reference, weights)[1:]):
-            moved[i] = moved[i] + (here[i] - there) * stage.n_rows / clients.count
+    for count, reference in once.stretches:
+        for i, there in enumerate(kept.moments_at(reference, weights)[1:]):
+            moved[i] = moved[i] + (here[i] - there) * count / clients.count
     hessian, noise_cov = (np.where(_sound(m, p)[:, None, None], m, p) for m, p in zip(moved, plain, strict=True))
     return hessian, noise_cov
 
@@ -340,12 +316,12 @@ def _sound(matrices: FloatArray, plain: FloatArray) -> BoolArray:
 
 @_QUIETLY
 def _newton(
-    kept: RowRange, stages: Sequence[Stage], weights: FloatArray, start: FloatArray
+    kept: RowRange, once: ReadOnce, weights: FloatArray, start: FloatArray
 ) -> tuple[FloatArray, ClientStatistics, FloatArray]:
     """Where gradients vanish if those of later rows are straight, the statistics one step before, and that step."""
     theta = start
     for _ in range(_MOST_STEPS):
-        clients = _statistics(kept, stages, theta)
+        clients = _statistics(kept, once, theta)
         bread = _inverse(clients.hessian(weights))
         step = np.einsum("rij,rj->ri", bread, np.einsum("k,rkj->rj", weights, clients.gradients))
         theta = theta - step
@@ -369,14 +345,12 @@ def _inverse(hessians: FloatArray) -> FloatArray:
     return np.where(finite, vectors * inverses[:, None] @ np.swapaxes(vectors, 1, 2), np.nan)
 
 
-def _statistics(kept: RowRange, stages: Sequence[Stage], theta: FloatArray) -> ClientStatistics:
+def _statistics(kept: RowRange, once: ReadOnce, theta: FloatArray) -> ClientStatistics:
     """Over all rows, with gradients at theta."""
-    gradients, squares, hessians, _ = kept.sums_at(theta)
-    met, count = gradients.copy(), kept.count  # at the references that rows met
-    for stage in stages:
-        gradients, met = gradients + stage.gradients_at(theta), met + stage.gradients
-        squares, hessians, count = squares + stage.squares, hessians + stage.hessians, count + stage.n_rows
-    mean = met / count
-    noise = (squares / count - mean[..., :, None] * mean[..., None, :]) * (count / (count - 1))
-    place = np.broadcast_to(theta[:, None], mean.shape)
-    return ClientStatistics(hessians / count, noise, place, gradients / count, place, np.zeros_like(mean), count)
+    sums, count = kept.sums_at(theta), kept.count + once.n_rows
+    met = (sums.gradients + once.gradients) / count  # at the references that rows met
+    noise = ((sums.squares + once.squares) / count - met[..., :, None] * met[..., None, :]) * (count / (count - 1))
+    gradients = (sums.gradients + once.gradients_at(theta)) / count
+    place = np.broadcast_to(theta[:, None], met.shape)
+    hessians = (sums.hessians + once.hessians) / count
+    return ClientStatistics(hessians, noise, place, gradients, place, np.zeros_like(met), count)
