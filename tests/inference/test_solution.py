@@ -13,6 +13,7 @@ from fedgauss.inference.accuracy import row_covariance
 from fedgauss.inference.between_clients import heterogeneity
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.client_sums import ClientStatistics
+from fedgauss.inference.estimate import Readout
 from fedgauss.inference.passes import run_whitened
 from fedgauss.inference.solution import all_rows
 
@@ -206,6 +207,20 @@ def test_two_rows_a_client_have_as_many_degrees_of_freedom_as_clients():
     assert np.all(dof == 3.0)
     away = np.abs(found.params[:, 0] - 1.0) / np.sqrt(cov[:, 0, 0])
     assert np.mean(away < stats.t.ppf(0.975, dof)) > 0.91 - 0.018
+
+
+@pytest.mark.parametrize(
+    ("readout", "reason"),
+    [
+        (Readout(np.eye(D)[:2], np.zeros(2)), r"the matrix of readout must have shape \(3, 3\); got \(2, 3\)"),
+        (Readout(np.eye(D), np.zeros(2)), r"the offset of readout must have shape \(3\); got \(2,\)"),
+    ],
+)
+def test_a_readout_of_another_size_is_refused_before_rows_are_read(readout, reason, monkeypatch):
+    monkeypatch.setattr("fedgauss.inference.infer.all_rows", lambda *given: pytest.fail("rows were read"))
+    problem = rows("linear")[0]
+    with pytest.raises(ValueError, match=reason):
+        fg.infer(problem, fg.networks.ring(K), None, problem.n_steps, 10, readout=readout)
 
 
 def test_sums_that_do_not_fit_into_memory_are_refused():

@@ -348,6 +348,15 @@ class Estimate(Shown):
         return self.level if level is None else _checks.level(level)
 
 
+def checked_readout(readout: Readout | None, dim: int) -> Readout:
+    """A map of d parameters to as many; theta itself by default."""
+    if readout is None:
+        return Readout(np.eye(dim), np.zeros(dim))
+    fix = "Leave readout out, and multiply params and cov of the estimate by a matrix that picks some?"
+    matrix = _checks.real_array("the matrix of readout", readout.matrix, shape=(dim, dim), fix=fix)
+    return Readout(matrix, _checks.real_array("the offset of readout", readout.offset, shape=(dim,)))
+
+
 def checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
     """Names of d parameters; theta_1, theta_2, ... by default."""
     if names is None:

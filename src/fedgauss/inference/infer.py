@@ -12,7 +12,7 @@ from fedgauss._types import ArrayLike, IntArray
 from fedgauss.engine.simulate import need_rows
 from fedgauss.inference.client_steps import RowBatches
 from fedgauss.inference.client_sums import THINNED
-from fedgauss.inference.estimate import Estimate, Readout, checked_names
+from fedgauss.inference.estimate import Estimate, Readout, checked_names, checked_readout
 from fedgauss.inference.methods import CHAINS, PATH_METHODS, bootstrap_deviations
 from fedgauss.inference.pass_estimate import Request, check_hessian, estimate_from_pass
 from fedgauss.inference.passes import run_given_steps, run_whitened
@@ -150,8 +150,7 @@ def infer(
         largest_step = _checks.real("largest_step", largest_step, above=0.0, fix="Leave it out for 1 / (d + 2).")
     labels = checked_names(names, problem.dim)
     theta = None if start is None else _checks.real_array("start", start, shape=(problem.dim,))
-    shown = Readout(np.eye(problem.dim), np.zeros(problem.dim)) if readout is None else readout
-    request = Request(method, level, labels, shown, iterate, target, correct_drift)
+    request = Request(method, level, labels, checked_readout(readout, problem.dim), iterate, target, correct_drift)
     share = 0.0 if burn_in is None else _checks.real("burn_in", burn_in)
     if not 0.0 <= share < 1.0:
         raise ValueError(f"burn_in must be a share of the run in [0, 1); got {share:g}. Use 0.2?")
