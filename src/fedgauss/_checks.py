@@ -36,7 +36,7 @@ def real_array(name: str, value: ArrayLike, shape: Sequence[int | None] | None =
     except (TypeError, ValueError, OverflowError) as error:  # a whole number may be too large for a float
         raise ValueError(_sentence(f"{name} must be {kind}; got {reprlib.repr(value)}", fix)) from error
     if shape is not None and not _fits(array.shape, shape):
-        wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
+        wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + (",)" if len(shape) == 1 else ")")
         raise ValueError(_sentence(f"{name} must have shape {wanted}; got {array.shape}", fix))
     if not np.all(np.isfinite(array)):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])

@@ -264,7 +264,7 @@ def test_bad_updates_are_alarms_or_refusals_and_leave_no_trace(lin):
         ({"alpha": np.nan}, "alpha must be finite"),
         ({"horizon": 0}, "horizon must be at least 1"),
         ({"sync_every": 0}, "sync_every must be at least 1"),
-        ({"start": [1.0]}, r"start must have shape \(2\)"),
+        ({"start": [1.0]}, r"start must have shape \(2,\)"),
     ],
 )
 def test_bad_settings_are_named(lin, arguments, message):

@@ -162,7 +162,7 @@ def test_shares_that_cannot_be_are_refused(more, message):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"local_steps": [1, 2]}, r"local_steps must have shape \(5\); got \(2,\). Give one whole number for each"),
+        ({"local_steps": [1, 2]}, r"local_steps must have shape \(5,\); got \(2,\). Give one whole number for each"),
         ({"local_steps": [1, 2, 0, 1, 1]}, "whole numbers from 1 on; client 2 has 0. Give one whole number for each"),
         ({"local_steps": [1, 2, 1.5, 1, 1]}, "whole numbers from 1 on; client 2 has 1.5"),
         ({"local_steps": [1] * 5, "sync_every": None}, "local_steps needs rounds, which end where clients mix"),

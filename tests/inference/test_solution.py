@@ -213,7 +213,7 @@ def test_two_rows_a_client_have_as_many_degrees_of_freedom_as_clients():
     ("readout", "reason"),
     [
         (Readout(np.eye(D)[:2], np.zeros(2)), r"the matrix of readout must have shape \(3, 3\); got \(2, 3\)"),
-        (Readout(np.eye(D), np.zeros(2)), r"the offset of readout must have shape \(3\); got \(2,\)"),
+        (Readout(np.eye(D), np.zeros(2)), r"the offset of readout must have shape \(3,\); got \(2,\)"),
     ],
 )
 def test_a_readout_of_another_size_is_refused_before_rows_are_read(readout, reason, monkeypatch):

@@ -102,7 +102,7 @@ def test_rows_drawn_with_replacement_average_to_the_rows():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"response": Y[:-1]}, r"response must have shape \(60\); got \(59,\). Give one response a row"),
+        ({"response": Y[:-1]}, r"response must have shape \(60,\); got \(59,\). Give one response a row"),
         ({"clients": CLIENTS[:-1]}, "clients must name one client a row"),
         ({"features": np.where(X[3, 1] == X, np.nan, X)}, r"features must be finite; got nan at index \(3, 1\)"),
         ({"family": "logistic"}, "logistic responses must be 0 or 1; row 0 is"),

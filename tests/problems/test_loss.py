@@ -99,7 +99,7 @@ def test_clients_may_be_a_number():
         ({"loss": lambda theta, row: row[0] * theta}, r"loss must return one number .* got shape \(2,\)"),
         ({"clients": {"a": np.ones((3, 2)), "b": np.ones(4)}}, "one first axis, the client"),
         ({"dim": 0}, "dim must be at least 1"),
-        ({"weights": [1.0]}, r"weights must have shape \(3\)"),
+        ({"weights": [1.0]}, r"weights must have shape \(3,\)"),
     ],
 )
 def test_bad_losses_are_refused(arguments, message):

@@ -173,7 +173,7 @@ def test_one_versus_rest_draws_classes_by_softmax():
         (lambda: fg.problems.random_effects(0), "n_clients must be at least 1; got 0"),
         (lambda: fg.problems.random_effects(3, heterogeneity=-1.0), "must not be negative; got -1"),
         (lambda: fg.problems.random_effects(3, heterogeneity=np.eye(3)), r"a \(2, 2\) matrix; got shape \(3, 3\)"),
-        (lambda: fg.problems.random_effects(3, center=[1.0]), r"center must have shape \(2\)"),
+        (lambda: fg.problems.random_effects(3, center=[1.0]), r"center must have shape \(2,\)"),
         (lambda: fg.problems.linear(np.ones(3)), "coefficients must have shape"),
         (lambda: fg.problems.linear([[1.0, np.nan]]), r"finite; got nan at index \(0, 1\)"),
         (lambda: fg.problems.linear(BETA, [1.0, 2.0]), r"noise_var must be a number or have shape \(3,\); got \(2,\)"),
