@@ -52,7 +52,8 @@ class Convergence(ShownInSentences):
     share : float
         The transient, in standard errors, that is tolerated where no tolerance is given.
     memory : float
-        Largest correlation of a coordinate's average with its last iterate; above 0.55 a run has hardly begun.
+        Largest correlation of a coordinate's average with its last iterate; above 0.55 a run has hardly begun. It
+        is 0 where a covariance or a transient was given.
     """
 
     settled: BoolArray
