@@ -49,11 +49,12 @@ def infer(
     largest_step: float | None = None,
     progress: bool | None = None,
 ) -> Estimate:
-    """Estimate theta*_K with its covariance, reading every row once.
+    """Estimate theta*_K with its covariance, reading every row once but for a few that are kept.
 
     By default the estimate is where the mean gradient of all rows vanishes, by Newton steps from sums that clients keep
-    (`inference.solution`). It takes no steps of SGD, so that network, step sizes and drift cannot bias it. With another
-    `method`, a number for `every`, or ``iterate="last"``, it is an average or an iterate of one pass of local SGD.
+    (`inference.solution`). It takes no steps of SGD, so that network, step sizes and drift cannot bias it. Clients keep
+    their first rows, more where these tell little, and all where one row outweighs the others. With another `method`, a
+    number for `every`, or ``iterate="last"``, it is an average or an iterate of one pass of local SGD.
 
     Parameters
     ----------
@@ -67,11 +68,11 @@ def infer(
         For averages and iterates: None for whitened steps, which suit any scale (`inference.passes`); or your own
         eta_t. The default needs none.
     n_steps, sync_every : int
-        Rows of each client, one a step; and steps between two synchronisations.
+        Rows of each client, one a step; and steps between two synchronisations, which the default does not need.
     method : {"plugin", "bootstrap", "random_scaling", "batch_means"}
         "plugin" uses sums of gradients, their squares and Hessians, d x d numbers for each client. By default these
         are of all rows: intervals have the width of the pooled fit's, and are Student's with `dof` degrees of freedom.
-        "bootstrap" runs chains with random multipliers beside the run; only parameters are shared.
+        "bootstrap" runs chains whose gradient noise is multiplied at random; only parameters are shared.
         "random_scaling" and "batch_means" use the path of the mean, which must be known after every step.
     level : float
         Level of the intervals.

@@ -6,7 +6,8 @@ be read twice. References are estimates from earlier rows, the same for all clie
 would have to forget its start, and whose clients drift apart:
 
 1. Each client keeps its first rows, max(100, 40 d / K) of them, or more where these tell little: twice as many for as
-   long as the bend (3.) of the next ones is clear. The first reference is their fit.
+   long as the bend (3.) of the next ones may matter, gradients are heavy-tailed or a client is not heard. The first
+   reference is their fit.
 2. As many rows again are added up there. The next reference is where the gradient of all rows so far vanishes, and so
    on: whenever the number of rows has doubled there is a new one. A reference from m rows is off by m^-1/2, second
    order for the next m rows by m^-1, and for the mean over all n rows by log(n) / n, which is less than noise.

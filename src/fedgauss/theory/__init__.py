@@ -1,7 +1,8 @@
 """What the paper proves, as functions: covariances, exact moments, error terms, bounds, rates and advice.
 
-Everything here is NumPy and SciPy, except `error_terms`, `lindeberg` and `measure_propositions`, which run the engine
-and load JAX on first use. Appendix letters are those of the published version.
+Everything here is NumPy and SciPy, except `error_terms`, `lindeberg` and `measure_propositions`, which run the engine.
+These load JAX on first use, and so does `step_variation`, which stands beside them. Appendix letters are those of the
+published version.
 """
 
 from __future__ import annotations
