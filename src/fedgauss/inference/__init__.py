@@ -1,1 +1,1 @@
-"""Confidence sets for a federated model in one pass, without sharing data."""
+"""Estimates of a federated model with confidence sets, without sharing data."""
