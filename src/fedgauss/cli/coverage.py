@@ -28,7 +28,7 @@ adds to them.
 
 [bold]Networks[/bold]
   ring, path, star, complete; ring^4 mixes four times at each synchronisation; a number such as 0.9 is the second \
-eigenvalue, rho
+eigenvalue, rho; gossip draws pairs, failing is a ring whose links are each down in three mixings of ten
 
 [bold]Examples[/bold]
   fedgauss coverage --runs 200 --steps 500,1000            a first look, in half a minute

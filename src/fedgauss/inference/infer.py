@@ -158,7 +158,8 @@ def infer(
     if steps is not None and largest_step is not None:
         raise ValueError(f"largest_step={largest_step:g} belongs to whitened steps, not to your own. Leave out one.")
     if steps is None and burn_in is not None:
-        raise ValueError("burn_in belongs to steps of your own; whitened steps have a fifth of the run. Leave it out.")
+        instead = "the estimate from all rows leaves none out" if whole else "whitened steps have a fifth of the run"
+        raise ValueError(f"burn_in belongs to averages with steps of your own; {instead}. Leave it out.")
     if whole:
         if steps is not None:
             as_step_sizes(steps)  # not needed, but refused where they are none
