@@ -8,6 +8,7 @@ from fedgauss._random import stage_key
 from fedgauss.inference import row_sums
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.client_sums import second_derivative
+from fedgauss.inference.read_once import ReadOnce
 from fedgauss.inference.row_sums import RowRange
 
 D = 3
@@ -119,3 +120,22 @@ def test_factors_are_those_of_the_second_derivative(family):
         for direction in np.eye(D, dtype=np.float32)
     ])  # fmt: skip
     np.testing.assert_allclose(second_derivative(problem, theta, data), wanted, atol=1e-5)
+
+
+def test_rows_read_once_at_several_references_add_up():
+    """Gradients of linear models are straight: carried along over three references they are those of all rows."""
+    rng = np.random.default_rng(6)
+    problem, theta = fg.problems.linear(rng.standard_normal((3, 2))), rng.standard_normal((4, 2))
+    once, parts = ReadOnce.nothing(4, 3, 2), []
+    for first, last in ((0, 10), (10, 25), (25, 60)):
+        place = rng.standard_normal((4, 2)).astype(np.float32).astype(float)
+        once = once.and_also(read(problem, 4, first, last), place)
+        parts.append(read(problem, 4, first, last).sums_at(place))
+    whole = read(problem, 4, 0, 60).sums_at(theta)
+    np.testing.assert_allclose(once.gradients_at(theta), whole.gradients, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(once.hessians, whole.hessians, rtol=1e-5)
+    np.testing.assert_allclose(once.squares, sum(part.squares for part in parts), rtol=1e-12)
+    np.testing.assert_array_equal(once.largest, np.max([part.largest for part in parts], axis=0))
+    assert once.n_rows == 60
+    some = once.of_runs(np.array([3, 1]))
+    np.testing.assert_array_equal(some.gradients_at(theta[[3, 1]]), once.gradients_at(theta)[[3, 1]])
