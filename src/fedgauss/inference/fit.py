@@ -115,7 +115,7 @@ def fit(
         Standard errors of an exact fit: robust to a wrong variance, the same with n / (n - d), by the model, or
         clustered, each client a cluster for "site".
     link : str, optional
-        "identity", "log", "logit", "probit" or "cloglog", where the family has it; its usual one by default.
+        "identity", "log", "logit", "probit", "cloglog" or "inverse", where the family has it; its usual one by default.
     trials, event : str, optional
         A column beside the target: of how many trials it counts the successes ("binomial"), or whether the time that it
         is ends in an event, 1, or is censored, 0 ("cox").
