@@ -119,7 +119,7 @@ def run_peer(
     on_alarm: Literal["go on", "exclude"] = "go on",
     at_most: int | None = None,
 ) -> PeerRun:
-    """PeerColumn `client` of Theta_t = (Theta_{t-1} - eta_t G_t) C_t, with C made by exchanges with neighbours.
+    """Column `client` of Theta_t = (Theta_{t-1} - eta_t G_t) C_t, with C made by exchanges with neighbours.
 
     All peers are started with the same arguments but `client` and `exchange`, and then make the iterates of `simulate`
     with this seed. Of `lin` a peer uses its own row, which it tells its neighbours at the start; the point at which
@@ -140,7 +140,7 @@ def run_peer(
         Of all clients, as far as this peer knows them.
     chains : int
         How many Client-GA chains peers carry along: Theta_t = ((I - eta_t A) Theta_{t-1} + eta_t K w_k Z^k) C_t from
-        zero, with Z^k drawn from this peer's own covariance, which the chains show to nobody.
+        zero, with Z^k drawn from this peer's own covariance. Neighbours see the chains before mixing.
     alpha : float
         Of this peer's monitor, over n_steps.
     on_round : callable, optional
