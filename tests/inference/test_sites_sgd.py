@@ -344,6 +344,10 @@ def test_small_sites_are_told_how_many_rows_would_be_enough():
             "the target 'age' must suit the family 'logistic', which needs 0 and 1; it does not",
         ),
         (
+            {"target": "age", "features": ["cost"], "trials": "dose"},
+            "the family 'logistic', which needs whole numbers from 0 to the trials of their row; it does not",
+        ),
+        (
             {"target": "dose", "family": "poisson"},
             "the target 'dose' must suit the family 'poisson', which needs counts; it does not",
         ),
@@ -352,7 +356,7 @@ def test_small_sites_are_told_how_many_rows_would_be_enough():
             "'huber', which needs numbers whose median absolute deviation is at most 6.725, for its threshold 1.345",
         ),
     ],
-    ids=["logistic", "poisson", "huber"],
+    ids=["logistic", "trials", "poisson", "huber"],
 )
 def test_errors_quote_no_row(site, model, message):
     model = MODEL | model

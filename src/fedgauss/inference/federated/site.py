@@ -271,9 +271,10 @@ class Site:
         try:
             response = response_of(columns[spec.target], spec.family, *beside_columns(spec, columns), link=spec.link)
         except ValueError as error:
+            needs = family.needs if spec.trials is None else "whole numbers from 0 to the trials of their row"
             raise Refused(
-                f"the target {spec.target!r} must suit the family {family.name!r}, which needs {family.needs}; it does "
-                "not at this site."
+                f"the target {spec.target!r} must suit the family {family.name!r}, which needs {needs}; it does not at "
+                "this site."
             ) from error
         design, rows = self._design_rows
         pairs = zip(design.needs(), agreed["means"].tolist(), agreed["sds"].tolist(), strict=True)
