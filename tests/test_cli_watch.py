@@ -228,7 +228,7 @@ def test_a_process_of_its_own_ends_cleanly_and_saves(tmp_path, number):
         ((), "one source of rounds"),
         (("run.jsonl", "--listen"), "one source of rounds"),
         (("run.jsonl", "--hessian", "1"), "a warm-up needs --hessian and --eta0"),
-        (("run.jsonl", "--monitor", "absent.npz"), "absent.npz is not there"),
+        (("run.jsonl", "--monitor", "absent.npz"), "Monitor.save or ClientMonitor.save wrote; absent.npz is not there"),
         (("run.jsonl", "--monitor", "broken.npz"), "must be a file that Monitor.save or ClientMonitor.save wrote"),
         (("run.jsonl", "--monitor", "m.npz", "--eta0", "1"), "brings its own"),
         (("nowhere/run.jsonl", "--hessian", "1", "--eta0", "1"), "folder of run.jsonl must exist"),
@@ -242,6 +242,7 @@ def test_a_process_of_its_own_ends_cleanly_and_saves(tmp_path, number):
         (("--listen", "--hessian", "1", "--eta0", "1", "--token", "short"), "token must have at least 16"),
         (("--listen", "--token-file", "absent"), "--token-file must be a file that can be read; absent is none"),
         (("--listen", "--token-file", "broken.npy"), "--token-file must not be accessible to others; broken.npy has"),
+        (("--listen", "--webhook", "example.org"), "--webhook must begin with http:// or https://"),
         (("--listen", "--cert", "broken.npy"), "--cert and --key belong together; --key is missing"),
         (("--listen", "--cert", "absent", "--key", "m.npz"), "--cert must be a file in PEM that can be read"),
     ],
@@ -256,6 +257,12 @@ def test_what_cannot_be_watched_is_said_in_one_line(tmp_path, monkeypatch, asked
     assert done.exit_code == 2
     assert message in done.output
     assert len(done.output.strip().splitlines()) == 1
+
+
+def test_a_port_that_is_none_is_said_in_one_sentence():
+    done = watch("--listen", "--port", 99999)
+    assert done.exit_code == 2
+    assert "port must be 0-65535. Use another --port?" in done.output
 
 
 def test_a_monitor_file_without_its_parts_is_refused(tmp_path):

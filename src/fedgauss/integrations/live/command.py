@@ -118,7 +118,7 @@ def _check(options: WatchOptions) -> None:
         _checks.real("quiet-after", options.quiet_after, above=0.0, fix="It counts seconds.")
     _checks.one_of("log-format", options.log_format, ("text", "json"))
     if options.webhook is not None:
-        host_of(options.webhook)
+        host_of(options.webhook, "webhook")
 
 
 def _begun(options: WatchOptions, save_file: SaveFile | None) -> Run:

@@ -53,5 +53,6 @@ def _listener(host: str, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except (OSError, OverflowError) as error:
         listener.close()
-        raise ValueError(f"port {port} at {host} cannot be used; {error}. Use another --port?") from error
+        why = str(error).rstrip(".")
+        raise ValueError(f"port {port} at {host} cannot be used; {why}. Use another --port?") from error
     return listener

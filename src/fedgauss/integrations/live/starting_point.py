@@ -63,7 +63,10 @@ def _given(options: WatchOptions) -> Monitor | WarmUp | ClientMonitor:
         if options.hessian is not None or options.eta0 is not None:
             raise ValueError("--monitor brings its own A and step sizes; leave out --hessian and --eta0.")
         if not options.monitor.is_file():
-            raise ValueError(f"--monitor must be a file that Monitor.save wrote; {options.monitor} is not there.")
+            raise ValueError(
+                "--monitor must be a file that Monitor.save or ClientMonitor.save wrote; "
+                f"{options.monitor} is not there."
+            )
         return _loaded(options.monitor)
     if options.hessian is None and options.eta0 is None:
         return ClientMonitor(options.alpha, options.horizon, options.rate)

@@ -159,14 +159,14 @@ def post(url: str, body: bytes, timeout: float) -> str | None:
         return getattr(cause, "strerror", None) or type(cause).__name__
 
 
-def host_of(url: str) -> str:
-    """The host of a url that can be sent to, with its port."""
+def host_of(url: str, name: str = "url") -> str:
+    """The host of a url that can be sent to, with its port; errors call the url `name`."""
     parts = urlsplit(url)
     named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     if not named or "@" in parts.netloc or " " in url or not url.isprintable():
         raise ValueError(
-            "url must begin with http:// or https:// and name a host, without a user, a password or spaces; got the "
-            f"scheme {parts.scheme!r} and the host {parts.hostname!r}."
+            f"{name} must begin with http:// or https:// and name a host, without a user, a password or spaces; got "
+            f"the scheme {parts.scheme!r} and the host {parts.hostname!r}."
         )
     return parts.netloc
 
