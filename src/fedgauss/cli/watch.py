@@ -15,7 +15,8 @@ _WATCH_HELP = """\
 Follow a federated run as it goes, from any framework: print alarms, and serve a live page.
 
 The page needs no internet, and only this machine can see it unless --host says otherwise. Malformed rounds are \
-refused and change nothing. With --listen each round is POSTed to /rounds in place of a log, as the same JSON.
+refused and change nothing. With --listen each round is POSTed to /rounds in place of a log, as the same JSON \
+(Content-Type: application/json).
 
 With a token a browser opens ADDRESS/?token=TOKEN once, and has a cookie from then on; programs send \
 Authorization: Bearer TOKEN. --cert and --key encrypt.
