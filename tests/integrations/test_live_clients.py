@@ -200,6 +200,16 @@ def test_a_move_that_is_not_finite_is_an_alarm_and_changes_nothing():
     assert (run.last, run.health().state) == (4, "warming up")
 
 
+def test_an_accuracy_behind_an_invalid_update_is_noted():
+    """What was wrong is the round before: who sends the accuracy is not told that it was refused."""
+    run, (first, second) = ClientRun(fg.ClientMonitor(seed=1)), rounds(2)
+    run.take_json(line(1, first))
+    assert run.take_json(line(2, second | {NAMES[2]: np.full(len(second[NAMES[2]]), np.inf)})).kind == "invalid update"
+    assert run.take_json(b'{"round": 1, "accuracy": 0.5}') == ("noted", "noted: accuracy of round 1.")
+    assert run.outcome.kind == "invalid update"
+    assert shown(run)["numbers"]["rows"] == [[1, "accuracy", 0.5]]
+
+
 def test_rows_are_numbered_and_a_long_run_is_thinned(monkeypatch):
     monkeypatch.setattr("fedgauss.integrations.live.client_run._CELLS", 1000)
     run = ClientRun(fg.ClientMonitor(seed=1))

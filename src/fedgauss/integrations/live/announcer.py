@@ -54,7 +54,7 @@ class Announcer:
         """What came of a round."""
         with self._lock:
             kind, words = outcome
-            if kind == "already taken":
+            if kind in ("already taken", "noted"):
                 return
             if kind != self._kind:
                 rings = kind in ("alarm", "invalid update")

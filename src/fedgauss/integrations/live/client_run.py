@@ -114,11 +114,13 @@ class ClientRun(FollowedRun[ClientLine]):
         with self.lock:
             if line.settings is not None:
                 self._set(line)
-            elif line.refused:
+                return Outcome("noted", "noted: the settings.")
+            if line.refused:
                 self.refusals.add(f"round {line.number}, by the run itself: {line.refused}")
                 self._invalid(line.number, f"The run refused it: {line.refused}")
             elif line.moves is None:
                 self._show(line, max(self.last, self.seen_before))
+                return Outcome("noted", f"noted: {' and '.join(line.shown or ())} of round {line.number}.")
             else:
                 self._judge(line)
             return self.outcome

@@ -14,7 +14,7 @@ _SHOWN = 500  # rows of the table of clients
 
 Kind = Literal[
     "waiting", "warming up", "begun anew", "seen before", "quiet", "travelling", "alarm", "invalid update",
-    "already taken",
+    "already taken", "noted",
 ]  # fmt: skip
 
 
