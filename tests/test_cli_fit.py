@@ -129,6 +129,7 @@ def test_bad_input_is_one_line(table, tmp_path, arguments, rule):
         ("data.xlsx", b"", "data must be a .csv or .parquet file"),
         ("empty.csv", b"", "could not be read as csv: No columns to parse"),
         ("broken.parquet", b"no parquet", "could not be read as parquet"),
+        ("tiny.parquet", b"no", "could not be read as parquet"),
         ("binary.csv", b"a,b\n\xff\xfe\x00,1\n", "must be text in UTF-8"),
     ],
 )
@@ -138,6 +139,7 @@ def test_a_file_that_is_no_table_is_one_line(tmp_path, name, content, rule):
     failed = fit(tmp_path / name, "--target", "y", "--client", "c", "--out", tmp_path / "out")
     assert (failed.exit_code, failed.stderr.count("\n")) == (2, 1)
     assert rule in failed.stderr
+    assert ".." not in failed.stderr  # a reason may end in a full stop of its own
 
 
 def test_without_pandas_the_error_says_what_to_install(table, tmp_path, monkeypatch):

@@ -38,7 +38,8 @@ def read_table(path: str | Path) -> Any:
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} must be text in UTF-8; it is in another encoding. Save it as UTF-8.") from error
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors, and so are pyarrow's
-        raise ValueError(f"{file} could not be read as {kind[1:]}: {' '.join(str(error).split())}.") from error
+        reason = " ".join(str(error).split()).removesuffix(".")
+        raise ValueError(f"{file} could not be read as {kind[1:]}: {reason}.") from error
 
 
 def _read_csv(file: Path) -> Any:
