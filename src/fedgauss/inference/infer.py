@@ -41,6 +41,7 @@ def infer(
     target: Literal["optimum", "population"] = "optimum",
     burn_in: float | None = None,
     correct_drift: bool = False,
+    correct_bias: bool = False,
     bootstraps: int = 200,
     start: ArrayLike | None = None,
     names: Sequence[str] | None = None,
@@ -89,6 +90,9 @@ def infer(
     correct_drift : bool
         Subtract from an average the estimated bias of clients that drift apart between mixings. It changes neither the
         default nor the plug-in with every=1, which have no such bias, nor the last iterate.
+    correct_bias : bool
+        Subtract from the estimate from all rows its bias of order 1 / n, which the pooled fit has, too. It matters
+        where there are few rows for so many parameters, and a note says so.
     bootstraps : int
         Number of chains of the bootstrap.
     start : (d,) array_like, optional
@@ -151,7 +155,9 @@ def infer(
         largest_step = _checks.real("largest_step", largest_step, above=0.0, fix="Leave it out for 1 / (d + 2).")
     labels = checked_names(names, problem.dim)
     theta = None if start is None else _checks.real_array("start", start, shape=(problem.dim,))
-    request = Request(method, level, labels, checked_readout(readout, problem.dim), iterate, target, correct_drift)
+    request = Request(
+        method, level, labels, checked_readout(readout, problem.dim), iterate, target, correct_drift, correct_bias
+    )
     share = 0.0 if burn_in is None else _checks.real("burn_in", burn_in)
     if not 0.0 <= share < 1.0:
         raise ValueError(f"burn_in must be a share of the run in [0, 1); got {share:g}. Use 0.2?")
@@ -160,6 +166,8 @@ def infer(
     if steps is None and burn_in is not None:
         instead = "the estimate from all rows leaves none out" if whole else "whitened steps have a fifth of the run"
         raise ValueError(f"burn_in belongs to averages with steps of your own; {instead}. Leave it out.")
+    if correct_bias and not whole:
+        raise ValueError("correct_bias is for the estimate from all rows; averages have correct_drift. Leave it out.")
     if whole:
         if steps is not None:
             as_step_sizes(steps)  # not needed, but refused where they are none

@@ -38,6 +38,7 @@ class Request:
     iterate: str = "average"
     target: str = "optimum"
     correct_drift: bool = False
+    correct_bias: bool = False
 
 
 def estimate_from_pass(

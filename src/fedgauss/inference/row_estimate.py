@@ -6,7 +6,7 @@ import numpy as np
 from scipy import linalg
 
 from fedgauss._types import FloatArray, IntArray
-from fedgauss.inference.accuracy import row_covariance
+from fedgauss.inference.accuracy import WARN, predicted_coverage, row_covariance
 from fedgauss.inference.between_clients import heterogeneity, population
 from fedgauss.inference.client_sums import scaled_alike
 from fedgauss.inference.estimate import Estimate
@@ -41,9 +41,9 @@ def estimate_from_rows(
     estimate = _with_settling(_with_errors(solution, request, weights), solution, request)
     estimate = with_length(_with_rounding(estimate, solution, request), clients, _SMALL)
     estimate = replace(estimate, heterogeneity=heterogeneity(clients, busy), facts=facts)
-    if request.target != "population":
-        return estimate
-    return population(estimate, clients, weights, solution.params[0], request.readout)
+    if request.target == "population":
+        estimate = population(estimate, clients, weights, solution.params[0], request.readout)
+    return _with_bias(estimate, solution, request)
 
 
 def check_solution(solution: Solution, weights: FloatArray) -> None:
@@ -84,6 +84,23 @@ def _with_errors(solution: Solution, request: Request, weights: FloatArray) -> E
         readout.of(solution.params[0]), readout.cov(cov[0]), request.level, request.method, request.names,
         dof=float(dof[0]),
     )  # fmt: skip
+
+
+def _with_bias(estimate: Estimate, solution: Solution, request: Request) -> Estimate:
+    """What few rows for many parameters do to any fit: subtracted on request, else a diagnostic and perhaps a note."""
+    bias = request.readout.matrix @ solution.bias[0]
+    if request.correct_bias:
+        return replace(estimate, params=estimate.params - bias)
+    ratio = bias / estimate.std_errors
+    covered, worst = predicted_coverage(ratio, estimate.level), int(np.abs(ratio).argmax())
+    estimate = replace(estimate, bias=ratio, predicted_coverage=covered)
+    if abs(ratio[worst]) <= WARN:
+        return estimate
+    return estimate.with_notes(
+        f"Bias of {ratio[worst]:.2f} standard errors is estimated for {estimate.names[worst]}, whose interval then "
+        f"covers about {covered[worst]:.2f} and not {estimate.level:g}: there are few rows for so many parameters. "
+        "The fit of the pooled rows has it, too. correct_bias=True subtracts it, or use more rows."
+    )
 
 
 def _with_settling(estimate: Estimate, solution: Solution, request: Request) -> Estimate:

@@ -75,14 +75,30 @@ class RowRange:
 
     def bends_at(self, theta: FloatArray, reference: FloatArray) -> tuple[FloatArray, FloatArray]:
         """b = g(r) + H(r) (theta - r) - g(theta) over a client's rows: mean (R, K, d), and its covariance."""
-        total, squares = self._folded(_bends, (np.add, np.add), _last(theta), _last(reference))
-        mean = total / self.count
-        return mean, (squares / self.count - mean[..., :, None] * mean[..., None, :]) / (self.count - 1)
+        return self._mean_of(_bends, _last(theta), _last(reference))
+
+    def second_order_at(
+        self, theta: FloatArray, means: FloatArray, bread: FloatArray, root: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """u = w_k H A^-1 (g - mean of g) - D^2 g [v, v] / 2 over a client's rows: mean (R, K, d), and its covariance.
+
+        Every row has a direction v ~ N(0, S) of its own. `bread` is A^-1, `root` a root of S, one a replicate.
+        """
+        matrices = (np.moveaxis(each, 0, -1)[:, :, None] for each in (bread, root))
+        return self._mean_of(_second_order, _last(theta), np.moveaxis(means, (0, 1), (-1, -2)), *matrices)
 
     def fourths_at(self, theta: FloatArray, means: FloatArray, whitening: FloatArray) -> FloatArray:
         """Sums of (u' W u)^2, u a gradient less its client's mean (R, K, d), W one matrix a replicate; (R, K)."""
         own = np.moveaxis(means, (0, 1), (-1, -2)), np.moveaxis(whitening, 0, -1)[:, :, None]
         return self._folded(_fourths, (np.add,), _last(theta), *own)[0]
+
+    def _mean_of(
+        self, program: Callable[..., tuple[JaxArray, ...]], *arrays: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """The mean of what `program` adds up, beside its squares, and the covariance of that mean."""
+        total, squares = self._folded(program, (np.add, np.add), *arrays)
+        mean = total / self.count
+        return mean, (squares / self.count - mean[..., :, None] * mean[..., None, :]) / (self.count - 1)
 
     def _folded(
         self,
@@ -126,7 +142,7 @@ def _sums(
 ) -> tuple[JaxArray, ...]:
     place = _everywhere(problem, theta)
 
-    def terms(data: Any) -> Any:
+    def terms(data: Any, noise: Noise) -> Any:
         return problem.gradient(place, data), problem.hessian_factors(place, data), data
 
     def add(total: tuple[JaxArray, ...], block: Any, counts: JaxArray) -> tuple[JaxArray, ...]:
@@ -154,12 +170,35 @@ def _bends(
 ) -> tuple[JaxArray, ...]:
     place, reference = _everywhere(problem, theta), _everywhere(problem, r)
 
-    def terms(data: Any) -> JaxArray:
+    def terms(data: Any, noise: Noise) -> JaxArray:
         straight = problem.gradient(reference, data) + problem.curvature(reference, data, place - reference)
         return straight - problem.gradient(place, data)
 
-    def add(total: tuple[JaxArray, ...], b: JaxArray, counts: JaxArray) -> tuple[JaxArray, ...]:
-        return total[0] + add_up(b), _plus_products(total[1], b, b)
+    return _vectors_and_squares(problem, key, numbers, since, until, place, terms)
+
+
+@jax.jit
+def _second_order(
+    problem: Problem, key: Key, numbers: JaxArray, since: JaxArray, until: JaxArray, theta: JaxArray,
+    means: JaxArray, bread: JaxArray, root: JaxArray,
+) -> tuple[JaxArray, ...]:  # fmt: skip
+    place, weights = _everywhere(problem, theta), jnp.asarray(problem.weights, theta.dtype)[:, None]
+
+    def terms(data: Any, noise: Noise) -> JaxArray:
+        pull = times(bread, problem.gradient(place, data) - means)
+        v = times(root, noise.stream("directions").normal(problem.dim))
+        twice = jax.jvp(lambda at: problem.curvature(at, data, v), (place,), (v,))[1]
+        return weights * problem.curvature(place, data, pull) - twice / 2
+
+    return _vectors_and_squares(problem, key, numbers, since, until, place, terms)
+
+
+def _vectors_and_squares(
+    problem: Problem, key: Key, numbers: JaxArray, since: JaxArray, until: JaxArray, place: JaxArray,
+    terms: Callable[[Any, Noise], JaxArray],
+) -> tuple[JaxArray, ...]:  # fmt: skip
+    def add(total: tuple[JaxArray, ...], vectors: JaxArray, counts: JaxArray) -> tuple[JaxArray, ...]:
+        return total[0] + add_up(vectors), _plus_products(total[1], vectors, vectors)
 
     nothing = jnp.zeros_like(place), jnp.zeros((problem.dim, *place.shape), place.dtype)
     return _in_blocks(problem, key, numbers, since, until, place, terms, add, nothing)
@@ -172,7 +211,7 @@ def _fourths(
 ) -> tuple[JaxArray, ...]:  # fmt: skip
     place = _everywhere(problem, theta)
 
-    def terms(data: Any) -> JaxArray:
+    def terms(data: Any, noise: Noise) -> JaxArray:
         u = problem.gradient(place, data) - means
         return add_up(u * times(whitening, u)) ** 2
 
@@ -184,7 +223,7 @@ def _fourths(
 
 def _in_blocks(
     problem: Problem, key: Key, numbers: JaxArray, since: JaxArray, until: JaxArray, place: JaxArray,
-    terms: Callable[[Any], Any], add: Callable[[Any, Any, JaxArray], Any], nothing: Any,
+    terms: Callable[[Any, Noise], Any], add: Callable[[Any, Any, JaxArray], Any], nothing: Any,
 ) -> Any:  # fmt: skip
     """Fold `add` over blocks of rows since + 1, ..., until: `terms` of its rows, zero where a row does not count."""
     # Noise counts replicates from its first one on: here each is told how far its own number is from that.
@@ -193,7 +232,8 @@ def _in_blocks(
 
     def block(i: JaxArray, total: Any) -> Any:
         def row(t: JaxArray) -> Any:
-            found = terms(problem.sample(noise.at_step(t), t))
+            now = noise.at_step(t)
+            found = terms(problem.sample(now, t), now)
             return jax.tree.map(lambda term: jnp.where(t <= until, term, jnp.zeros_like(term)), found)
 
         steps = since + _BLOCK * i + 1 + jnp.arange(_BLOCK)

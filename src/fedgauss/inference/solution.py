@@ -65,6 +65,7 @@ class Solution:
     noise_cov: FloatArray  # V_K there, (R, d, d)
     kurtosis: FloatArray  # (R,): of gradients along a direction, over that of a normal law; 3 for least squares
     first_hessian: FloatArray  # A over the rows that are kept, at the start or at zero, (R, d, d)
+    bias: FloatArray  # (R, d): of order 1 / n, as the fit of all rows has it
 
 
 class Zero(NamedTuple):
@@ -201,7 +202,36 @@ def _described(
     clients = _statistics(kept, once, found.params)
     hessian, noise_cov = _moved(kept, once, weights, found.params, clients)
     kurtosis = _kurtosis(kept, found.params, clients, weights)
-    return Solution(found.params, found.last_step, found.bend, clients, hessian, noise_cov, kurtosis, first_hessian)
+    bias = _bias(kept, found.params, hessian, noise_cov, weights, clients.count)
+    return Solution(
+        found.params, found.last_step, found.bend, clients, hessian, noise_cov, kurtosis, first_hessian, bias
+    )
+
+
+@_QUIETLY
+def _bias(
+    kept: RowRange, theta: FloatArray, hessian: FloatArray, noise_cov: FloatArray, weights: FloatArray, count: int
+) -> FloatArray:
+    """The bias of order 1 / n of the fit of n rows a client, which grows with the number of parameters; (R, d).
+
+        A^-1 (sum_k w_k^2 E[H A^-1 (g - E g)] - sum_k w_k E D^2 g [v, v] / 2) / n,    v ~ N(0, A^-1 V_K A^-1)
+
+    with expectations over rows of client k: gradients and Hessians go together, and gradients bend. For a logistic or
+    Poisson model that is true it is that of Cox and Snell. Means are over the rows that are kept, less what their noise
+    may have added (as in `find_zero`).
+    """
+    bread = _inverse(hessian)
+    values, vectors = np.linalg.eigh(bread @ noise_cov @ bread)
+    means = kept.sums_at(theta).gradients / kept.count
+    second, noise = kept.second_order_at(theta, means, bread, vectors * np.sqrt(np.maximum(values, 0.0))[:, None])
+    lever = bread / count
+    bias = np.einsum("rij,rj->ri", lever, np.einsum("k,rkj->rj", weights, second))
+    return _less_noise(bias, _variances(lever, np.einsum("k,rkij->rij", weights**2, noise)))
+
+
+def _less_noise(value: FloatArray, variance: FloatArray) -> FloatArray:
+    """Breiman's garrote: b (1 - s^2 / b^2), or zero where that is negative."""
+    return value * np.maximum(0.0, 1.0 - variance / np.maximum(value**2, np.finfo(float).tiny))
 
 
 @_QUIETLY
@@ -258,8 +288,8 @@ def _variances(lever: FloatArray, noise: FloatArray) -> FloatArray:
 def find_zero(kept: RowRange, once: ReadOnce, weights: FloatArray, start: FloatArray) -> Zero:
     """Newton steps from `start` (R, d) until the gradient of all rows vanishes, and one for what is not straight.
 
-    That last step comes from few rows. As with Breiman's garrote b becomes b (1 - s^2 / b^2), or zero if that is
-    negative, s its standard error: where rows are heavy-tailed, noise would otherwise do more harm than bias.
+    That last step comes from few rows, and what their noise may have added is taken off: where they are heavy-tailed
+    it would otherwise do more harm than bias.
     """
     straight, clients, step = _newton(kept, once, weights, start)
     shift, variance = np.zeros_like(straight), np.zeros_like(straight)
@@ -268,7 +298,7 @@ def find_zero(kept: RowRange, once: ReadOnce, weights: FloatArray, start: FloatA
         lever = _inverse(clients.hessian(weights)) * count / clients.count
         shift += np.einsum("rij,rj->ri", lever, np.einsum("k,rkj->rj", weights, bends))
         variance += _variances(lever, np.einsum("k,rkij->rij", weights**2, noise))
-    bend = shift * np.maximum(0.0, 1.0 - variance / np.maximum(shift**2, np.finfo(float).tiny))
+    bend = _less_noise(shift, variance)
     errors = _errors(_inverse(clients.hessian(weights)), clients.noise(weights), clients.count)
     return Zero(straight + bend, step, bend, np.sqrt(np.maximum(shift**2, variance)) / errors)
 
