@@ -125,14 +125,13 @@ def errors(cov: Any) -> Any:
     return np.sqrt(np.einsum("rii->ri", np.asarray(cov, dtype=float)))
 
 
-def default(setting: Setting) -> dict[str, tuple[Any, Any]]:
-    """`infer` as it is: sums over rows, which know of no c. And with `correct_bias=True`."""
-    problem = setting.problem()
-    solution = all_rows(problem, setting.rows // setting.clients, setting.runs, 1, np.zeros(setting.dim), False)
+def default(setting: Setting, correct_bias: bool = False) -> tuple[Any, Any]:
+    """`infer` as it is: sums over rows, which know of no c."""
+    problem, n = setting.problem(), setting.rows // setting.clients
+    solution = all_rows(problem, n, setting.runs, 1, np.zeros(setting.dim), False, correct_bias)
     cov, dof = row_covariance(solution, problem.weights)
     quantile = [StudentT(each).half_widths(np.ones(1), LEVEL) for each in dof]
-    half = np.array(quantile) * errors(cov)
-    return {"default": about(solution.params, half), "corrected": about(solution.params - solution.bias, half)}
+    return about(solution.params, np.array(quantile) * errors(cov))
 
 
 def started(setting: Setting, n: int, runs: int) -> Any:
@@ -240,7 +239,8 @@ def firth(setting: Setting) -> tuple[Any, Any]:
 
 
 METHODS = {
-    "default": lambda setting, c: default(setting),
+    "default": lambda setting, c: {"default": default(setting)},
+    "corrected": lambda setting, c: {"corrected": default(setting, correct_bias=True)},
     "plug-in": plugin_and_scaling,
     "HulC": by_batches,
     "pooled": lambda setting, c: {"pooled fit": pooled(setting)},

@@ -171,7 +171,8 @@ def infer(
     if whole:
         if steps is not None:
             as_step_sizes(steps)  # not needed, but refused where they are none
-        solution = all_rows(problem, n_steps, 1, seed, np.zeros(problem.dim) if theta is None else theta, progress)
+        begin = np.zeros(problem.dim) if theta is None else theta
+        solution = all_rows(problem, n_steps, 1, seed, begin, progress, correct_bias)
         return estimate_from_rows(solution, request, np.asarray(problem.weights), graph, _busy(problem, n_steps))
     watch = [PATH_METHODS[method]] if method in PATH_METHODS else []
     if steps is None:

@@ -36,7 +36,7 @@ def estimate_from_rows(
         "Method": request.method,
         "Clients": f"{network.n_clients} ({network.name})",
         "Steps per client": f"{clients.count:,}",
-        "Estimated from": "all rows",
+        "Estimated from": "all rows, bias subtracted" if request.correct_bias else "all rows",
     }
     estimate = _with_settling(_with_errors(solution, request, weights), solution, request)
     estimate = with_length(_with_rounding(estimate, solution, request), clients, _SMALL)
@@ -87,11 +87,10 @@ def _with_errors(solution: Solution, request: Request, weights: FloatArray) -> E
 
 
 def _with_bias(estimate: Estimate, solution: Solution, request: Request) -> Estimate:
-    """What few rows for many parameters do to any fit: subtracted on request, else a diagnostic and perhaps a note."""
-    bias = request.readout.matrix @ solution.bias[0]
+    """What few rows for many parameters do to any fit, unless it was subtracted: a diagnostic, and perhaps a note."""
     if request.correct_bias:
-        return replace(estimate, params=estimate.params - bias)
-    ratio = bias / estimate.std_errors
+        return estimate
+    ratio = request.readout.matrix @ solution.bias[0] / estimate.std_errors
     covered, worst = predicted_coverage(ratio, estimate.level), int(np.abs(ratio).argmax())
     estimate = replace(estimate, bias=ratio, predicted_coverage=covered)
     if abs(ratio[worst]) <= WARN:

@@ -65,7 +65,7 @@ class Solution:
     noise_cov: FloatArray  # V_K there, (R, d, d)
     kurtosis: FloatArray  # (R,): of gradients along a direction, over that of a normal law; 3 for least squares
     first_hessian: FloatArray  # A over the rows that are kept, at the start or at zero, (R, d, d)
-    bias: FloatArray  # (R, d): of order 1 / n, as the fit of all rows has it
+    bias: FloatArray  # (R, d): of order 1 / n, as the fit of all rows has it; `params` may be less it
 
 
 class Zero(NamedTuple):
@@ -78,11 +78,18 @@ class Zero(NamedTuple):
 
 
 def all_rows(
-    problem: Problem, n_steps: int, replicates: int, seed: int, start: FloatArray, progress: bool | None = None
+    problem: Problem,
+    n_steps: int,
+    replicates: int,
+    seed: int,
+    start: FloatArray,
+    progress: bool | None = None,
+    correct_bias: bool = False,
 ) -> Solution:
     """Read n rows of each client, those that a run with this seed would see, and solve for the estimate.
 
-    Newton steps begin at `start` (d,). Each of `replicates` runs decides for itself how many rows it keeps.
+    Newton steps begin at `start` (d,). Each of `replicates` runs decides for itself how many rows it keeps. With
+    `correct_bias` the estimate is less its bias of order 1 / n, and Hessian and noise are those there.
     """
     weights = np.asarray(problem.weights, dtype=float)
     _check_memory(problem, replicates)
@@ -101,7 +108,7 @@ def all_rows(
                 groups += _begun(again, n_steps, weights, start)
             if not heavy.all():
                 light = begun.of_runs(np.flatnonzero(~heavy))
-                parts.append(_described(light.kept, light.once, weights, light.place, light.first_hessian))
+                parts.append(_described(light, weights, correct_bias))
                 numbers.append(light.kept.replicates)
     return parts[0] if len(parts) == 1 else _joined(parts, np.argsort(np.concatenate(numbers)))
 
@@ -194,17 +201,23 @@ def _joined(parts: Sequence[Any], order: IntArray) -> Any:
 
 
 @_QUIETLY
-def _described(
-    kept: RowRange, once: ReadOnce, weights: FloatArray, start: FloatArray, first_hessian: FloatArray
-) -> Solution:
+def _described(read: _Begun, weights: FloatArray, correct_bias: bool) -> Solution:
     """Where gradients vanish, with everything that errors need."""
-    found = find_zero(kept, once, weights, start)
-    clients = _statistics(kept, once, found.params)
-    hessian, noise_cov = _moved(kept, once, weights, found.params, clients)
-    kurtosis = _kurtosis(kept, found.params, clients, weights)
-    bias = _bias(kept, found.params, hessian, noise_cov, weights, clients.count)
+    kept, once = read.kept, read.once
+    found = find_zero(kept, once, weights, read.place)
+
+    def moments_at(theta: FloatArray) -> tuple[ClientStatistics, FloatArray, FloatArray]:
+        clients = _statistics(kept, once, theta)
+        return clients, *_moved(kept, once, weights, theta, clients)
+
+    params, (clients, hessian, noise_cov) = found.params, moments_at(found.params)
+    bias = _bias(kept, params, hessian, noise_cov, weights, clients.count)
+    if correct_bias:
+        params = params - bias
+        clients, hessian, noise_cov = moments_at(params)
+    kurtosis = _kurtosis(kept, params, clients, weights)
     return Solution(
-        found.params, found.last_step, found.bend, clients, hessian, noise_cov, kurtosis, first_hessian, bias
+        params, found.last_step, found.bend, clients, hessian, noise_cov, kurtosis, read.first_hessian, bias
     )
 
 
