@@ -141,6 +141,7 @@ def test_units_of_columns_do_not_matter(family, scales):
     np.testing.assert_allclose(scaled.params * scales, plain.params, atol=1e-3 * plain.std_errors.min())
     np.testing.assert_allclose(scaled.std_errors * scales, plain.std_errors, rtol=1e-4)
     np.testing.assert_allclose(scaled.heterogeneity.statistic, plain.heterogeneity.statistic, rtol=1e-3)
+    np.testing.assert_allclose(scaled.bias, plain.bias, atol=1e-3)
 
 
 @pytest.mark.parametrize("family", ["linear", "logistic", pytest.param("poisson", marks=pytest.mark.study)])

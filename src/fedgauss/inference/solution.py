@@ -234,12 +234,19 @@ def _bias(
     may have added (as in `find_zero`).
     """
     bread = _inverse(hessian)
-    values, vectors = np.linalg.eigh(bread @ noise_cov @ bread)
     means = kept.sums_at(theta).gradients / kept.count
-    second, noise = kept.second_order_at(theta, means, bread, vectors * np.sqrt(np.maximum(values, 0.0))[:, None])
+    second, noise = kept.second_order_at(theta, means, bread, _root(bread @ noise_cov @ bread))
     lever = bread / count
     bias = np.einsum("rij,rj->ri", lever, np.einsum("k,rkj->rj", weights, second))
     return _less_noise(bias, _variances(lever, np.einsum("k,rkij->rij", weights**2, noise)))
+
+
+def _root(matrices: FloatArray) -> FloatArray:
+    """L with L L' = S, whatever the scales of columns; NaN where S is not finite."""
+    finite = np.all(np.isfinite(matrices), axis=(1, 2), keepdims=True)
+    scaled, sizes = scaled_alike(np.where(finite, matrices, 0.0))
+    values, vectors = np.linalg.eigh(scaled)
+    return np.where(finite, sizes[..., None] * vectors * np.sqrt(np.maximum(values, 0.0))[:, None], np.nan)
 
 
 def _less_noise(value: FloatArray, variance: FloatArray) -> FloatArray:
