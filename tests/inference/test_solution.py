@@ -364,6 +364,20 @@ def test_one_row_that_outweighs_all_others_has_all_rows_kept():
     np.testing.assert_allclose(found.std_errors, wanted.errors, rtol=0.01)
 
 
+@pytest.mark.parametrize("seed", [2, 3, 6])
+def test_a_dozen_outliers_have_all_rows_kept(seed):
+    """None has a quarter of the squares: 33,000 and 12 errors off, and refused, where only such a row was heavy."""
+    rng = np.random.default_rng(seed)
+    x, owner = np.column_stack([np.ones(4000), rng.standard_normal((4000, 2))]), np.arange(4000) % K
+    y = (rng.random(4000) < 1 / (1 + np.exp(-x @ [0.3, 0.5, -0.4]))).astype(float)
+    x[rng.choice(np.arange(2000, 4000), 12, replace=False), 1] = 1e3 * rng.choice([-1, 1], 12)
+    problem = row_batches(fg.problems.from_arrays(x, y, owner, "logistic"))
+    found = fg.infer(problem, fg.networks.ring(K), None, problem.n_steps, 10)
+    wanted = pooled("logistic", x, y, owner)
+    assert gap(found, wanted) < 0.01
+    np.testing.assert_allclose(found.std_errors, wanted.errors, rtol=0.01)
+
+
 def test_runs_with_a_heavy_row_stay_in_their_place(monkeypatch):
     """Where a hundredth of the squares is heavy, some of 12 runs keep all rows, and have the estimate of that."""
     problem, start = fg.problems.linear(np.zeros((K, 2))), np.zeros(2)
