@@ -450,6 +450,20 @@ def test_a_note_tells_of_few_rows_for_so_many_parameters_and_how_to_correct_it()
     assert not any("correct_bias" in note for note in corrected.notes)
 
 
+def test_a_large_bias_that_was_subtracted_is_noted():
+    """1.3 and .7 standard errors, of fits with 80 and 120 rows for 12 parameters."""
+    large, small = (fg.infer(MANY, PAIR, n_steps=n, seed=5, correct_bias=True).notes for n in (40, 60))
+    assert any("standard errors was subtracted from theta_" in note for note in large)
+    assert not any("subtracted" in note for note in small)
+
+
+@pytest.mark.parametrize("correct_bias", [False, True])
+def test_classes_that_are_nearly_separable_are_refused_corrected_or_not(correct_bias):
+    """Corrected parameters are nearer to zero, where the Hessian is no longer small."""
+    with pytest.raises(ValueError, match="must not vanish on the way"):
+        fg.infer(MANY, PAIR, n_steps=30, seed=150, correct_bias=correct_bias)
+
+
 def test_a_bias_of_the_population_is_in_errors_of_the_population():
     problem = fg.problems.logistic(np.tile(BETA, (3, 1)))
     within, between = (

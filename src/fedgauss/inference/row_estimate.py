@@ -20,6 +20,7 @@ _HALF_A_BIT = 2.0**-24  # how far a number in single precision may be off, relat
 _WORTH = 10.0  # rows with the Hessian of the start: where so much is left, outcomes are rare and not separable
 _BENT = 1.0  # standard errors: what is of third order may then be a fifth of one
 _UNSETTLED = 0.1  # standard errors: the last Newton step
+_LARGE = 1.0  # standard errors of bias: beyond, a logistic model with 12 parameters covers .93 corrected
 _SMALL = "intervals and joint sets may be too small, above all for heavy tails, as of counts. Use more steps"
 
 
@@ -48,8 +49,9 @@ def estimate_from_rows(
 
 def check_solution(solution: Solution, weights: FloatArray) -> None:
     """Refuse a Hessian that cannot be inverted, or that has all but vanished on the way to the estimate."""
-    hessian, first = solution.hessian[0], solution.first_hessian[0]
+    hessian, first = solution.fitted_hessian[0], solution.first_hessian[0]
     need_finite(hessian)
+    need_finite(solution.hessian[0])
     _need_independent(scaled_alike(hessian[None])[0][0])
     if not np.all(np.isfinite(first)):
         return
@@ -87,17 +89,23 @@ def _with_errors(solution: Solution, request: Request, weights: FloatArray) -> E
 
 
 def _with_bias(estimate: Estimate, solution: Solution, request: Request) -> Estimate:
-    """What few rows for many parameters do to any fit, unless it was subtracted: a diagnostic, and perhaps a note."""
-    if request.correct_bias:
-        return estimate
+    """What few rows for many parameters do to any fit: a diagnostic unless it was subtracted, and perhaps a note."""
     ratio = request.readout.matrix @ solution.bias[0] / estimate.std_errors
     covered, worst = predicted_coverage(ratio, estimate.level), int(np.abs(ratio).argmax())
+    name = estimate.names[worst]
+    if request.correct_bias:
+        if not abs(ratio[worst]) > _LARGE:
+            return estimate
+        return estimate.with_notes(
+            f"A bias of {ratio[worst]:.2f} standard errors was subtracted from {name}. What is of higher order may "
+            "count then, too: intervals may be short. Use more rows."
+        )
     estimate = replace(estimate, bias=ratio, predicted_coverage=covered)
-    if abs(ratio[worst]) <= WARN:
+    if not abs(ratio[worst]) > WARN:
         return estimate
     return estimate.with_notes(
-        f"Bias of {ratio[worst]:.2f} standard errors is estimated for {estimate.names[worst]}, whose interval then "
-        f"covers about {covered[worst]:.2f} and not {estimate.level:g}: there are few rows for so many parameters. "
+        f"Bias of {ratio[worst]:.2f} standard errors is estimated for {name}, whose interval then covers about "
+        f"{covered[worst]:.2f} and not {estimate.level:g}: few rows, or few that count, tell about so many parameters. "
         "The fit of the pooled rows has it, too. correct_bias=True subtracts it, or use more rows."
     )
 

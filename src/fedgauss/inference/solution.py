@@ -67,6 +67,7 @@ class Solution:
     kurtosis: FloatArray  # (R,): of gradients along a direction, over that of a normal law; 3 for least squares
     first_hessian: FloatArray  # A over the rows that are kept, at the start or at zero, (R, d, d)
     bias: FloatArray  # (R, d): of order 1 / n, as the fit of all rows has it; `params` may be less it
+    fitted_hessian: FloatArray  # A where gradients vanish, (R, d, d): that at `params` unless the bias is subtracted
 
 
 class Zero(NamedTuple):
@@ -212,13 +213,13 @@ def _described(read: _Begun, weights: FloatArray, correct_bias: bool) -> Solutio
         return clients, *_moved(kept, once, weights, theta, clients)
 
     params, (clients, hessian, noise_cov) = found.params, moments_at(found.params)
-    bias = _bias(kept, params, hessian, noise_cov, weights, clients.count)
+    bias, fitted = _bias(kept, params, hessian, noise_cov, weights, clients.count), hessian
     if correct_bias:
         params = params - bias
         clients, hessian, noise_cov = moments_at(params)
     kurtosis = _kurtosis(kept, params, clients, weights)
     return Solution(
-        params, found.last_step, found.bend, clients, hessian, noise_cov, kurtosis, read.first_hessian, bias
+        params, found.last_step, found.bend, clients, hessian, noise_cov, kurtosis, read.first_hessian, bias, fitted
     )
 
 
