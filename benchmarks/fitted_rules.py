@@ -37,6 +37,7 @@ from jax.scipy.special import i0e
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from rival_bounds import RECORD, name_of
 
 import fedgauss as fg
 from fedgauss.detect.runs import watch_runs
@@ -45,7 +46,6 @@ from fedgauss.detect.thresholds import boundary
 Array = np.ndarray[Any, Any]
 Column = tuple[int, float]  # t_0 and mu
 
-RECORD = Path(__file__).parent / "recorded" / "rival_table-2026-11-18.json"
 LEVEL = 0.05
 SHIFTS = np.array([0.25, 0.5, 1.0, 2.0])
 SIZE = 2.63  # |theta| at mu = 1, from `rival_bounds.py`
@@ -184,11 +184,6 @@ def monitor_scores(stream: data.Stream) -> Array:
     seen = watch_runs(fg.linearize(data.linear()), data.STEPS, stream.means, data.SYNC_EVERY, limits)
     ratios = [top / limit for top, limit in zip(seen.statistics.values(), limits.at(data.N_STEPS), strict=True)]
     return np.max(ratios, axis=0)[stream.dropped :].T
-
-
-def name_of(column: Column) -> str:
-    """As in the table of rivals."""
-    return f"mu = {column[1]:g}, t_0 = {column[0]}"
 
 
 def runs_of(column: Column, count: int, seed: int) -> data.Stream:

@@ -6,9 +6,10 @@ import numpy as np
 from scipy import stats
 
 from fedgauss._types import FloatArray, IntArray
-from fedgauss.inference.client_sums import ClientStatistics, scaled_alike
+from fedgauss.inference.client_sums import ClientStatistics
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.reference_laws import ChiSquared
+from fedgauss.inference.symmetric import scaled_alike
 
 _SINGULAR = 1e-6  # of the largest eigenvalue of correlations summed up in single precision
 

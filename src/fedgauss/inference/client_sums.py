@@ -33,16 +33,6 @@ from fedgauss.problems.base import Problem, pytree
 THINNED = 7  # clients add up every seventh step; intervals cover as well as with every one
 
 
-def scaled_alike(matrices: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """D^-1 M D^-1 with D = |diag M|^1/2, (R, d, d), and the diagonals of D (R, d), 1 where M has a zero.
-
-    Whether M can be inverted is then a question of its columns, and not of the units in which they are measured.
-    """
-    sizes = np.sqrt(np.abs(np.einsum("rii->ri", matrices)))
-    sizes = np.where(sizes > 0.0, sizes, 1.0)
-    return matrices / sizes[:, :, None] / sizes[:, None], sizes
-
-
 def unaligned(every: int, sync_every: int) -> int:
     """The least number from `every` on that has no factor in common with `sync_every`.
 

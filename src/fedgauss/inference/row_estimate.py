@@ -8,10 +8,10 @@ from scipy import linalg
 from fedgauss._types import FloatArray, IntArray
 from fedgauss.inference.accuracy import WARN, predicted_coverage, row_covariance
 from fedgauss.inference.between_clients import heterogeneity, population
-from fedgauss.inference.client_sums import scaled_alike
 from fedgauss.inference.estimate import Estimate
 from fedgauss.inference.pass_estimate import Request, need_finite, need_some_left, with_length
 from fedgauss.inference.solution import Solution
+from fedgauss.inference.symmetric import scaled_alike
 from fedgauss.networks import Network
 
 _SINGULAR = 1e-6  # of the largest eigenvalue: below, sums in single precision make errors 10 times too short

@@ -34,24 +34,20 @@ from fedgauss._memory import check_memory
 from fedgauss._progress import ProgressBar
 from fedgauss._random import stage_key
 from fedgauss._types import BoolArray, FloatArray, IntArray
-from fedgauss.inference.client_sums import ClientStatistics, scaled_alike
+from fedgauss.inference.client_sums import ClientStatistics
 from fedgauss.inference.read_once import ReadOnce
 from fedgauss.inference.row_sums import RowRange
+from fedgauss.inference.symmetric import inverse, root, sound, variances
+from fedgauss.inference.zero import QUIETLY, find_zero, first_reference, less_noise, newton_steps, statistics_at
 from fedgauss.problems.base import Problem
 
 _KEPT = 100  # rows: with 30 the Poisson ellipsoid of a thin network covers .76, with 100 .92, with all of them .92
 _BENT = 0.25  # standard errors: where the bend of the next rows may move an estimate by more, more rows are kept
 _TOLD = 5  # degrees of freedom a parameter: rows that are kept must tell as much; normal ones tell 40, counts 2 to 20
-_HEAVY = 1 / 16  # of the squares of gradients: where one row has as much, all rows are kept; so are a dozen alike
+_HEAVY = (
+    1 / 16
+)  # of the squares of gradients: where one row has as much, all rows are kept: a dozen alike are found, too
 _BYTES = 200  # for K d^2 numbers a run: two sums of as many are kept, others come and go; measured 184 to 191
-_MOST_STEPS = 10
-_SINGULAR = 1e-8
-_SETTLED = 1e-3  # standard errors: the last Newton step
-_MOST_HALVED = 40  # steps of the first fit, and halvings of each: three to six steps are usual, with no halving
-_STEEPER = 0.9  # the slope beyond a minimum over that before it: a step is halved if this is exceeded
-_QUIETLY = np.errstate(
-    divide="ignore", invalid="ignore", over="ignore"
-)  # what is not finite is stepped back from, or refused later
 
 
 @dataclass(frozen=True)
@@ -68,15 +64,6 @@ class Solution:
     first_hessian: FloatArray  # A over the rows that are kept, at the start or at zero, (R, d, d)
     bias: FloatArray  # (R, d): of order 1 / n, as the fit of all rows has it; `params` may be less it
     fitted_hessian: FloatArray  # A where gradients vanish, (R, d, d): that at `params` unless the bias is subtracted
-
-
-class Zero(NamedTuple):
-    """Where the mean gradient of the rows so far vanishes, of R runs."""
-
-    params: FloatArray  # (R, d)
-    last_step: FloatArray  # (R, d): it has settled where this is small
-    bend: FloatArray  # (R, d): how far it was moved because gradients are not straight
-    doubt: FloatArray  # (R, d): how large that is before noise is taken off, in standard errors of `params`
 
 
 def all_rows(
@@ -142,10 +129,10 @@ class _Begun(NamedTuple):
         while done < n_steps:
             rows = replace(self.kept, first=done, last=min(2 * done, n_steps))
             once = once.and_also(rows, place, bar)
-            place, done = _newton(self.kept, once, weights, place)[0], rows.last
+            place, done = newton_steps(self.kept, once, weights, place)[0], rows.last
         return self._replace(once=once, place=place, done=done)
 
-    @_QUIETLY
+    @QUIETLY
     def has_a_heavy_row(self, weights: FloatArray) -> BoolArray:
         """Whether one row that is read once has a sixteenth of the squares of a coordinate of all gradients, (R,).
 
@@ -171,7 +158,7 @@ def _begun(every: RowRange, n_kept: int, weights: FloatArray, start: FloatArray)
     once = nothing.and_also(later, first.params)
     found = find_zero(kept, once, weights, first.params)
     told = freedom(
-        _kurtosis(kept, first.params, _statistics(kept, nothing, first.params), weights), kept.count, weights
+        _kurtosis(kept, first.params, statistics_at(kept, nothing, first.params), weights), kept.count, weights
     )
     bent = ~(np.all(found.doubt <= _BENT, axis=1) & (told >= _TOLD * len(start)) & _all_heard(kept, first.params))
     groups = []
@@ -202,14 +189,14 @@ def _joined(parts: Sequence[Any], order: IntArray) -> Any:
     return parts[0]  # a number of rows
 
 
-@_QUIETLY
+@QUIETLY
 def _described(read: _Begun, weights: FloatArray, correct_bias: bool) -> Solution:
     """Where gradients vanish, with everything that errors need."""
     kept, once = read.kept, read.once
     found = find_zero(kept, once, weights, read.place)
 
     def moments_at(theta: FloatArray) -> tuple[ClientStatistics, FloatArray, FloatArray]:
-        clients = _statistics(kept, once, theta)
+        clients = statistics_at(kept, once, theta)
         return clients, *_moved(kept, once, weights, theta, clients)
 
     params, (clients, hessian, noise_cov) = found.params, moments_at(found.params)
@@ -223,7 +210,7 @@ def _described(read: _Begun, weights: FloatArray, correct_bias: bool) -> Solutio
     )
 
 
-@_QUIETLY
+@QUIETLY
 def _bias(
     kept: RowRange, theta: FloatArray, hessian: FloatArray, noise_cov: FloatArray, weights: FloatArray, count: int
 ) -> FloatArray:
@@ -235,94 +222,12 @@ def _bias(
     Poisson model that is true it is that of Cox and Snell. Means are over the rows that are kept, less what their noise
     may have added (as in `find_zero`).
     """
-    bread = _inverse(hessian)
+    bread = inverse(hessian)
     means = kept.sums_at(theta).gradients / kept.count
-    second, noise = kept.second_order_at(theta, means, bread, _root(bread @ noise_cov @ bread))
+    second, noise = kept.second_order_at(theta, means, bread, root(bread @ noise_cov @ bread))
     lever = bread / count
     bias = np.einsum("rij,rj->ri", lever, np.einsum("k,rkj->rj", weights, second))
-    return _less_noise(bias, _variances(lever, np.einsum("k,rkij->rij", weights**2, noise)))
-
-
-def _root(matrices: FloatArray) -> FloatArray:
-    """L with L L' = S, whatever the scales of columns; NaN where S is not finite."""
-    finite = np.all(np.isfinite(matrices), axis=(1, 2), keepdims=True)
-    scaled, sizes = scaled_alike(np.where(finite, matrices, 0.0))
-    values, vectors = np.linalg.eigh(scaled)
-    return np.where(finite, sizes[..., None] * vectors * np.sqrt(np.maximum(values, 0.0))[:, None], np.nan)
-
-
-def _less_noise(value: FloatArray, variance: FloatArray) -> FloatArray:
-    """Breiman's garrote: b (1 - s^2 / b^2), or zero where that is negative."""
-    return value * np.maximum(0.0, 1.0 - variance / np.maximum(value**2, np.finfo(float).tiny))
-
-
-@_QUIETLY
-def first_reference(kept: RowRange, weights: FloatArray, start: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The fit of the rows that are kept, from `start` (R, d), with a penalty that weighs as much as d / 2 rows there.
-
-    Also what a row weighs, (R, d, d).
-
-    The penalty keeps it finite where a plane separates the rows; rows weigh as at zero if that is less, since counts
-    that start too large would hold the fit there. If the penalty still moves the fit by more than noise does, one
-    Newton step without it follows, unless the Hessian becomes another one on the way.
-    """
-
-    slope, hessian, noise = kept.moments_at(start, weights)
-    at_zero = kept.moments_at(np.zeros_like(start), weights)[1]
-    traces = [np.einsum("rii->r", each)[:, None, None] for each in (at_zero, hessian)]
-    row = np.where((traces[0] > 0.0) & (traces[0] < traces[1]), at_zero, hessian)
-    ridge, theta = row * (start.shape[1] * float(weights @ weights) / (2 * kept.count)), start
-    for _ in range(_MOST_HALVED):
-        bread = _inverse(hessian + ridge)
-        step = -np.einsum("rij,rj->ri", bread, slope)
-        if np.all(np.abs(step) <= _SETTLED * _errors(bread, noise, kept.count)):
-            break
-        before = np.einsum("ri,ri->r", slope, step)
-        for _ in range(_MOST_HALVED):  # while the slope beyond the minimum is steeper than it was before it
-            slope, hessian, noise = kept.moments_at(theta + step, weights)
-            slope = slope + np.einsum("rij,rj->ri", ridge, theta + step - start)
-            beyond = ~(np.einsum("ri,ri->r", slope, step) <= np.abs(before) * _STEEPER)
-            if not beyond.any():
-                break
-            step = np.where(beyond[:, None], step / 2, step)
-            before = np.where(beyond, before / 2, before)
-        theta = theta + step
-    slope, hessian, noise = kept.moments_at(theta, weights)
-    bread = _inverse(hessian)
-    step = -np.einsum("rij,rj->ri", bread, slope)
-    free = np.any(np.abs(step) > _errors(bread, noise, kept.count), axis=1)
-    if free.any():
-        free &= _sound(kept.moments_at(theta + step, weights)[1], hessian)
-    return np.where(free[:, None], theta + step, theta), row
-
-
-def _errors(bread: FloatArray, noise: FloatArray, count: int) -> FloatArray:
-    """Standard errors of a fit, (R, d)."""
-    return np.sqrt(np.maximum(_variances(bread, noise), 0.0) / count)
-
-
-def _variances(lever: FloatArray, noise: FloatArray) -> FloatArray:
-    """The diagonals of L N L', (R, d)."""
-    return np.einsum("rij,rij->ri", lever @ noise, lever)
-
-
-@_QUIETLY
-def find_zero(kept: RowRange, once: ReadOnce, weights: FloatArray, start: FloatArray) -> Zero:
-    """Newton steps from `start` (R, d) until the gradient of all rows vanishes, and one for what is not straight.
-
-    That last step comes from few rows, and what their noise may have added is taken off: where they are heavy-tailed
-    it would otherwise do more harm than bias.
-    """
-    straight, clients, step = _newton(kept, once, weights, start)
-    shift, variance = np.zeros_like(straight), np.zeros_like(straight)
-    for count, reference in once.stretches:
-        bends, noise = kept.bends_at(straight, reference)
-        lever = _inverse(clients.hessian(weights)) * count / clients.count
-        shift += np.einsum("rij,rj->ri", lever, np.einsum("k,rkj->rj", weights, bends))
-        variance += _variances(lever, np.einsum("k,rkij->rij", weights**2, noise))
-    bend = _less_noise(shift, variance)
-    errors = _errors(_inverse(clients.hessian(weights)), clients.noise(weights), clients.count)
-    return Zero(straight + bend, step, bend, np.sqrt(np.maximum(shift**2, variance)) / errors)
+    return less_noise(bias, variances(lever, np.einsum("k,rkij->rij", weights**2, noise)))
 
 
 def freedom(kurtosis: FloatArray, count: int, weights: FloatArray) -> FloatArray:
@@ -337,7 +242,7 @@ def _kurtosis(kept: RowRange, theta: FloatArray, clients: ClientStatistics, weig
     """Mardia's, E (u' V^-1 u)^2 / (d (d + 2)), u a gradient less its client's mean, V their covariance; (R,)."""
     share = weights**2 / (weights @ weights)
     means = kept.sums_at(theta).gradients / kept.count
-    total = kept.fourths_at(theta, means, _inverse(clients.noise(share**0.5)))
+    total = kept.fourths_at(theta, means, inverse(clients.noise(share**0.5)))
     dim = theta.shape[1]
     return total @ share / (kept.count * dim * (dim + 2))
 
@@ -346,64 +251,10 @@ def _moved(
     kept: RowRange, once: ReadOnce, weights: FloatArray, theta: FloatArray, clients: ClientStatistics
 ) -> tuple[FloatArray, FloatArray]:
     """A and V_K at theta: those of later rows, at their references, and what kept rows say of the difference."""
-
     plain = clients.hessian(weights), clients.noise(weights)
     moved, here = list(plain), kept.moments_at(theta, weights)[1:]
     for count, reference in once.stretches:
         for i, there in enumerate(kept.moments_at(reference, weights)[1:]):
             moved[i] = moved[i] + (here[i] - there) * count / clients.count
-    hessian, noise_cov = (np.where(_sound(m, p)[:, None, None], m, p) for m, p in zip(moved, plain, strict=True))
+    hessian, noise_cov = (np.where(sound(m, p)[:, None, None], m, p) for m, p in zip(moved, plain, strict=True))
     return hessian, noise_cov
-
-
-def _sound(matrices: FloatArray, plain: FloatArray) -> BoolArray:
-    """Whether no direction has less than a third of what it has in `plain`, or more than three times; (R,)."""
-    finite = np.all(np.isfinite(matrices) & np.isfinite(plain), axis=(1, 2), keepdims=True)
-    scaled, sizes = scaled_alike(np.where(finite, plain, 0.0))
-    values, vectors = np.linalg.eigh(scaled)
-    positive = finite[:, 0, 0] & (values[:, 0] > _SINGULAR * values[:, -1])
-    root = vectors / np.sqrt(np.where(positive[:, None], values, 1.0))[:, None] / sizes[..., None]
-    ratios = np.linalg.eigvalsh(np.swapaxes(root, 1, 2) @ np.where(finite, matrices, 0.0) @ root)
-    return np.asarray(positive & (ratios[:, 0] > 1 / 3) & (ratios[:, -1] < 3.0))
-
-
-@_QUIETLY
-def _newton(
-    kept: RowRange, once: ReadOnce, weights: FloatArray, start: FloatArray
-) -> tuple[FloatArray, ClientStatistics, FloatArray]:
-    """Where gradients vanish if those of later rows are straight, the statistics one step before, and that step."""
-    theta = start
-    for _ in range(_MOST_STEPS):
-        clients = _statistics(kept, once, theta)
-        bread = _inverse(clients.hessian(weights))
-        step = np.einsum("rij,rj->ri", bread, np.einsum("k,rkj->rj", weights, clients.gradients))
-        theta = theta - step
-        if np.all(np.abs(step) <= _SETTLED * _errors(bread, clients.noise(weights), clients.count)):
-            break
-    return theta, clients, step
-
-
-def _inverse(hessians: FloatArray) -> FloatArray:
-    """|H|^-1, along what can be inverted, so that steps lead down where H is not positive; NaN where H is not finite.
-
-    What can be inverted does not depend on the scales of columns. An estimate with a Hessian that is not positive is
-    refused later on (`check_solution`).
-    """
-    finite = np.all(np.isfinite(hessians), axis=(1, 2), keepdims=True)
-    scaled, scales = scaled_alike(np.where(finite, hessians, 0.0))
-    values, vectors = np.linalg.eigh(scaled)
-    sizes, vectors = np.abs(values), vectors / scales[..., None]
-    kept = sizes > _SINGULAR * sizes.max(axis=1, keepdims=True)
-    inverses = np.where(kept, 1.0 / np.where(kept, sizes, 1.0), 0.0)
-    return np.where(finite, vectors * inverses[:, None] @ np.swapaxes(vectors, 1, 2), np.nan)
-
-
-def _statistics(kept: RowRange, once: ReadOnce, theta: FloatArray) -> ClientStatistics:
-    """Over all rows, with gradients at theta."""
-    sums, count = kept.sums_at(theta), kept.count + once.n_rows
-    met = (sums.gradients + once.gradients) / count  # at the references that rows met
-    noise = ((sums.squares + once.squares) / count - met[..., :, None] * met[..., None, :]) * (count / (count - 1))
-    gradients = (sums.gradients + once.gradients_at(theta)) / count
-    place = np.broadcast_to(theta[:, None], met.shape)
-    hessians = (sums.hessians + once.hessians) / count
-    return ClientStatistics(hessians, noise, place, gradients, place, np.zeros_like(met), count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -85,3 +86,9 @@ def _median(values: FloatArray, kept: BoolArray) -> FloatArray:
     runs = np.arange(len(values))
     middle = 0.5 * (ordered[runs, (count - 1) // 2] + ordered[runs, count // 2])
     return np.where(usable.any(axis=-1), middle, np.nan)
+
+
+def evenness_of(move: FloatArray) -> float:
+    """|u|_1 / |u|_2; 1 for no move at all."""
+    size = math.sqrt(np.einsum("j,j->", move, move))  # not norm(), whose BLAS wakes threads, slow on a busy machine
+    return float(np.abs(move).sum()) / size if size > 0 else 1.0

@@ -16,7 +16,7 @@ from fedgauss._types import FloatArray
 from fedgauss.detect import storage
 from fedgauss.detect.channel import INVALID
 from fedgauss.detect.clients.compared import Compared, Exclusion
-from fedgauss.detect.clients.features import Moves
+from fedgauss.detect.clients.features import Moves, evenness_of
 from fedgauss.detect.clients.groups import chance
 from fedgauss.detect.clients.moves import ClientMoves, flat_moves
 from fedgauss.detect.clients.naming import named
@@ -25,7 +25,7 @@ from fedgauss.detect.clients.shown import monitor_html
 from fedgauss.detect.clients.sketch import Single, Sketch
 from fedgauss.detect.clients.stored import FORMAT as FORMAT
 from fedgauss.detect.clients.stored import contents_of, fill
-from fedgauss.detect.clients.surprise import LEAST_PAST
+from fedgauss.detect.clients.surprise import LEAST_PAST, surprise_of
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
 from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
 from fedgauss.detect.locked import OwnLock, locked
@@ -217,7 +217,7 @@ class ClientMonitor:
         dim = self._checked_size(vectors)
         each = [self._sketch(move) for move in vectors.values()]
         sketches = np.stack(each) if each else np.empty((0, 0), dtype=np.float32)
-        evenness = np.array([_evenness(move) for move in vectors.values()])
+        evenness = np.array([evenness_of(move) for move in vectors.values()])
         return self._judge(number, self._compare(tuple(vectors), sketches, evenness).checked(), sketches, dim)
 
     def _judge(self, number: int, compared: Compared, sketches: Single | None, dim: int) -> ClientVerdict:
@@ -229,7 +229,7 @@ class ClientMonitor:
             return self._judged(compared, sketches)
         except _NotANumber as error:
             vars(self).update(before)
-            threshold = _surprise(spent(self.alpha, self.horizon, number))
+            threshold = surprise_of(spent(self.alpha, self.horizon, number))
             last = self.round
             return ClientVerdict(
                 True, math.inf, threshold, INVALID, number, number, None, last, self.alpha, note=str(error)
@@ -308,13 +308,13 @@ class ClientMonitor:
     def _verdict(self, each: dict[Name, float], note: str) -> ClientVerdict:
         """From the p-values of the clients that were there."""
         p = np.array([*each.values()])
-        surprises = {name: _surprise(x) for name, x in each.items() if math.isfinite(x)}
+        surprises = {name: surprise_of(x) for name, x in each.items() if math.isfinite(x)}
         watched = len(surprises)
         allowed = spent(self.alpha, self.horizon, self.round)
         smallest = float(chance(self._watch, p[None])[0]) if watched else 1.0
         if math.isnan(smallest):
             raise _NotANumber("The surprise of the round would not be a finite number.")
-        statistic, threshold = _surprise(smallest), _surprise(allowed)
+        statistic, threshold = surprise_of(smallest), surprise_of(allowed)
         if self.horizon is not None and self.round > self.horizon:
             note = f"The horizon of {self.horizon} rounds is over: no client is judged any more. {note}".rstrip()
         base = ClientVerdict(
@@ -401,14 +401,3 @@ class ClientMonitor:
         except Exception as error:  # a damaged file may break anything
             raise ValueError(f"{os.fspath(path)} is not a whole client monitor: {error}.") from error
         return monitor
-
-
-def _evenness(move: FloatArray) -> float:
-    """|u|_1 / |u|_2; 1 for no move at all."""
-    size = math.sqrt(np.einsum("j,j->", move, move))  # not norm(), whose BLAS wakes threads, slow on a busy machine
-    return float(np.abs(move).sum()) / size if size > 0 else 1.0
-
-
-def _surprise(chance: float) -> float:
-    """-log10, of at most 300."""
-    return -math.log10(max(chance, 1e-300)) + 0.0

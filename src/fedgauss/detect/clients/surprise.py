@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,11 @@ _CLIP = 4.0  # deviations, beyond which a round counts as this far in a mean
 _TAIL = 0.1  # the share of single rounds from which the law of extreme ones is learnt
 _PRIOR_ROUNDS, _PRIOR_SLOPE = 5.0, 0.45  # extreme rounds that are assumed before any was seen, and their mean log
 _TWICE = 1.5  # power of p for two rounds running: 2 if they were independent
+
+
+def surprise_of(chance: float) -> float:
+    """-log10, of at most 300."""
+    return -math.log10(max(chance, 1e-300)) + 0.0
 
 
 class Before(NamedTuple):
