@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from fedgauss.inference.fit import fit
     from fedgauss.inference.fit_statistics import likelihood_ratio
     from fedgauss.inference.infer import infer
+    from fedgauss.inference.model import Model
+    from fedgauss.inference.sgd import SGD
     from fedgauss.problems.linearize import linearize, warm_up
     from fedgauss.theory.advice import advise
     from fedgauss.theory.distances import ball_distance, max_relative_quantile_gap
@@ -39,10 +41,12 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "SGD",
     "ClientMonitor",
     "DivergedError",
     "FedgaussWarning",
     "Linearization",
+    "Model",
     "Monitor",
     "Optimiser",
     "Runs",
@@ -89,6 +93,8 @@ _MODULES = {
     "inference.fit": "fit",
     "inference.fit_statistics": "likelihood_ratio",
     "inference.infer": "infer",
+    "inference.model": "Model",
+    "inference.sgd": "SGD",
     "problems.linearize": "linearize warm_up",
     "theory.advice": "advise",
     "theory.distances": "ball_distance max_relative_quantile_gap",

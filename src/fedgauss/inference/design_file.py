@@ -5,13 +5,11 @@ What is read is what a formula may say (`formula.terms`), each part against a ru
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fedgauss import _checks, families
-from fedgauss.families import Family
+from fedgauss import _checks
 from fedgauss.inference.formula.design import Design
 from fedgauss.inference.formula.terms import Expression, Factor, Formula, Levels, Pooled, Spline
 from fedgauss.inference.formula.values import STEPS, Summary
@@ -63,35 +61,6 @@ def read_design(value: Any) -> FrameDesign:
     names = (None if held[key] is None else text_of(key, held[key]) for key in FrameDesign._fields[3:])
     most = 5 * max([1, *(len(some) for some in levels.values() if some is not None)])  # rows, of which there are none
     return FrameDesign(Design(formula, levels, most), means, truth_of("constant", held["constant"]), *names)
-
-
-def family_numbers(family: Any) -> dict[str, Any] | None:
-    """A family by its name and settings."""
-    if not isinstance(family, Family):
-        return None
-    settings: dict[str, Any] = (
-        {part.name: getattr(family, part.name) for part in fields(family)} if is_dataclass(family) else {}
-    )
-    return {"name": family.name, "settings": settings}
-
-
-def read_family(value: Any) -> Family | None:
-    """The family that `family_numbers` wrote; None where this process knows none of that name."""
-    held = object_of("family", value)
-    check_keys("family", held, ("name", "settings"))
-    name, settings = text_of("the name of the family", held["name"]), object_of("settings", held["settings"])
-    if name not in families.names():
-        return None
-    family = families.family(name)
-    known: set[str] = {part.name for part in fields(family)} if is_dataclass(family) else set()
-    if set(settings) != known:
-        raise ValueError(f"settings must be those of family {name!r}.")
-    for key, setting in settings.items():
-        if key == "n_outputs":
-            _checks.whole(key, setting, at_least=1, at_most=_MOST)
-        elif setting is not None and not isinstance(setting, str):
-            number_of(key, setting)
-    return replace(family, **settings) if settings else family  # type: ignore[type-var]
 
 
 def _plain_levels(levels: Any) -> list[Any] | None:

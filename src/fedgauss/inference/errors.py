@@ -13,17 +13,17 @@ C = sum_g s_g s_g' those of clusters:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray, IntArray
 from fedgauss.families import Family
+from fedgauss.inference.model import Errors
 from fedgauss.inference.scoring import inverse
 from fedgauss.inference.tables import listed
 
-Errors = Literal["HC0", "HC1", "model", "cluster", "site"]
 ERRORS: tuple[str, ...] = get_args(Errors)
 _FEW = 30  # clusters
 _FEW_ROWS = 5  # as many as a site wants in a level

@@ -16,8 +16,10 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._files import write_whole
 from fedgauss._types import FloatArray
-from fedgauss.inference.design_file import design_numbers, family_numbers, read_design, read_family
+from fedgauss.families import Family
+from fedgauss.inference.design_file import design_numbers, read_design
 from fedgauss.inference.estimate import checked_names
+from fedgauss.inference.family_file import family_fields, read_family
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.fit_statistics import FitStatistics
 from fedgauss.inference.frame_design import FrameDesign
@@ -77,7 +79,7 @@ def fit_numbers(fit: Fit) -> dict[str, Any]:
         "statistics": None if fit.statistics is None else {key: getattr(fit.statistics, key) for key in _STATISTICS},
         "sites": None if fit.sites is None else _sites_numbers(fit.sites),
         "design": design_numbers(fit.design) if isinstance(fit.design, FrameDesign) else None,
-        "family": family_numbers(fit.family),
+        "family": family_fields(fit.family) if isinstance(fit.family, Family) else None,
     }
     return {**numbers, "checksum": _checksum(numbers)}
 

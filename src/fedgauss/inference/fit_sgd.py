@@ -8,12 +8,12 @@ from fedgauss import _checks
 from fedgauss.inference.accuracy import WARN, predicted_coverage
 from fedgauss.inference.between_clients import heterogeneity, population
 from fedgauss.inference.client_steps import row_batches
-from fedgauss.inference.errors import Errors
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.fit import SgdOptions, as_fit
+from fedgauss.inference.fit import as_fit
 from fedgauss.inference.fit_exact import Finish, fit_exactly
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.infer import METHODS, infer
+from fedgauss.inference.model import Model
 from fedgauss.inference.model_data import ModelData, check_plain
 from fedgauss.inference.pass_estimate import check_hessian, run_facts
 from fedgauss.inference.passes import Passes, run_passes
@@ -27,6 +27,7 @@ from fedgauss.inference.preparation import (
     starting_point,
     told_little,
 )
+from fedgauss.inference.sgd import SGD
 from fedgauss.networks import as_network, ring
 from fedgauss.problems.arrays import checked_weights, from_arrays
 
@@ -35,18 +36,21 @@ _KEPT_BACK = 0.5  # of that share may be seen: a Newton step is exact for straig
 _MOST_PASSES = 100
 
 
-def fit_by_sgd(data: ModelData, options: SgdOptions, errors: Errors, level: float, progress: bool | None) -> Fit:
+def fit_by_sgd(data: ModelData, options: SGD, model: Model, level: float, progress: bool | None) -> Fit:
     """One pass or several over the rows of all clients, and steps of scoring after them where they are asked for."""
+    if model.ridge != 0.0 or (model.errors != "HC0" and not options.finish):
+        got = f"ridge={model.ridge!r}" if model.ridge != 0.0 else f"errors={model.errors!r}"
+        raise ValueError(f"{got} belongs to solver='scoring'; the solver is SGD. Leave it out?")
     if options.finish == 0:
         return _passes(data, options, level, progress)
     steps = _checks.whole("finish", options.finish)
     passed = _passes(data, options, level, progress)
-    found = fit_exactly(data, errors, level, 0.0, Finish(np.asarray(passed.params), steps))
+    found = fit_exactly(data, model.errors, level, 0.0, Finish(np.asarray(passed.params), steps))
     many = f"{steps} step" + ("s" if steps > 1 else "")
     return replace(found, facts=found.facts | {"Solver": f"sgd, then {many} of scoring"} | sgd_facts(options))
 
 
-def _passes(data: ModelData, options: SgdOptions, level: float, progress: bool | None) -> Fit:
+def _passes(data: ModelData, options: SGD, level: float, progress: bool | None) -> Fit:
     check_plain(data)
     method, seed, weights = options.method, options.seed, options.weights
     _checks.one_of("method", method, METHODS)
@@ -154,7 +158,7 @@ def _when_it_stopped(off: float) -> str:
     )
 
 
-def sgd_facts(options: SgdOptions) -> dict[str, str]:
+def sgd_facts(options: SGD) -> dict[str, str]:
     """What a summary says of the settings."""
     return {
         "Passes": str(options.passes),

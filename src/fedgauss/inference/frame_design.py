@@ -12,7 +12,7 @@ from fedgauss.inference.formula.design import Design
 from fedgauss.inference.formula.terms import SITE
 from fedgauss.inference.formula.values import Agreed
 from fedgauss.inference.model_data import ModelData
-from fedgauss.inference.model_spec import ModelSpec
+from fedgauss.inference.model import Model
 from fedgauss.inference.response import numbers
 from fedgauss.inference.tables import Frame, FrameColumn, coded, listed
 
@@ -63,12 +63,12 @@ class FrameDesign(NamedTuple):
         return coded(SITE, labels, known)
 
 
-def frame_design(data: ModelData, spec: ModelSpec, client: str = "site") -> FrameDesign | None:
+def frame_design(data: ModelData, model: Model, client: str = "site") -> FrameDesign | None:
     """Of the model that these rows were fitted by, where it keeps a design; `client` is the column of sites."""
     if data.design is None:
         return None
-    site = client if spec.site_effects else None
-    return FrameDesign(data.design, data.agreed, data.constant is not None, spec.offset, spec.exposure, site)
+    site = client if model.site_effects else None
+    return FrameDesign(data.design, data.agreed, data.constant is not None, model.offset, model.exposure, site)
 
 
 def _numbers(table: Frame, column: str, role: str) -> FloatArray:

@@ -16,7 +16,9 @@ from fedgauss.inference.column_checks import check_columns
 from fedgauss.inference.formula.design import Design
 from fedgauss.inference.formula.terms import SITE, Expression, Formula
 from fedgauss.inference.formula.values import Agreed
-from fedgauss.inference.model_spec import ModelSpec, right_hand_side
+from fedgauss.inference.model import Model
+from fedgauss.inference.model_terms import right_hand_side
+from fedgauss.inference.pooled_levels import relabelled
 from fedgauss.inference.response import Response, beside_of, numbers, response_of
 from fedgauss.inference.tables import Frame, FrameColumn, listed
 
@@ -91,15 +93,15 @@ class ModelData:
         return dict(zip(labels, self.family.sides(self.response), strict=False))
 
 
-def read_model_data(frame: Any, client: str, spec: ModelSpec) -> ModelData:
+def read_model_data(frame: Any, client: str, model: Model) -> ModelData:
     """Read the columns that are asked for, and refuse what no model can use."""
-    table, target = Frame(frame), spec.target
+    table, target = Frame(frame), model.target
     table.check_name(target, "target")
     table.check_name(client, "client")
     if target == client:
         raise ValueError(f"target and client must be two columns; both are {target!r}.")
-    formula = right_hand_side(table, spec, client)
-    columns, kept = read_columns(table, spec, formula, client)
+    formula = right_hand_side(table, model, client)
+    columns, kept = read_columns(table, model, formula, client)
     if len(set(columns[target].values.tolist())) == 1:
         value = columns[target].labels[0]
         raise ValueError(f"the target {target!r} is constant ({value!r}): there is nothing to explain.")
@@ -116,38 +118,42 @@ def read_model_data(frame: Any, client: str, spec: ModelSpec) -> ModelData:
         )
     dropped = np.bincount(everybody.values.astype(np.int64)[~kept], minlength=len(labels))
     columns = {name: FrameColumn(name, column.values[order], column.levels) for name, column in columns.items()}
-    response = response_of(columns[target], spec.family, *beside_columns(spec, columns), link=spec.link)
-    data = model_data(spec, formula, columns, response, labels, counts, len(order), dropped=dropped)
+    response = response_of(columns[target], model.family, *beside_columns(model, columns), link=model.link)
+    data = model_data(model, formula, columns, response, labels, counts, len(order), dropped=dropped)
     if data.design is not None:
         data.design.check_stretches(columns, data.agreed)
     return data
 
 
 def read_columns(
-    table: Frame, spec: ModelSpec, formula: Formula, client: str | None = None
+    table: Frame, model: Model, formula: Formula, client: str | None = None
 ) -> tuple[dict[str, FrameColumn], BoolArray]:
     """The columns that a model uses, checked, and which rows of the frame they are of.
 
     Rows of weight 0 are left out, as if they were not there. Rows with a missing value in any of the columns are
-    refused, or left out too where spec.missing == "drop".
+    refused, or left out too where model.missing == "drop".
     """
-    used = spec.columns(formula)
-    kept = None if spec.row_weights is None else ~table.zeros(spec.row_weights)
+    used = model.columns(formula)
+    kept = None if model.row_weights is None else ~table.zeros(model.row_weights)
     if kept is not None and not kept.any():
-        raise ValueError(_WEIGHTS.format(spec.row_weights))
-    if spec.missing == "drop":
+        raise ValueError(_WEIGHTS.format(model.row_weights))
+    if model.missing == "drop":
         complete = table.complete(used)
         kept = complete if kept is None else kept & complete
         if not kept.any():
             raise ValueError(f"every row has a missing value in {listed(used)}. Use fewer columns?")
-    fix = "Fill them in, or leave those rows out with missing='drop'." if spec.missing == "refuse" else "Fill them in?"
+    fix = "Fill them in, or leave those rows out with missing='drop'." if model.missing == "refuse" else "Fill them in?"
     columns = table.read(used if client is None else list(dict.fromkeys([*used, client])), kept, fix)
+    for name, levels in model.merged.items():
+        if name not in columns:
+            raise ValueError(f"merged must be about columns of the model; {name!r} is none of them. Leave it out.")
+        columns[name] = relabelled(columns[name], levels)
     check_columns(formula, columns)
-    return columns, np.ones(len(columns[spec.target].values), dtype=bool) if kept is None else kept
+    return columns, np.ones(len(columns[model.target].values), dtype=bool) if kept is None else kept
 
 
 def model_data(
-    spec: ModelSpec,
+    model: Model,
     formula: Formula,
     columns: Mapping[str, FrameColumn],
     response: Response,
@@ -164,7 +170,7 @@ def model_data(
 
     Parameters
     ----------
-    spec, formula
+    model, formula
         The model, and its right-hand side.
     columns : mapping of str to FrameColumn
         Rows sorted by client, with the levels of all sites.
@@ -183,32 +189,32 @@ def model_data(
     -------
     ModelData
     """
-    n_rows, counts = len(columns[spec.target].values), np.asarray(counts)
-    if spec.site_effects and not response[2].by_row:
+    n_rows, counts = len(columns[model.target].values), np.asarray(counts)
+    if model.site_effects and not response[2].by_row:
         raise ValueError(
             f"site_effects must be left out for family {response[2].name!r}, which compares rows of one site: sites "
             "are strata already."
         )
-    design, rows = design_of(spec, formula, columns, total, clients if sites is None else sites, here, counts)
+    design, rows = design_of(model, formula, columns, total, clients if sites is None else sites, here, counts)
     if agreed is None:
         agreed = design.agreed(_by_client(rows, counts)) if n_rows else {}
     values, classes, family = response
-    labels = rows[spec.cluster].as_levels() if spec.cluster is not None else None
+    labels = rows[model.cluster].as_levels() if model.cluster is not None else None
     return ModelData(
         design.columns(rows, agreed), design.names,
-        intercept_name(formula, spec, design.names) if family.has_intercept else None, values, spec.target,
+        intercept_name(formula, model, design.names) if family.has_intercept else None, values, model.target,
         classes, family, tuple(clients), counts,
-        offset=_offset(spec, design, rows, columns), row_weights=_row_weights(spec, columns),
+        offset=_offset(model, design, rows, columns), row_weights=_row_weights(model, columns),
         cluster=None if labels is None else labels.values.astype(np.int64),
         cluster_labels=() if labels is None else tuple(map(str, labels.levels or ())),
-        beside=beside_of(*beside_columns(spec, columns)),
+        beside=beside_of(*beside_columns(model, columns)),
         dropped=np.zeros(len(counts), dtype=np.int64) if dropped is None else dropped,
         design=design, agreed=agreed,
     )  # fmt: skip
 
 
 def design_of(
-    spec: ModelSpec,
+    model: Model,
     formula: Formula,
     columns: Mapping[str, FrameColumn],
     total: int,
@@ -218,9 +224,9 @@ def design_of(
 ) -> tuple[Design, dict[str, FrameColumn]]:
     """The design of a model and the columns that it reads, one of sites among them where these have effects."""
     rows = dict(columns)
-    if spec.site_effects:
+    if model.site_effects:
         formula = formula._replace(terms=(*formula.terms, (Expression(SITE, (), "site"),)))
-        rows[SITE] = _sites_column(sites, here, counts, len(columns[spec.target].values))
+        rows[SITE] = _sites_column(sites, here, counts, len(columns[model.target].values))
     as_levels = formula.as_levels
     rows = {name: column.as_levels() if name in as_levels else column for name, column in rows.items()}
     return Design(formula, {name: column.levels for name, column in rows.items()}, total), rows
@@ -246,11 +252,11 @@ def check_plain(data: ModelData, apart: bool = False) -> None:
         )
 
 
-def intercept_name(formula: Formula, spec: ModelSpec, names: Sequence[str]) -> str | None:
+def intercept_name(formula: Formula, model: Model, names: Sequence[str]) -> str | None:
     """As statsmodels calls it, in brackets where a covariate has that name."""
     if not formula.intercept:
         return None
-    name = "const" if spec.formula is None else "Intercept"
+    name = "const" if model.formula is None else "Intercept"
     while name in names:
         name = f"({name})"
     return name
@@ -273,32 +279,32 @@ def _by_client(rows: Mapping[str, FrameColumn], counts: IntArray) -> list[dict[s
     ]
 
 
-def beside_columns(spec: ModelSpec, rows: Mapping[str, FrameColumn]) -> tuple[FrameColumn | None, FrameColumn | None]:
+def beside_columns(model: Model, rows: Mapping[str, FrameColumn]) -> tuple[FrameColumn | None, FrameColumn | None]:
     """The columns of trials and of events."""
-    trials, event = (None if name is None else rows[name] for name in (spec.trials, spec.event))
+    trials, event = (None if name is None else rows[name] for name in (model.trials, model.event))
     return trials, event
 
 
 def _offset(
-    spec: ModelSpec, design: Design, rows: Mapping[str, FrameColumn], columns: Mapping[str, FrameColumn]
+    model: Model, design: Design, rows: Mapping[str, FrameColumn], columns: Mapping[str, FrameColumn]
 ) -> FloatArray | None:
     """The column of offsets, those of the formula, and the logarithm of the exposure, together."""
     parts = [design.offset(rows)]
-    if spec.offset is not None:
-        parts.append(numbers(columns[spec.offset], "offset"))
-    if spec.exposure is not None:
-        exposure = numbers(columns[spec.exposure], "exposure")
+    if model.offset is not None:
+        parts.append(numbers(columns[model.offset], "offset"))
+    if model.exposure is not None:
+        exposure = numbers(columns[model.exposure], "exposure")
         if np.any(exposure <= 0.0):
-            raise ValueError(f"exposure must be above 0; column {spec.exposure!r} has other values. Drop those rows?")
+            raise ValueError(f"exposure must be above 0; column {model.exposure!r} has other values. Drop those rows?")
         parts.append(np.log(exposure))
     given = [part for part in parts if part is not None]
     return np.sum(given, axis=0) if given else None
 
 
-def _row_weights(spec: ModelSpec, rows: Mapping[str, FrameColumn]) -> FloatArray | None:
-    if spec.row_weights is None:
+def _row_weights(model: Model, rows: Mapping[str, FrameColumn]) -> FloatArray | None:
+    if model.row_weights is None:
         return None
-    weights = numbers(rows[spec.row_weights], "row_weights")
+    weights = numbers(rows[model.row_weights], "row_weights")
     if np.any(weights < 0.0):  # those of weight 0 are not here
-        raise ValueError(_WEIGHTS.format(spec.row_weights))
+        raise ValueError(_WEIGHTS.format(model.row_weights))
     return weights
