@@ -14,8 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
 from fedgauss import _checks
-from fedgauss.inference.federated.conversation import LostSite
-from fedgauss.inference.federated.lines import LONGEST, Message, decoded, order_line, printable
+from fedgauss.federated.mailbox import LostSite
+from fedgauss.federated.wire import LONGEST, Message, decode, order_line, printable
 
 _A_MOMENT = 5.0  # seconds, for a process that is about to end: on a busy machine that may take a while
 _LAST_WORDS = 5  # lines
@@ -39,8 +39,8 @@ class SiteProcesses:
 
     Examples
     --------
-    >>> with SiteProcesses({"a": "fedgauss site a.csv", "b": "ssh b fedgauss site b.csv"}) as sites:
-    ...     fit = fit_sites(sites.ask, sites.names, "y")
+    >>> with SiteProcesses({"a": "fedgauss site a.csv", "b": "ssh b"}) as sites:
+    ...     fit = federate(Model("y ~ x"), sites)
     """
 
     def __init__(self, commands: Mapping[str, str | Sequence[str]], timeout: float = 600.0) -> None:
@@ -63,24 +63,14 @@ class SiteProcesses:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def ask(self, order: str, contents: Sequence[Message | None]) -> list[Message | None]:
-        """Send an order to every site and wait for all replies; sites work at the same time. None is for no order."""
+    def ask(self, order: str, contents: Mapping[str, Message]) -> dict[str, Message]:
+        """Send an order to every site and wait for all replies; sites work at the same time."""
         end = time.monotonic() + self._timeout
         self._replies = {
-            name: self._threads.submit(self._started[name].exchanged, order_line(order, content).encode())
-            for name, content in zip(self.names, contents, strict=True)
-            if content is not None
+            name: self._threads.submit(self._started[name].exchange, order_line(order, content).encode())
+            for name, content in contents.items()
         }
-        heard: dict[str, Message | ValueError] = {}
-        for name in self._replies:  # all of them, before one that is lost is told: the next order finds empty pipes
-            try:
-                heard[name] = self._heard(name, order, end)
-            except ValueError as error:
-                heard[name] = error
-        for told in heard.values():
-            if isinstance(told, ValueError):
-                raise told
-        return [heard.get(name) for name in self.names]  # type: ignore[misc]
+        return {name: self._reply(name, order, end) for name in self._replies}
 
     def close(self) -> None:
         """Close the pipes, and end processes that do not end by themselves."""
@@ -94,7 +84,7 @@ class SiteProcesses:
         self._started = {}
         self._threads.shutdown()
 
-    def _heard(self, name: str, order: str, end: float) -> Message:
+    def _reply(self, name: str, order: str, end: float) -> Message:
         site = self._started[name]
         try:
             line = self._replies[name].result(max(0.0, end - time.monotonic()))
@@ -113,7 +103,7 @@ class SiteProcesses:
         if not line.endswith(b"\n"):
             raise LostSite(name, f"site {name!r} ended without a reply to {order!r}{site.last_words()}")
         try:
-            return decoded(line)
+            return decode(line)
         except ValueError as error:
             raise ValueError(f"site {name!r} sent something other than a reply: {error}{site.last_words()}") from error
 
@@ -132,7 +122,7 @@ class _Process:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
-    def exchanged(self, line: bytes) -> bytes:
+    def exchange(self, line: bytes) -> bytes:
         """The line that answers another. Before the first reply, what is none (the banner of a login) is skipped."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None

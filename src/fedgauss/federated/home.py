@@ -1,0 +1,70 @@
+"""What belongs to a table beside its rows: the key by which it is known and the ledger of what was answered from it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedgauss.federated.keys import Key, Signer
+from fedgauss.federated.ledger import Ledger, place_of
+from fedgauss.federated.policy import Policy
+
+
+class Home:
+    """The key and the ledger of a table.
+
+    Attributes
+    ----------
+    key : Signer
+    ledger : Ledger
+
+    Examples
+    --------
+    >>> home = Home.of("north.csv", Policy())
+    """
+
+    def __init__(self, key: Signer, ledger: Ledger) -> None:
+        self.key, self.ledger = key, ledger
+
+    @classmethod
+    def of(cls, table: str | Path, policy: Policy) -> Home:
+        """Beside the file of a table, or by a name in the folder of the user's state where there is no such file.
+
+        The key is made on first use. The ledger is locked: a second run on the table is refused while one lives.
+        """
+        path = Path(table)
+        beside = path if path.suffix and path.is_file() else None
+        place = place_of(beside, None if beside else str(table))
+        ledger = Ledger(place, few=policy.few, sites_apart=policy.sites_apart, budget=policy.budget)
+        try:
+            key = Key.read(place.with_name(place.name.removesuffix(".ledger") + ".key"))
+        except BaseException:
+            ledger.close()
+            raise
+        return cls(key, ledger)
+
+    def digest(self, table: Mapping[str, Iterable[Any]]) -> bytes:
+        """Of all rows, whatever their order: two names for one table have the same."""
+        rows = hashlib.sha256()
+        names = sorted(table)
+        columns = [np.asarray(table[name]).tolist() for name in names]
+        for text in sorted(repr(row) for row in zip(*columns, strict=True)):
+            rows.update(text.encode(errors="surrogatepass"))
+        return hashlib.sha256(repr(names).encode(errors="surrogatepass") + rows.digest()).digest()
+
+    def close(self) -> None:
+        """Let another process use the table."""
+        self.ledger.close()
+
+
+class Silent:
+    """In place of a ledger while a site takes up where it was: all of this has been written down already."""
+
+    head, length = "", 0
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments, **options: None

@@ -1,0 +1,86 @@
+"""The rounds of a run on disk, so that a run that was stopped continues where it was.
+
+Sites check what was kept as they check what is new: every commitment of the past is signed, every message is the one
+that was committed to. A journal that was changed ends the run.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from fedgauss._files import append_private
+from fedgauss.federated.plan import Plan
+from fedgauss.federated.roster import Roster
+from fedgauss.federated.wire import Message, decode, encode
+
+
+class Journal:
+    """Runs about one thing, each line a beginning or a round, in a file that only its owner can read.
+
+    Parameters
+    ----------
+    path : path
+        The file; it is made where there is none.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._runs = self._read() if self.path.exists() else []
+
+    def __len__(self) -> int:
+        """The number of rounds."""
+        return sum(len(run["rounds"]) for run in self._runs)
+
+    def begin(self, plan: Plan, roster: Roster) -> list[Message]:
+        """Note a new run; the earlier ones about the same that had rounds, if there are any."""
+        about, keys = plan.about, roster.keys
+        if any(_about(run) != about or _keys(run) != keys for run in self._runs):
+            self.remove()
+        past = [run for run in self._runs if run["rounds"]]
+        self._append({"plan": plan.to_wire(), "roster": roster.to_wire()})
+        return past
+
+    def keep(self, one: Message) -> None:
+        """Note a round, on disk before the next begins."""
+        self._append({"round": one})
+
+    def remove(self) -> None:
+        """Once a fit is done, or was of something else."""
+        self._runs = []
+        self.path.unlink(missing_ok=True)
+
+    def _append(self, line: Message) -> None:
+        with append_private(self.path) as file:
+            file.write(encode(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _read(self) -> list[Message]:
+        """All runs, up to a line that a kill cut off."""
+        runs: list[Message] = []
+        for text in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                line = decode(text)
+            except ValueError:
+                break
+            if "round" in line and runs:
+                runs[-1]["rounds"].append(line["round"])
+            elif line.keys() == {"plan", "roster"}:
+                runs.append({**line, "rounds": []})
+        return runs
+
+
+def _about(run: Message) -> str:
+    try:
+        return Plan.from_wire(run["plan"]).about
+    except ValueError:
+        return ""
+
+
+def _keys(run: Message) -> Any:
+    try:
+        return {entry["name"]: entry["key"] for entry in run["roster"]}
+    except (TypeError, KeyError):
+        return None

@@ -1,0 +1,155 @@
+"""A party of a run: it checks all messages, adds them up and takes the step that they decide, as all others do.
+
+Sites are parties, and so is who carries the messages: it can print the steps that it sees, and choose none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedgauss.federated.fixed_point import WORDS, Words, add, from_words
+from fedgauss.federated.keys import Verify
+from fedgauss.federated.layout import size, unpack
+from fedgauss.federated.plan import Heard, Plan, Question
+from fedgauss.federated.refusal import Refused
+from fedgauss.federated.roster import Roster
+from fedgauss.federated.transcript import Blamed, Messages, Transcript
+from fedgauss.federated.wire import Message, printable
+
+Program = Generator[Question, Heard, Any]
+_LONGEST = 1000  # characters of a reason
+_MOST_REASONS = 50
+
+
+class RunRefused(ValueError):
+    """Sites that take no part, with all of their reasons."""
+
+    def __init__(self, reasons: Mapping[str, Sequence[str]]) -> None:
+        self.reasons = {site: list(words) for site, words in reasons.items()}
+        super().__init__(" ".join(f"site {site!r}: {' '.join(words)}" for site, words in self.reasons.items()))
+
+
+class Party:
+    """The state of a run, from its program and the messages so far.
+
+    Attributes
+    ----------
+    question : Question or None
+        What sites answer in this round; None once the run has ended.
+    result : object
+        What the program returned, once it has ended.
+    """
+
+    def __init__(self, plan: Plan, roster: Roster, verify: Verify, program: Program) -> None:
+        check_roster(plan, roster)
+        self._plan, self._roster, self._verify, self._program = plan, roster, verify, program
+        self.result: Any = None
+        self.question: Question | None = next(program)
+        self.transcript = Transcript(roster, verify)
+        self._past = ""
+
+    def hear_commitments(self, messages: Messages) -> None:
+        """Check them; after that a site may open its message."""
+        self.transcript.check_commitments(messages)
+
+    def hear_openings(self, messages: Messages) -> None:
+        """Check them, add them up, and take the step that they decide."""
+        self.transcript.check_openings(messages)
+        heard = self._add_up(messages)
+        self.transcript.advance()
+        self._advance(heard)
+
+    def _advance(self, heard: Heard) -> None:
+        try:
+            self.question = self._program.send(heard)
+        except StopIteration as end:
+            self.question, self.result = None, end.value
+
+    def go_over(self, earlier: Message, follow: Callable[[Question], object] = lambda question: None) -> None:
+        """Take the rounds of an earlier run about the same that did not end.
+
+        Parameters
+        ----------
+        earlier : dict
+            Its plan, its roster and its rounds, as who carried the messages has kept them. All signatures are checked
+            again.
+        follow : callable, optional
+            Is given each question before its answers.
+        """
+        if not isinstance(earlier, dict) or earlier.keys() != {"plan", "roster", "rounds"}:
+            raise Refused("an earlier run must have its plan, its roster and its rounds; this past has not.")
+        plan = Plan.from_wire(earlier["plan"])
+        roster = Roster.from_wire(plan.run, earlier["roster"], self._verify)
+        check_roster(plan, roster)
+        if plan.about != self._plan.about or roster.keys != self._roster.keys:
+            raise Refused("a run can continue one with the same model, sites and masks; this past is another's.")
+        transcript = Transcript(roster, self._verify, self._past)
+        for one in earlier["rounds"]:
+            if self.question is None:
+                raise Refused("a run that ended cannot be continued; ask again without its past.")
+            follow(self.question)
+            transcript.check_commitments(one["commitments"])
+            transcript.check_openings(one["openings"])
+            heard = self._add_up(one["openings"])
+            transcript.advance()
+            self._advance(heard)
+        self._past = transcript.digest
+        self.transcript = Transcript(self._roster, self._verify, self._past)
+
+    def _add_up(self, messages: Messages) -> Heard:
+        """The exact sum of all sites' numbers, rounded to floats once."""
+        question = self.question
+        if question is None:
+            raise Blamed("this run has ended; there is no further round.")
+        sites = self._plan.sites
+        refused = {site: _reasons(messages[site]) for site in sites if "refused" in _words(site, messages[site])}
+        if refused:
+            raise RunRefused(refused)
+        words = {site: _words(site, messages[site]) for site in sites}
+        if not question.shapes:
+            return Heard(None, words, [])
+        numbers = [_numbers(site, messages[site], 1 + size(question.shapes)) for site in sites]
+        if any(one is None for one in numbers):
+            return Heard(None, words, [])
+        total = numbers[0]
+        for one in numbers[1:]:
+            total = add(total, one)
+        row = from_words(total)
+        if row[0] != len(sites):
+            raise Blamed(
+                f"the masks of {len(sites)} sites must cancel; in round {self.transcript.round} they do not. One of them "
+                "made its masks from something else."
+            )
+        each = [] if self._plan.masked else [unpack(from_words(one)[1:], question.shapes) for one in numbers]
+        return Heard(unpack(row[1:], question.shapes), words, each)
+
+
+def check_roster(plan: Plan, roster: Roster) -> None:
+    """A roster must be of the sites of its plan, and signed for it."""
+    if sorted(roster.names) != list(plan.sites) or roster.run != plan.run:
+        raise Refused("the roster must be of the sites of this run, and signed for it; this one is not.")
+
+
+def _words(site: str, message: Message) -> Message:
+    told = message.get("words")
+    if not isinstance(told, dict):
+        raise Blamed(f"site {site!r} sent a message without its words.")
+    return told
+
+
+def _reasons(message: Message) -> list[str]:
+    told = message["words"]["refused"]
+    reasons = told[:_MOST_REASONS] if isinstance(told, list) else [told]
+    return [printable(str(reason))[:_LONGEST] for reason in reasons]
+
+
+def _numbers(site: str, message: Message, count: int) -> Words | None:
+    numbers = message.get("numbers")
+    if numbers is None:
+        return None
+    if not isinstance(numbers, np.ndarray) or numbers.dtype != np.uint64 or numbers.shape != (count, WORDS):
+        raise Blamed(f"site {site!r} must send {count} numbers of {WORDS} words; it sent something else.")
+    return numbers

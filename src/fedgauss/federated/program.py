@@ -1,0 +1,204 @@
+"""The program of a run: what is asked of sites from the first question to the fit. All parties run the same one.
+
+Sites describe their columns, count how often levels occur, add up what the formula needs means of, and then the columns
+themselves. From there on it is the exact fit, as in one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedgauss._types import FloatArray
+from fedgauss.federated.levels import agree, check_levels
+from fedgauss.federated.plan import Heard, Plan, Question
+from fedgauss.federated.transcript import Blamed
+from fedgauss.federated.wire import Message, printable
+from fedgauss.inference.asks import shapes
+from fedgauss.inference.fit_exact import fit_program
+from fedgauss.inference.fit_result import Fit
+from fedgauss.inference.formula.design import summaries
+from fedgauss.inference.formula.values import Agreed
+from fedgauss.inference.frame_design import frame_design
+from fedgauss.inference.model import Model
+from fedgauss.inference.model_data import ModelData, beside_columns, design_of, model_data
+from fedgauss.inference.model_terms import right_hand_side
+from fedgauss.inference.pooled_levels import OTHER, rare_levels, relabelled
+from fedgauss.inference.preparation import Location, check_constant, starting_point
+from fedgauss.inference.response import response_of, usual_family
+from fedgauss.inference.tables import Frame, FrameColumn
+
+_MOST_ROWS = 10**9
+_MASKED = "Sums were masked: the coordinator saw totals over sites, and no site's own."
+Levels = dict[str, list[Any] | None]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How often levels occur over all sites, and what became of rare ones.
+
+    Attributes
+    ----------
+    levels : dict
+        The levels that are left, of each column in words; None for a column of numbers.
+    renamed : dict
+        What rare levels became.
+    totals : dict
+        Of each level its rows, those that were pooled by their new name; of numbers how many rows are not zero.
+    n_rows : int
+        Of all sites.
+    """
+
+    levels: Levels
+    renamed: dict[str, dict[str, str]]
+    totals: dict[str, list[float]]
+    n_rows: int
+
+
+def run_program(plan: Plan, level: float = 0.95) -> Generator[Question, Heard, Fit]:
+    """The questions of a run, and at its end the fit."""
+    model = replace(plan.model, family=usual_family(plan.model.family, plan.model.trials, plan.model.event))
+    described = (yield Question("describe", {}, {})).words
+    for site, words in described.items():
+        _check_description(site, words)
+    counts, dropped = (np.array([described[site][name] for site in plan.sites]) for name in ("rows", "dropped"))
+    counted = yield from _count(plan, model, {site: described[site]["levels"] for site in plan.sites}, int(counts.sum()))
+    model = replace(model, family=model.family or "gaussian")  # sites have refused targets that are no numbers
+    data, nonzero = yield from _design(plan, model, counted, counts, dropped)
+    columns, totals = yield from _locate(data, nonzero, counted.n_rows)
+    check_constant(data.names, columns)
+    start = starting_point(data, totals["marks"])
+    found = yield from _scoring(plan, data, columns, start, level)
+    found = found.with_notes(*([_MASKED] if plan.masked else []))
+    return replace(found, design=frame_design(data, model), family=data.family)
+
+
+def _count(plan: Plan, model: Model, told: Mapping[str, Any], n_rows: int) -> Generator[Question, Heard, Counted]:
+    """How often each level occurs over all sites; rare ones are pooled where the model says so."""
+    named = agree(told)
+    for name, levels in named.items():
+        if model.pool_rare and name != model.target and levels and isinstance(levels[0], str) and OTHER not in levels:
+            levels.append(OTHER)
+    places = {name: 1 if levels is None else len(levels) + 1 for name, levels in named.items()}
+    heard = yield Question("count", {"levels": named}, {name: (places[name],) for name in named})
+    totals = {name: _whole(row) for name, row in _total(heard).items()}
+    levels_left: Levels = {}
+    renamed: dict[str, dict[str, str]] = {}
+    counts: dict[str, list[float]] = {}
+    for name, levels in named.items():
+        if levels is None:
+            levels_left[name], counts[name] = None, totals[name]
+            continue
+        *by_level, unnamed = totals[name]
+        rows = dict(zip(levels, by_level, strict=True))
+        if levels[-1:] == [OTHER]:
+            rows[OTHER] += unnamed
+            unnamed = 0.0
+            renamed[name] = {level: OTHER for level in rare_levels(rows, model.pool_rare) if level != OTHER}
+            rows[OTHER] += sum(rows.pop(level) for level in renamed[name])
+        levels_left[name] = [level for level, count in rows.items() if count > 0]
+        counts[name] = [rows[level] for level in levels_left[name] or []] + [unnamed]
+    return Counted(levels_left, renamed, counts, n_rows)
+
+
+def _design(
+    plan: Plan, model: Model, counted: Counted, counts: FloatArray, dropped: FloatArray
+) -> Generator[Question, Heard, tuple[ModelData, FloatArray]]:
+    """The model without its rows: columns and levels of all sites together, and a name for each parameter."""
+    columns = empty_columns(model, counted.levels)
+    response = response_of(columns[model.target], model.family, *beside_columns(model, columns), link=model.link)
+    right = right_hand_side(Frame(columns), model)  # columns that nobody named come in the order of `columns`
+    design, _ = design_of(model, right, columns, counted.n_rows, plan.sites, None, counts)
+    needs = design.needs()
+    sums = squares = np.zeros(len(needs))
+    if needs:
+        sums = _total((yield Question("means", {"counted": counted}, {"needed": (len(needs),)})))["needed"]
+        about = {"counted": counted, "means": sums / counted.n_rows}
+        squares = _total((yield Question("spread", about, {"needed": (len(needs),)})))["needed"]
+    agreed = summaries(needs, counted.n_rows, sums / counted.n_rows, np.maximum(squares, 0.0))
+    for name, found in agreed.items():
+        if found.sd == 0.0:
+            raise ValueError(f"columns must vary; {name!r} is constant ({found.mean:g}). Leave it out.")
+    data = model_data(
+        model, right, columns, response, plan.sites, counts, counted.n_rows, agreed=agreed, dropped=dropped
+    )
+    renamed = {**model.merged}
+    for name, rare in counted.renamed.items():
+        renamed[name] = {level: rare.get(now, now) for level, now in renamed.get(name, {}).items()} | rare
+    shown, classes = (tuple(map(_shown, labels)) for labels in (data.names, data.classes))
+    about_columns = {"counted": counted, "agreed": agreed}
+    heard = yield Question("columns", about_columns, {"nonzero": (len(data.names),)})
+    nonzero = np.array(_whole(_total(heard)["nonzero"]))
+    return replace(data, names=shown, classes=classes, renamed=renamed), nonzero
+
+
+def _locate(
+    data: ModelData, nonzero: FloatArray, n_rows: int
+) -> Generator[Question, Heard, tuple[Location, dict[str, FloatArray]]]:
+    """Means and scales of the covariates, and the totals from which the fit starts."""
+    p, marks = len(data.names), data.family.start_terms(np.zeros(1)).shape[1]
+    wanted = {"sums": (p,), "response": (), "marks": (marks,)}
+    totals = _total((yield Question("design", {"nonzero": nonzero}, wanted)))
+    centred = data.constant is not None
+    means = totals["sums"] / n_rows if centred else np.zeros(p)
+    response = totals["response"] / n_rows if centred else np.zeros(())
+    about = {"means": means, "response": float(response)}
+    squares = _total((yield Question("squares", about, {"squares": (p,), "response": ()})))
+    if not squares["response"] > 0.0:
+        raise ValueError(f"the target {data.target!r} is constant ({float(response):g}): there is nothing to explain.")
+    return Location(means, np.sqrt(np.maximum(squares["squares"], 0.0) / n_rows)), totals
+
+
+def _scoring(
+    plan: Plan, data: ModelData, columns: Location, start: FloatArray, level: float
+) -> Generator[Question, Heard, Fit]:
+    """The exact fit, each of whose asks is a question."""
+    program = fit_program(data, columns, start, plan.model.errors, level, plan.model.ridge, own=not plan.masked)
+    ask = next(program)
+    while True:
+        heard = yield Question("ask", {"ask": ask, "columns": columns}, shapes(ask, data.family))
+        try:
+            ask = program.send(heard.each if ask.kind == "own" else heard.total)
+        except StopIteration as end:
+            return end.value
+
+
+def empty_columns(model: Model, levels: Mapping[str, Sequence[Any] | None]) -> dict[str, FrameColumn]:
+    """Columns without rows."""
+    columns = {
+        name: FrameColumn(name, np.empty(0), None if of_all is None else tuple(of_all)) for name, of_all in levels.items()
+    }
+    for name in model.roles.values():
+        columns.setdefault(name, FrameColumn(name, np.empty(0)))
+    return columns
+
+
+def _check_description(site: str, words: Message) -> None:
+    try:
+        for name in ("rows", "dropped"):
+            if type(words.get(name)) is not int or not 0 <= words[name] <= _MOST_ROWS:
+                raise ValueError(f"{name!r} must be a whole number from 0 to {_MOST_ROWS:,}.")
+        check_levels(words.get("levels"))
+    except ValueError as error:
+        raise Blamed(f"site {site!r} sent a description that is none: {error}") from error
+
+
+def _total(heard: Heard) -> dict[str, FloatArray]:
+    if heard.total is None:
+        raise ValueError("a site could not add up its columns: numbers must be finite and below 2^96 (7.9e28).")
+    return heard.total
+
+
+def _whole(row: FloatArray) -> list[float]:
+    """Counts, which no honest sites add up to anything else."""
+    if np.any(row != np.floor(row)) or np.any(row < 0) or np.any(row > _MOST_ROWS):
+        raise Blamed("rows are counted in whole numbers; the total of all sites is none. A site sent something else.")
+    return row.tolist()
+
+
+def _shown(label: Any) -> Any:
+    """A name as it may be printed."""
+    return printable(label) if isinstance(label, str) else label

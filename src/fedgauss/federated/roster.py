@@ -1,0 +1,115 @@
+"""Who takes part in a run: for each site an entry with its keys, which it has signed for this run and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import fedgauss
+from fedgauss.federated.keys import Signer, Verify, fingerprint, is_hex
+from fedgauss.federated.refusal import Refused
+from fedgauss.federated.wire import Message, digest, encode
+from fedgauss.inference.tables import repeats
+
+_KINDS = {"name": str, "key": str, "run_key": str, "head": str, "length": int, "version": str, "signature": str}
+_LONGEST_NAME = 200
+
+
+class Entry(NamedTuple):
+    """What a site says of itself before a run."""
+
+    name: str
+    key: str  # of its table
+    run_key: str
+    head: str  # of its ledger
+    length: int
+    version: str  # of fedgauss: another one may take other steps
+    signature: str
+
+    @classmethod
+    def signed(cls, run: str, name: str, key: Signer, run_key: str, head: str, length: int) -> Entry:
+        """The entry of a site for a run."""
+        blank = cls(name, key.public, run_key, head, length, fedgauss.__version__, "")
+        return blank._replace(signature=key.sign(blank.statement(run)))
+
+    def statement(self, run: str) -> bytes:
+        """What a site signs."""
+        return encode({"what": "fedgauss entry 1", "run": run, **self._replace(signature="")._asdict()}).encode()
+
+
+class Roster:
+    """The entries of all sites of a run, sorted by name.
+
+    Attributes
+    ----------
+    run : str
+        The name of the run, which all have signed.
+    names : tuple of str
+    digest : str
+        The same for all who have the same roster.
+    """
+
+    def __init__(self, run: str, entries: Sequence[Entry], verify: Verify) -> None:
+        self.run, self.entries = run, tuple(sorted(entries))
+        self.names = tuple(entry.name for entry in self.entries)
+        _check_alone("name", self.names)
+        for entry in self.entries:
+            if not verify(entry.key, entry.statement(run), entry.signature):
+                raise Refused(f"the entry of site {entry.name!r} must be signed by its key for this run; it is not.")
+        for what, keys in (("key", [one.key for one in self.entries]), ("run key", [one.run_key for one in self.entries])):
+            _check_alone(what, keys, self.names)
+        if len({entry.version for entry in self.entries}) > 1:
+            shown = ", ".join(f"{entry.name!r} has {entry.version}" for entry in self.entries)
+            raise Refused(f"all sites must have the same fedgauss, or they would take different steps; {shown}.")
+        self._by_name = {entry.name: entry for entry in self.entries}
+        self.digest = digest({"run": run, "entries": [list(entry) for entry in self.entries]})
+
+    @classmethod
+    def from_wire(cls, run: str, told: Any, verify: Verify) -> Roster:
+        """From plain fields that somebody else sent."""
+        if not isinstance(told, list):
+            raise Refused("a roster must be a list of entries; this one is not.")
+        return cls(run, [_entry(fields) for fields in told], verify)
+
+    def to_wire(self) -> list[Message]:
+        """As plain fields."""
+        return [entry._asdict() for entry in self.entries]
+
+    def entry(self, name: str) -> Entry:
+        """That of a site."""
+        return self._by_name[name]
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Of the tables, by name of the site."""
+        return {entry.name: entry.key for entry in self.entries}
+
+    @property
+    def run_keys(self) -> dict[str, str]:
+        """Those for this run, by name of the site."""
+        return {entry.name: entry.run_key for entry in self.entries}
+
+    def __str__(self) -> str:
+        """Names and fingerprints, for owners to compare."""
+        return "\n".join(f"  {entry.name:<20} {fingerprint(entry.key)}" for entry in self.entries)
+
+
+def _entry(fields: Any) -> Entry:
+    if not isinstance(fields, Mapping) or fields.keys() != _KINDS.keys():
+        raise Refused(f"an entry must have {', '.join(_KINDS)}; this one has other fields.")
+    for name, kind in _KINDS.items():
+        if type(fields[name]) is not kind:
+            raise Refused(f"{name!r} of an entry must be {kind.__name__}; it is {type(fields[name]).__name__}.")
+    if not 0 < len(fields["name"]) <= _LONGEST_NAME or not all(is_hex(fields[name], 32) for name in ("key", "run_key")):
+        raise Refused(f"an entry must have a name of 1 to {_LONGEST_NAME} characters and keys of 64 digits; one has not.")
+    return Entry(**fields)
+
+
+def _check_alone(what: str, values: Sequence[str], names: Sequence[str] = ()) -> None:
+    """No two sites may share a name or a key: one table would count twice, and its sums could be worked out."""
+    if twice := repeats(values):
+        who = [name for name, value in zip(names or values, values, strict=True) if value == twice[0]]
+        raise Refused(
+            f"every site must have a {what} of its own, or one table would count twice; {' and '.join(map(repr, who))} "
+            "have the same. Name each table once."
+        )

@@ -1,0 +1,104 @@
+"""What all parties of a run have signed so far, as one digest that everybody computes from the messages themselves.
+
+A round has two steps. Every site commits to its message: it signs the digest of the message together with that of the
+transcript. Once a site has seen all commitments it opens its own. So nobody chooses a message after having seen
+another's, and a party that was shown a different history finds a signature wrong in the next round. Who carries the
+messages can delay them, and nothing else: a forged, dropped, doubled or old one ends the run with a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedgauss.federated.keys import Verify
+from fedgauss.federated.roster import Roster
+from fedgauss.federated.wire import Message, digest, encode
+
+Messages = Mapping[str, Message]  # by the name of the site
+
+
+class Blamed(ValueError):
+    """A message that its sender cannot have meant, or that was changed on its way."""
+
+
+class Transcript:
+    """The history of a run.
+
+    Parameters
+    ----------
+    roster : Roster
+        Who takes part.
+    verify : callable
+        verify(key, statement, signature), such as `keys.verify`.
+    past : str
+        The digest of the transcript of an earlier run that this one continues; empty for none.
+    """
+
+    def __init__(self, roster: Roster, verify: Verify, past: str = "") -> None:
+        self._roster, self._verify = roster, verify
+        self.round = 1
+        self.digest = digest({"what": "fedgauss run 1", "roster": roster.digest, "past": past})
+        self._commitments: dict[str, str] | None = None
+
+    @property
+    def context(self) -> bytes:
+        """What the words of the masks of this round depend on; the same for all, before and after commitments."""
+        return f"{self.digest} {self.round}".encode()
+
+    def statement(self, commitment: str, head: str, length: int) -> bytes:
+        """What a site signs: its commitment, this history, and how far its ledger is."""
+        said = {
+            "what": "fedgauss commitment 1", "transcript": self.digest, "round": self.round, "commitment": commitment,
+            "head": head, "length": length,
+        }  # fmt: skip
+        return encode(said).encode()
+
+    def check_commitments(self, messages: Messages) -> None:
+        """All sites have signed a commitment about this history."""
+        if self._commitments is not None:
+            raise Blamed(f"round {self.round} has its commitments already; they came twice.")
+        self._check_names(messages, "commitment")
+        for name, message in messages.items():
+            fields = _fields(name, message, {"commitment": str, "head": str, "length": int, "signature": str})
+            statement = self.statement(fields["commitment"], fields["head"], fields["length"])
+            if not self._verify(self._roster.entry(name).key, statement, fields["signature"]):
+                raise Blamed(
+                    f"the commitment of site {name!r} in round {self.round} is not signed by its key over what this "
+                    "party has seen: it was forged, is old, or the two were shown different messages."
+                )
+        self._commitments = {name: str(message["commitment"]) for name, message in messages.items()}
+
+    def check_openings(self, messages: Messages) -> None:
+        """Each site's message is the one that it committed to."""
+        if self._commitments is None:
+            raise Blamed(f"round {self.round} has no commitments yet; openings come after them.")
+        self._check_names(messages, "message")
+        for name, message in messages.items():
+            if digest(message) != self._commitments[name]:
+                raise Blamed(
+                    f"the message of site {name!r} in round {self.round} is not the one that it committed to: it was "
+                    "changed, or the site changed its mind."
+                )
+
+    def advance(self) -> None:
+        """To the next round, once commitments and openings were checked: the first are digests of the second."""
+        self.digest = digest({"before": self.digest, "commitments": self._commitments})
+        self.round, self._commitments = self.round + 1, None
+
+    def _check_names(self, messages: Messages, what: str) -> None:
+        missing = sorted(set(self._roster.names) - set(messages))
+        surplus = sorted(set(messages) - set(self._roster.names))
+        if missing:
+            raise Blamed(f"the {what} of site {missing[0]!r} in round {self.round} is missing: every site must take part.")
+        if surplus:
+            raise Blamed(f"{surplus[0][:60]!r} is not in the roster, and sent a {what} in round {self.round}.")
+
+
+def _fields(name: str, message: Any, kinds: Mapping[str, type]) -> Message:
+    if not isinstance(message, dict) or message.keys() != kinds.keys():
+        raise Blamed(f"site {name!r} sent something else than {', '.join(kinds)}.")
+    for field, kind in kinds.items():
+        if type(message[field]) is not kind:
+            raise Blamed(f"site {name!r} sent {field!r} that is not {kind.__name__}.")
+    return message
