@@ -105,10 +105,10 @@ class Party:
         if question is None:
             raise Blamed("this run has ended; there is no further round.")
         sites = self._plan.sites
-        refused = {site: _reasons(messages[site]) for site in sites if "refused" in _words(site, messages[site])}
-        if refused:
-            raise RunRefused(refused)
         words = {site: _words(site, messages[site]) for site in sites}
+        if any("refused" in own for own in words.values()):
+            reasons = {site: _reasons(own.get("refused", own.get("reasons"))) for site, own in words.items()}
+            raise RunRefused({site: own for site, own in reasons.items() if own})
         if not question.shapes:
             return Heard(None, words, [])
         numbers = [_numbers(site, messages[site], 1 + size(question.shapes)) for site in sites]
@@ -140,9 +140,8 @@ def _words(site: str, message: Message) -> Message:
     return told
 
 
-def _reasons(message: Message) -> list[str]:
-    told = message["words"]["refused"]
-    reasons = told[:_MOST_REASONS] if isinstance(told, list) else [told]
+def _reasons(told: Any) -> list[str]:
+    reasons = told[:_MOST_REASONS] if isinstance(told, list) else []
     return [printable(str(reason))[:_LONGEST] for reason in reasons]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,7 @@ def run_program(plan: Plan, level: float = 0.95) -> Generator[Question, Heard, F
     described = (yield Question("describe", {}, {})).words
     for site, words in described.items():
         _check_description(site, words)
+    _check_tables({site: words["tags"] for site, words in described.items()})
     counts, dropped = (np.array([described[site][name] for site in plan.sites]) for name in ("rows", "dropped"))
     counted = yield from _count(plan, model, {site: described[site]["levels"] for site in plan.sites}, int(counts.sum()))
     model = replace(model, family=model.family or "gaussian")  # sites have refused targets that are no numbers
@@ -182,8 +184,17 @@ def _check_description(site: str, words: Message) -> None:
             if type(words.get(name)) is not int or not 0 <= words[name] <= _MOST_ROWS:
                 raise ValueError(f"{name!r} must be a whole number from 0 to {_MOST_ROWS:,}.")
         check_levels(words.get("levels"))
+        if not isinstance(words.get("tags"), dict):
+            raise ValueError("'tags' of its table must be there, one for each other site.")
     except ValueError as error:
         raise Blamed(f"site {site!r} sent a description that is none: {error}") from error
+
+
+def _check_tables(tags: Mapping[str, Mapping[str, str]]) -> None:
+    """Two sites whose tags for each other are the same have one table, which would count twice."""
+    for site, other in combinations(tags, 2):
+        if tags[site].get(other) is not None and tags[site].get(other) == tags[other].get(site):
+            raise Blamed(f"sites {site!r} and {other!r} have the same table, which would count twice. Name it once.")
 
 
 def _total(heard: Heard) -> dict[str, FloatArray]:

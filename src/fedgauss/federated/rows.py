@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from fedgauss import families
-from fedgauss._types import AnyArray, FloatArray
+from fedgauss._types import FloatArray
 from fedgauss.families.rows import Rows
 from fedgauss.federated import rules
+from fedgauss.federated.ledger import Admission, Ledger
 from fedgauss.federated.levels import counts_of, read_levels, recode
 from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.program import Counted
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.wire import Message
-from fedgauss.inference.asks import Ask, answer
+from fedgauss.inference.asks import MATRICES, Ask, answer
 from fedgauss.inference.exact import client_rows
 from fedgauss.inference.formula.terms import Formula
 from fedgauss.inference.formula.values import Agreed
 from fedgauss.inference.model_data import ModelData, beside_columns, design_of, model_data, read_columns
 from fedgauss.inference.model_terms import right_hand_side
 from fedgauss.inference.preparation import Location, Units
-from fedgauss.inference.response import family_of, response_of, usual_family
-from fedgauss.inference.tables import Frame, FrameColumn
+from fedgauss.inference.response import Response, family_of, response_of, usual_family
+from fedgauss.inference.tables import Frame
 
 Columns = dict[str, FloatArray]  # (n,) each
 Numbers = Mapping[str, FloatArray] | None
-
-
-class Admission(NamedTuple):
-    """What sums are about to be told of: the ledger admits it, or not."""
-
-    columns: Columns
-    rows: AnyArray  # the numbers of the rows
-    settled: tuple[str, ...]  # columns of zeros and ones of which enough rows of all sites have either
 
 
 class SiteRows:
@@ -46,188 +39,205 @@ class SiteRows:
     ----------
     table : Frame
         All rows of the site, with the columns that its policy opens.
+    whole : mapping of str to sequence
+        The same rows with all columns, by which the ledger knows them.
     policy : Policy
     plan : Plan
     name : str
         What the site is called in the plan.
-    digests : ndarray
-        A number for each row of the table.
-    admit : callable
-        admit(admission) raises `Refused` where the table's ledger speaks against it.
+    tags : mapping of str to str
+        Of the whole table, one for each other site: where two sites have one table, theirs are the same.
+    ledger : Ledger
+        Raises `Refused` where what was answered before speaks against a question.
     """
 
     def __init__(
-        self, table: Frame, policy: Policy, plan: Plan, name: str, digests: AnyArray, admit: Callable[[Admission], None]
-    ) -> None:
-        self._table, self._policy, self._plan, self._name = table, policy, plan, name
-        self._digests, self._admit = digests, admit
+        self, table: Frame, whole: Mapping[str, Any], policy: Policy, plan: Plan, name: str, tags: Mapping[str, str],
+        ledger: Ledger,
+    ) -> None:  # fmt: skip
+        self._table, self._whole, self._policy, self._plan, self._name = table, whole, policy, plan, name
+        self._tags, self._ledger = dict(tags), ledger
         self._whose = "of all sites" if plan.masked else "at this site"
+        self._reasons: list[str] = []  # not to take part, so far
         self._agreed_on: Counted | None = None
         self._rows: Rows | None = None
 
-    def reply(self, question: Question) -> tuple[Numbers, Message]:
-        """Numbers, which are added to other sites', and words; numbers are None where they would not be finite."""
-        reasons: list[str] = []
-        answers = {
+    def reply(self, question: Question, again: bool = False) -> tuple[Numbers, Message]:
+        """Numbers, which are added to other sites', and words; numbers are None where they would not be finite.
+
+        Whatever speaks against taking part is gathered until something is asked that must not be told then, and
+        refused in one message. Asked `again`, a site adds nothing up that it has sent before.
+        """
+        if question.kind == "ask":
+            return self._ask(again=again, **question.content)
+        answers: dict[str, Any] = {
             "describe": self._describe, "count": self._count, "means": self._means, "spread": self._spread,
-            "columns": self._nonzero, "design": self._sums, "squares": self._squares, "ask": self._ask,
+            "columns": self._columns, "design": self._sums, "squares": self._squares,
         }  # fmt: skip
-        numbers, words = answers[question.kind](reasons, **question.content)  # type: ignore[operator]
-        return (None, {"refused": reasons}) if reasons else (numbers, words)
+        try:
+            return answers[question.kind](**question.content)
+        except Refused as error:
+            self._reasons.append(str(error))
+            return None, {"refused": self._reasons}
 
-    def vectors(self, ask: Ask) -> Columns:
-        """What each row counts for in the answer to an ask, for the ledger."""
-        return {} if self._rows is None else self._data.family.behind(self._rows, ask.theta)
-
-    def _describe(self, reasons: list[str]) -> tuple[Numbers, Message]:
+    def _describe(self) -> tuple[Numbers, Message]:
         """The number of rows, and the kind and levels of the target and of each covariate."""
-        model, policy = self._plan.model, self._policy
-        with rules.noted(reasons):
-            rules.check_plan(policy, self._plan)
-        columns: dict[str, FrameColumn] = {}
+        model, reasons = self._plan.model, self._reasons
+        numbers = self._ledger.digests(self._whole)
         with rules.noted(reasons):
             terms = right_hand_side(self._table, model)
             columns, kept = read_columns(self._table, model, terms)
-        if not columns:
-            return None, {}
-        self._digests, n_rows = self._digests[kept], len(columns[model.target].values)
+        if reasons:
+            return None, {"refused": reasons}
+        self._numbers, self._n_rows = numbers[kept], len(columns[model.target].values)
         weightless = 0 if model.row_weights is None else int(np.sum(self._table.zeros(model.row_weights)))
         with rules.noted(reasons):
-            rules.check_rows(policy, n_rows, weightless)
+            rules.check_rows(self._policy, self._n_rows, weightless)
         columns = {name: c.as_levels() if name in terms.as_levels else c for name, c in columns.items()}
         with rules.noted(reasons):
             usual = usual_family(model.family, model.trials, model.event)
             self._family = families.family(family_of(columns[model.target], usual))
-            rules.check_family(policy, self._family)
+            rules.check_family(self._policy, self._family)
             if self._family.by_class:
                 columns[model.target] = columns[model.target].as_levels()
-        told = [model.target, *(name for name in columns if name in terms.columns), *filter(None, [model.event])]
-        pairs = []
-        for name in dict.fromkeys(told):
+        described = [model.target, *(name for name in columns if name in terms.columns), *filter(None, [model.event])]
+        levels = []
+        for name in dict.fromkeys(described):
             with rules.noted(reasons):
-                pairs.append([name, read_levels(columns[name])])
-        self._table_columns, self._n_rows = columns, n_rows
-        return None, {"rows": n_rows, "dropped": int(np.sum(~kept)), "levels": pairs}
+                levels.append([name, read_levels(columns[name])])
+        self._columns_here = columns
+        here = {name: columns[name].levels for name in dict.fromkeys(described)}
+        counts = {name: counts_of(columns[name], of_all).tolist() for name, of_all in here.items()}
+        few = self._policy.few_here if self._plan.masked else self._policy.few
+        self._check_counts(here, counts, self._n_rows, few, "at this site")
+        return None, {
+            "rows": self._n_rows, "dropped": int(np.sum(~kept)), "levels": levels, "reasons": reasons, "tags": self._tags,
+        }  # fmt: skip
 
-    def _count(self, reasons: list[str], levels: Mapping[str, Any]) -> tuple[Numbers, Message]:
+    def _count(self, levels: Mapping[str, Any]) -> tuple[Numbers, Message]:
         """How often each level occurs here."""
-        counts = {name: counts_of(self._table_columns[name], of_all) for name, of_all in levels.items()}
-        if not self._plan.masked:
-            self._check_counts(reasons, levels, {name: row.tolist() for name, row in counts.items()}, self._n_rows)
-        return counts, {}
+        if not self._plan.masked:  # these counts will be seen
+            self._refuse_with_reasons()
+        return {name: counts_of(self._columns_here[name], of_all) for name, of_all in levels.items()}, {}
 
-    def _means(self, reasons: list[str], counted: Counted) -> tuple[Numbers, Message]:
+    def _means(self, counted: Counted) -> tuple[Numbers, Message]:
         """Sums of what the formula needs means of."""
-        self._agree(reasons, counted)
-        if reasons:
-            return None, {}
+        self._agree(counted)
         needed = self._design.needed(self._design_rows)
-        with rules.noted(reasons):
-            self._admit(Admission({"1": np.ones(self._n_rows), **needed}, self._digests, ()))
+        with rules.noted(self._reasons):
+            self._ledger.admit(Admission({"1": np.ones(self._n_rows), **needed}, self._numbers))
+        self._refuse_with_reasons()
         return {"needed": self._design.sums(self._design_rows)}, {}
 
-    def _spread(self, reasons: list[str], counted: Counted, means: FloatArray) -> tuple[Numbers, Message]:
+    def _spread(self, counted: Counted, means: FloatArray) -> tuple[Numbers, Message]:
         """Their sums of squares about means that all sites share."""
         return {"needed": self._design.squares(self._design_rows, means)}, {}
 
-    def _nonzero(self, reasons: list[str], counted: Counted, agreed: Agreed) -> tuple[Numbers, Message]:
+    def _columns(self, counted: Counted, agreed: Agreed) -> tuple[Numbers, Message]:
         """How many rows have something else than zero in each column of the design."""
-        self._agree(reasons, counted)
-        if reasons:
-            return None, {}
-        model, family = self._plan.model, self._family
+        self._agree(counted)
+        model, policy, reasons = self._plan.model, self._policy, self._reasons
         with rules.noted(reasons):
-            try:
-                beside = beside_columns(model, self._table_columns)
-                response = response_of(self._table_columns[model.target], family.name, *beside, link=model.link)
-            except ValueError as error:  # whose words may have the value of a row
-                needs = family.needs if model.trials is None else "whole numbers from 0 to the trials of their row"
-                raise Refused(
-                    f"the target {model.target!r} must suit the family {family.name!r}, which needs {needs}; it does not "
-                    "at this site."
-                ) from error
             self._data = model_data(
-                model, self._terms, self._table_columns, response, ("here",), (self._n_rows,), counted.n_rows,
+                model, self._terms, self._columns_here, self._response(), ("here",), (self._n_rows,), counted.n_rows,
                 sites=self._plan.sites, here=self._plan.sites.index(self._name), agreed=agreed,
             )  # fmt: skip
-        if reasons:
-            return None, {}
-        data, policy = self._data, self._policy
-        rows = counted.n_rows if self._plan.masked else self._n_rows
-        with rules.noted(reasons):
-            rules.check_parameters(policy, len(data.all_names), rows, self._whose)
-        with rules.noted(reasons):
-            self._design.check_stretches(self._design_rows, agreed, policy.few)
-        with rules.noted(reasons):
-            rules.check_clusters(policy, data.cluster)
-        if not self._plan.masked:
+            rows = counted.n_rows if self._plan.masked else self._n_rows
             with rules.noted(reasons):
-                rules.check_own_counts(policy, data.names, data.covariates)
-        return {"nonzero": np.count_nonzero(data.covariates, axis=0).astype(float)}, {}
+                rules.check_parameters(policy, len(self._data.all_names), rows, self._whose)
+            with rules.noted(reasons):
+                self._design.check_stretches(self._design_rows, agreed, policy.few)
+            with rules.noted(reasons):
+                rules.check_clusters(policy, self._data.cluster)
+            return {"nonzero": np.count_nonzero(self._data.covariates, axis=0).astype(float)}, {}
+        return None, {"refused": reasons}
 
-    def _sums(self, reasons: list[str], nonzero: FloatArray) -> tuple[Numbers, Message]:
+    def _sums(self, nonzero: FloatArray) -> tuple[Numbers, Message]:
         """Sums of the columns, once the ledger has admitted them."""
         data, counted = self._data, self._agreed_on
         assert counted is not None
-        settled = _settled(data, nonzero, counted.n_rows, self._policy.few) if self._plan.masked else ()
-        with rules.noted(reasons):
-            self._admit(Admission(told_columns(data), self._digests, settled))
+        self._settled = _settled(data, nonzero, counted.n_rows, self._policy.few) if self._plan.masked else ()
+        with rules.noted(self._reasons):
+            self._ledger.admit(Admission(columns_of(data), self._numbers, self._settled))
+        self._refuse_with_reasons()
         response = data.mean_response
         return {
             "sums": data.covariates.sum(axis=0), "response": response.sum(),
             "marks": data.family.start_terms(response).sum(axis=0),
         }, {}  # fmt: skip
 
-    def _squares(self, reasons: list[str], means: FloatArray, response: float) -> tuple[Numbers, Message]:
+    def _squares(self, means: FloatArray, response: float) -> tuple[Numbers, Message]:
         """Sums of squares about means that all sites share."""
         return {
             "squares": ((self._data.covariates - means) ** 2).sum(axis=0),
             "response": ((self._data.mean_response - response) ** 2).sum(),
         }, {}  # fmt: skip
 
-    def _check_counts(
-        self, reasons: list[str], levels: Mapping[str, Any], counts: Mapping[str, list[float]], n_rows: float
-    ) -> None:
-        """Levels and outcomes must have enough rows of those whose sums are seen."""
-        model, policy = self._plan.model, self._policy
-        with rules.noted(reasons):
-            rules.check_levels(policy, {name: of for name, of in levels.items() if of}, counts, self._whose)
-        outcome = model.event or model.target
-        if levels.get(outcome) is None and outcome in counts and _is_binary(self._table_columns[outcome].values):
-            with rules.noted(reasons):
-                rules.check_outcome(policy, outcome, counts[outcome][0], n_rows, self._whose)
-
-    def _agree(self, reasons: list[str], counted: Counted) -> None:
-        """Take over the levels of all sites, unless the counts of all sites speak against it."""
-        if self._agreed_on is not None:
-            return
-        model = self._plan.model
-        if self._plan.masked:
-            self._check_counts(reasons, counted.levels, counted.totals, counted.n_rows)
-        columns = dict(self._table_columns)
-        for name, of_all in counted.levels.items():
-            with rules.noted(reasons):
-                columns[name] = recode(columns[name], of_all, counted.renamed.get(name, {}))
-        if reasons:
-            return
-        here = self._plan.sites.index(self._name)
-        with rules.noted(reasons):
-            self._terms: Formula = right_hand_side(Frame(columns), model)
-            self._design, self._design_rows = design_of(
-                model, self._terms, columns, counted.n_rows, self._plan.sites, here, np.array([self._n_rows])
-            )
-            self._table_columns, self._agreed_on = columns, counted
-
-    def _ask(self, reasons: list[str], ask: Ask, columns: Location) -> tuple[Numbers, Message]:
+    def _ask(self, ask: Ask, columns: Location, again: bool) -> tuple[Numbers, Message]:
         """Sums at a parameter."""
         if self._rows is None:
             x = Units(columns, None, self._data.constant is not None).rows(self._data.covariates)
             self._rows = client_rows(self._data, x, slice(None))
-        return answer(self._data.family, self._rows, ask), {}
+        if again:
+            return None, {}
+        family = self._data.family
+        try:
+            self._ledger.spend(parameters=1, matrices=int(ask.kind in MATRICES))
+            self._ledger.admit(Admission(family.behind(self._rows, ask.kind, ask.theta), self._numbers, self._settled))
+        except Refused as error:
+            return None, {"refused": [str(error)]}
+        return answer(family, self._rows, ask), {}
+
+    def _response(self) -> Response:
+        """The target as its family reads it."""
+        model, family, columns = self._plan.model, self._family, self._columns_here
+        try:
+            return response_of(columns[model.target], family.name, *beside_columns(model, columns), link=model.link)
+        except ValueError as error:  # whose words may have the value of a row
+            needs = family.needs if model.trials is None else "whole numbers from 0 to the trials of their row"
+            raise Refused(
+                f"the target {model.target!r} must suit the family {family.name!r}, which needs {needs}; it does not at "
+                "this site."
+            ) from error
+
+    def _check_counts(
+        self, levels: Mapping[str, Any], counts: Mapping[str, list[float]], n_rows: float, few: int, whose: str
+    ) -> None:
+        """Levels and outcomes must have enough rows of those whose sums are seen."""
+        with rules.noted(self._reasons):
+            rules.check_levels(few, {name: of for name, of in levels.items() if of}, counts, whose)
+        outcome = self._plan.model.event or self._plan.model.target
+        if levels.get(outcome) is None and outcome in counts and _is_binary(self._columns_here[outcome].values):
+            with rules.noted(self._reasons):
+                rules.check_outcome(few, outcome, counts[outcome][0], n_rows, whose)
+
+    def _agree(self, counted: Counted) -> None:
+        """Take over the levels of all sites, unless the counts of all sites speak against it."""
+        if self._agreed_on is not None:
+            return
+        model, here = self._plan.model, self._plan.sites.index(self._name)
+        if self._plan.masked:
+            self._check_counts(counted.levels, counted.totals, counted.n_rows, self._policy.few, "of all sites")
+        for name, of_all in counted.levels.items():
+            renamed = counted.renamed.get(name, {})
+            self._columns_here[name] = recode(self._columns_here[name], of_all, renamed)
+        self._terms: Formula = right_hand_side(Frame(self._columns_here), model)
+        try:
+            self._design, self._design_rows = design_of(
+                model, self._terms, self._columns_here, counted.n_rows, self._plan.sites, here, np.array([self._n_rows])
+            )
+        except ValueError as error:  # it names columns and levels
+            raise Refused(str(error)) from error
+        self._agreed_on = counted
+
+    def _refuse_with_reasons(self) -> None:
+        """Before anything is added up: the last reason ends the run, and all go with it."""
+        if self._reasons:
+            raise Refused(self._reasons.pop())
 
 
-def told_columns(data: ModelData) -> Columns:
-    """All columns whose sums of products a site tells: covariates, response, and what stands beside them.
+def columns_of(data: ModelData) -> Columns:
+    """All columns of which a site adds up products: covariates, response, and what stands beside them.
 
     Where rows have weights, sums are of rows times the roots of their weights.
     """

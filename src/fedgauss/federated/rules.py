@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from fedgauss._types import FloatArray, IntArray
+from fedgauss._types import IntArray
 from fedgauss.families import Family
 from fedgauss.federated.plan import Plan
 from fedgauss.federated.policy import Policy
@@ -58,28 +58,30 @@ def check_family(policy: Policy, family: Family) -> None:
         raise Refused(f"this site's policy allows the families {listed(policy.families)}; got {family.name!r}.")
 
 
-def check_levels(policy: Policy, levels: Mapping[str, Sequence[object]], counts: Mapping[str, Sequence[float]], whose: str) -> None:
+def check_levels(
+    few: int, levels: Mapping[str, Sequence[object]], counts: Mapping[str, Sequence[float]], whose: str
+) -> None:
     """Every level must have enough rows."""
-    few = [
-        f"{name} = {level} ({count:.0f})"
+    rare = [
+        f"{name} = {level}"
         for name, of_all in levels.items()
         for level, count in zip(of_all, counts[name], strict=False)
-        if 0 < count < policy.few
+        if 0 < count < few
     ]
-    if few:
+    if rare:
         raise Refused(
-            f"levels must have at least {policy.few} rows {whose}; fewer have {listed(few, quote=False)}. Pool rare levels "
-            f"(pool_rare={policy.few}), merge them, or leave the column out."
+            f"levels must have at least {few} rows {whose}; fewer have {listed(rare, quote=False)}. Pool rare levels "
+            f"(pool_rare={few}), merge them, or leave the column out."
         )
 
 
-def check_outcome(policy: Policy, target: str, ones: float, n_rows: float, whose: str) -> None:
+def check_outcome(few: int, target: str, ones: float, n_rows: float, whose: str) -> None:
     """A target of zeros and ones must have enough of both."""
     rarer = min(ones, n_rows - ones)
-    if 0 < rarer < policy.few:
+    if 0 < rarer < few:
         raise Refused(
-            f"{target!r} must have at least {policy.few} rows of either outcome {whose}; one has {rarer:.0f}. Fit it with "
-            "more sites, or take an outcome that is less rare."
+            f"{target!r} must have at least {few} rows of either outcome {whose}; one has fewer. Fit it with more sites, "
+            "or take an outcome that is less rare."
         )
 
 
@@ -97,17 +99,3 @@ def check_clusters(policy: Policy, clusters: IntArray | None) -> None:
     """Squared sums of clusters are told where clusters are asked for: two rows in most would be rows."""
     if clusters is not None and len(np.unique(clusters)) < policy.few:
         raise Refused(f"there must be at least {policy.few} clusters at this site; there are fewer.")
-
-
-def check_own_counts(policy: Policy, names: Sequence[str], covariates: FloatArray) -> None:
-    """Without masks: columns of zeros and ones must have enough of both at this site."""
-    n_rows = len(covariates)
-    binary = np.all((covariates == 0.0) | (covariates == 1.0), axis=0)
-    ones = covariates.sum(axis=0)
-    rare = binary & (np.minimum(ones, n_rows - ones) < policy.few) & (ones > 0) & (ones < n_rows)
-    if rare.any():
-        which = [names[j] for j in np.flatnonzero(rare).tolist()]
-        raise Refused(
-            f"columns of zeros and ones must have at least {policy.few} of both at this site, whose own sums are seen "
-            f"without masks; {listed(which)} has fewer. Fit with --masked, or use fewer columns."
-        )
