@@ -117,7 +117,7 @@ class Family(abc.ABC):
     def loss(self, predictor: FloatArray, response: FloatArray) -> FloatArray:
         """Minus the log-likelihood of each row at dispersion 1, (n,), up to what does not depend on the predictor."""
         raise NotImplementedError(
-            f"family {self.name!r} has no log-likelihood, which an exact fit needs: define `loss`, or use solver='sgd'."
+            f"family {self.name!r} has no log-likelihood, which an exact fit needs: define `loss`, or use fg.SGD()."
         )
 
     def weight(self, predictor: FloatArray, response: FloatArray) -> FloatArray:

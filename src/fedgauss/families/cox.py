@@ -1,4 +1,4 @@
-"""Cox regression stratified by site: times to an event, some of them censored."""
+"""Cox regression stratified by site, and within sites where there are strata: times to an event, some censored."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Events(NamedTuple):
 @register
 @dataclass(frozen=True)
 class Cox(Family):
-    """Proportional hazards exp(eta), with a baseline hazard for each site (they are strata).
+    """Proportional hazards exp(eta), with a baseline hazard for each site, or for each stratum of a site.
 
     Each event is compared with the rows of its site that were at risk at its time t; those of several sites never
     meet, so log-likelihoods, scores and informations add up over sites. A site's partial log-likelihood is the sum
@@ -61,7 +61,8 @@ class Cox(Family):
 
     `ties` says what to do with events at one time: f = 0 for "breslow", and f = 0, 1/d, ..., (d - 1)/d for the d events
     of "efron" (the default here and in R; statsmodels' is "breslow"), which then share the mean of their weights.
-    The response is a time and, beside it, whether the event came then (1) or the row was censored (0).
+    The response is a time and, beside it, whether the event came then (1) or the row was censored (0), and perhaps the
+    number of a stratum: then everything is a sum over the strata of the site.
     """
 
     ties: Literal["efron", "breslow"] = "efron"
@@ -90,16 +91,18 @@ class Cox(Family):
         raise NotImplementedError("a row of a Cox regression has no residual of its own: use `row_scores`.")
 
     def rows(self, rows: Rows, beside: FloatArray | None) -> Rows:
-        """Responses with a column for the event."""
+        """Responses with a column for the event, and one for the stratum where rows have one."""
         if beside is None:
             raise ValueError("family 'cox' needs a column that says whether the event came: event='died'.")
-        events = np.asarray(beside, dtype=float)
-        require(np.isin(events, (0.0, 1.0)), events, "events must be 0 (censored) or 1", "Recode the column?")
-        return rows._replace(response=np.column_stack([rows.response, events]))
+        told = np.asarray(beside, dtype=float).reshape(len(rows.response), -1)
+        require(np.isin(told[:, 0], (0.0, 1.0)), told[:, 0], "events must be 0 (censored) or 1", "Recode the column?")
+        return rows._replace(response=np.column_stack([rows.response, told]))
 
     def sums(self, rows: Rows, theta: FloatArray) -> Sums:
         """Information: the covariances of the covariates over the rows at risk, one for each event."""
-        at = self._events(rows, theta)
+        return Sums(*map(sum, zip(*(self._sums(at) for at in self._strata(rows, theta)), strict=True)))
+
+    def _sums(self, at: _Events) -> Sums:
         expected = at.expected()
         score = at.x.T @ (at.weights * at.died - expected)
         information = (at.x * expected[:, None]).T @ at.x - (at.means * at.event_weights[:, None]).T @ at.means
@@ -111,31 +114,30 @@ class Cox(Family):
 
     def row_scores(self, rows: Rows, theta: FloatArray) -> FloatArray:
         """Score residuals: w_j times the derivative of the score in w_j (Lin and Wei 1989)."""
-        at = self._events(rows, theta)
-        away = -at.x * at.expected()[:, None]
-        if len(at.of_time):
-            weighted = at.hazard[:, None] * at.means
-            drift = at.lived(at.by_time(weighted))
-            drift[at.died] -= at.by_time(at.held[:, None] * weighted)[at.of_time]
-            away += at.relative[:, None] * drift
-            mean = at.by_time(at.means) / at.ties[:, None]
-            away[at.died] += at.weights[at.died, None] * (at.x[at.died] - mean[at.of_time])
-        scores = np.empty_like(away)
-        scores[at.order] = away
+        scores = np.empty((rows.n, len(theta)))
+        for at in self._strata(rows, theta):
+            away = -at.x * at.expected()[:, None]
+            if len(at.of_time):
+                weighted = at.hazard[:, None] * at.means
+                drift = at.lived(at.by_time(weighted))
+                drift[at.died] -= at.by_time(at.held[:, None] * weighted)[at.of_time]
+                away += at.relative[:, None] * drift
+                mean = at.by_time(at.means) / at.ties[:, None]
+                away[at.died] += at.weights[at.died, None] * (at.x[at.died] - mean[at.of_time])
+            scores[at.order] = away
         return scores
 
     def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
         """The martingale residual of each row, and how many events it was to have had."""
-        at = self._events(rows, theta)
-        expected = at.expected()
-        parts = np.stack([np.abs(at.weights * at.died - expected), expected])
-        counted = np.empty_like(parts)
-        counted[:, at.order] = parts
+        counted = np.empty((2, rows.n))
+        for at in self._strata(rows, theta):
+            expected = at.expected()
+            counted[:, at.order] = np.abs(at.weights * at.died - expected), expected
         return list(counted)
 
     def goodness(self, rows: Rows, theta: FloatArray, dispersion: float) -> Goodness:
         """The deviance is minus twice the partial log-likelihood."""
-        likelihood = self._events(rows, theta).log_likelihood
+        likelihood = sum(at.log_likelihood for at in self._strata(rows, theta))
         return Goodness(likelihood + rows.constant, -2.0 * likelihood, 0.0)
 
     def steadied(self, theta: FloatArray, total: Sums) -> Sums:
@@ -156,12 +158,20 @@ class Cox(Family):
         """Nothing: scoring starts at zero."""
         return np.zeros((len(response), 1))
 
-    def _events(self, rows: Rows, theta: FloatArray) -> _Events:
-        """Sort by time, and add up from the last row to the first: n log n steps."""
-        order = np.argsort(rows.response[:, 0], kind="stable")
+    def _strata(self, rows: Rows, theta: FloatArray) -> list[_Events]:
+        """The events of each stratum; of all rows where there are no strata, or no rows."""
+        of_row = rows.response[:, 2] if rows.response.shape[1] > 2 and rows.n else np.zeros(rows.n)
+        eta = self._predictors(rows, theta)[0]
+        return [self._events(rows, eta, np.flatnonzero(of_row == one)) for one in np.unique(of_row)] or [
+            self._events(rows, eta, np.arange(rows.n))
+        ]
+
+    def _events(self, rows: Rows, eta: FloatArray, which: IntArray) -> _Events:
+        """Sort these rows by time, and add up from the last to the first: n log n steps."""
+        order = which[np.argsort(rows.response[which, 0], kind="stable")]
         time, died = rows.response[order, 0], rows.response[order, 1] > 0
         weights = np.broadcast_to(rows.weights, rows.n)[order]
-        eta = self._predictors(rows, theta)[0][order]
+        eta = eta[order]
         eta = eta - eta.max(initial=-np.inf)
         x = rows.x[order]
         x = x - np.average(x, axis=0, weights=weights) if len(x) else x  # a constant cancels, and so do fewer digits

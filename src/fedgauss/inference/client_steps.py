@@ -52,7 +52,7 @@ class RowBatches(Problem):
 
     def busy(self, count: int) -> IntArray:
         """In how many of `count` steps each client reads rows, (K,)."""
-        return busy_steps(self.rows.counts, self.n_steps, count)
+        return np.minimum(count, count * self.rows.counts // self.n_steps)
 
     def sample(self, noise: Noise, t: JaxArray) -> Batch:
         """The rows of step t, the same in every replicate; after a pass they come again."""
@@ -93,30 +93,12 @@ def row_batches(rows: ArrayProblem, seed: int = 0, number: int = 0) -> RowBatche
     A pass has as many steps as clients have rows on average.
     """
     pieces = enumerate(zip(rows.firsts, rows.counts, strict=True))
-    order = np.concatenate([first + shuffled(int(count), k, seed, number) for k, (first, count) in pieces])
+    orders = [f + np.random.default_rng([seed, number, k]).permutation(int(count)) for k, (f, count) in pieces]
+    order = np.concatenate(orders)
     mixed = replace(rows, features=rows.features[order], response=rows.response[order])
-    return in_batches(mixed, steps_of_a_pass(len(order), rows.n_clients))
-
-
-def shuffled(count: int, client: int, seed: int, number: int) -> IntArray:
-    """The order in which a client reads its rows, which it can work out by itself."""
-    return np.random.default_rng([seed, number, client]).permutation(count)
-
-
-def steps_of_a_pass(n_rows: int, n_clients: int) -> int:
-    """As many as clients have rows on average."""
-    return max(1, round(n_rows / n_clients))
-
-
-def in_batches(rows: ArrayProblem, n_steps: int) -> RowBatches:
-    """One pass of so many steps over `rows`, in the order they lie."""
+    n_steps = max(1, round(len(order) / rows.n_clients))
     edges = np.arange(n_steps + 1)[:, None] * rows.counts // n_steps
-    return RowBatches(rows, edges, int(np.diff(edges, axis=0).max()))
-
-
-def busy_steps(counts: IntArray, n_steps: int, count: int) -> IntArray:
-    """In how many of `count` steps clients with so many rows read any, (K,)."""
-    return np.minimum(count, count * counts // n_steps)
+    return RowBatches(mixed, edges, int(np.diff(edges, axis=0).max()))
 
 
 # How a step of relative size q is shortened: "damped" divides it by 1 + q, "capped" by q when q > 1.

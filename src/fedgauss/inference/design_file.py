@@ -5,6 +5,7 @@ What is read is what a formula may say (`formula.terms`), each part against a ru
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,22 @@ from fedgauss.inference.formula.design import Design
 from fedgauss.inference.formula.terms import Expression, Factor, Formula, Levels, Pooled, Spline
 from fedgauss.inference.formula.values import STEPS, Summary
 from fedgauss.inference.frame_design import FrameDesign
+from fedgauss.inference.model import Model
 from fedgauss.inference.saved_fields import check_keys, list_of, number_of, numbers_of, object_of, text_of, truth_of
 
 _KINDS: dict[str, type[Any]] = {"column": Expression, "levels": Levels, "pooled": Pooled, "spline": Spline}
-_FIELDS = ("terms", "formula_intercept", "offsets", "regrouped", "levels", "means", *FrameDesign._fields[2:])
+_FIELDS = (
+    "terms",
+    "formula_intercept",
+    "offsets",
+    "regrouped",
+    "levels",
+    "means",
+    "constant",
+    "model",
+    "client",
+    "renamed",
+)
 _MOST = 2_000  # terms, columns and levels
 _MOST_FACTORS = 4
 _MOST_STEPS = 16
@@ -36,7 +49,10 @@ def design_numbers(made: FrameDesign) -> dict[str, Any] | None:
         "regrouped": formula.regrouped,
         "levels": levels,
         "means": {name: [float(part) for part in about] for name, about in made.agreed.items()},
-        **{name: getattr(made, name) for name in FrameDesign._fields[2:]},
+        "constant": made.constant,
+        "model": replace(made.model, family=None).wire(),  # that of the fit is beside the design
+        "client": made.client,
+        "renamed": {name: dict(became) for name, became in made.renamed.items()},
     }
 
 
@@ -58,9 +74,14 @@ def read_design(value: Any) -> FrameDesign:
         raise ValueError("levels must be those of the columns of the design, and of no others.")
     pairs = object_of("means", held["means"]).items()
     means = {name: Summary(*numbers_of("means", pair, (2,)).tolist()) for name, pair in pairs}
-    names = (None if held[key] is None else text_of(key, held[key]) for key in FrameDesign._fields[3:])
+    renamed = {
+        name: {old: text_of("renamed", new) for old, new in object_of("renamed", became).items()}
+        for name, became in object_of("renamed", held["renamed"]).items()
+    }
     most = 5 * max([1, *(len(some) for some in levels.values() if some is not None)])  # rows, of which there are none
-    return FrameDesign(Design(formula, levels, most), means, truth_of("constant", held["constant"]), *names)
+    constant, model = truth_of("constant", held["constant"]), Model.from_wire(held["model"])
+    client = text_of("client", held["client"])
+    return FrameDesign(Design(formula, levels, most), means, constant, model, client, renamed)
 
 
 def _plain_levels(levels: Any) -> list[Any] | None:

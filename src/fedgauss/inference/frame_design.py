@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +12,8 @@ from fedgauss._types import FloatArray
 from fedgauss.inference.formula.design import Design
 from fedgauss.inference.formula.terms import SITE
 from fedgauss.inference.formula.values import Agreed
-from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.model import Model
+from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.response import numbers
 from fedgauss.inference.tables import Frame, FrameColumn, coded, listed
 
@@ -23,9 +24,9 @@ class FrameDesign(NamedTuple):
     design: Design
     agreed: Agreed
     constant: bool  # whether there is an intercept among the parameters
-    offset_column: str | None = None
-    exposure_column: str | None = None
-    site_column: str | None = None  # where sites have effects
+    model: Model
+    client: str = "site"  # the column of sites, where these have effects
+    renamed: Mapping[str, Mapping[str, str]] = MappingProxyType({})  # levels by column that became others
 
     def matrix(self, frame: Any) -> FloatArray:
         """The covariates of each row, (n, p), the column of ones first."""
@@ -38,20 +39,20 @@ class FrameDesign(NamedTuple):
         """The offset() terms of the formula, the column of offsets and the logarithm of the exposure, together."""
         table, total = Frame(frame), self.design.offset(self._rows(frame))
         sums: FloatArray | float = 0.0 if total is None else total
-        if self.offset_column is not None:
-            sums = sums + _numbers(table, self.offset_column, "offset")
-        if self.exposure_column is not None:
-            exposure = _numbers(table, self.exposure_column, "exposure")
+        if self.model.offset is not None:
+            sums = sums + _numbers(table, self.model.offset, "offset")
+        if self.model.exposure is not None:
+            exposure = _numbers(table, self.model.exposure, "exposure")
             if np.any(exposure <= 0.0):
-                raise ValueError(f"exposure must be above 0; column {self.exposure_column!r} has other values.")
+                raise ValueError(f"exposure must be above 0; column {self.model.exposure!r} has other values.")
             sums = sums + np.log(exposure)
         return sums
 
     def _rows(self, frame: Any) -> Mapping[str, FrameColumn]:
         """The columns of the model; for a model without any, one that tells how many rows there are."""
-        rows = self.design.read(frame)
-        if self.site_column is not None:
-            rows[SITE] = self._sites(Frame(frame), self.site_column)
+        rows = self.design.read(frame, self.renamed)
+        if self.model.site_effects:
+            rows[SITE] = self._sites(Frame(frame), self.client)
         return rows or {"": FrameColumn("", np.zeros(Frame(frame).n_rows))}
 
     def _sites(self, table: Frame, name: str) -> FrameColumn:
@@ -67,8 +68,7 @@ def frame_design(data: ModelData, model: Model, client: str = "site") -> FrameDe
     """Of the model that these rows were fitted by, where it keeps a design; `client` is the column of sites."""
     if data.design is None:
         return None
-    site = client if model.site_effects else None
-    return FrameDesign(data.design, data.agreed, data.constant is not None, model.offset, model.exposure, site)
+    return FrameDesign(data.design, data.agreed, data.constant is not None, model, client, data.renamed)
 
 
 def _numbers(table: Frame, column: str, role: str) -> FloatArray:

@@ -157,7 +157,7 @@ class Model:
     _: KW_ONLY
     features: Sequence[str] | None = _option(None, COLUMNS, "Covariates, comma-separated; all columns if not given.")
     formula: str | None = _option(None, FORMULA, 'In place of --features: "y ~ a + C(b)".')
-    family: str | Family | None = _option(
+    family: str | Family | None = _option(  # noqa: RUF009 - a field
         None, FAMILY, "By default linear, where the target is a number with more than two values."
     )
     intercept: bool = _option(True, TRUTH, "Whether the model has an intercept.")

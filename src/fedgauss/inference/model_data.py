@@ -4,7 +4,7 @@ Covariates are a list of columns or a formula such as "y ~ a*b + log(c) + C(d) -
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from fedgauss.inference.formula.terms import SITE, Expression, Formula
 from fedgauss.inference.formula.values import Agreed
 from fedgauss.inference.model import Model
 from fedgauss.inference.model_terms import right_hand_side
-from fedgauss.inference.pooled_levels import relabelled
+from fedgauss.inference.pooled_levels import one_after_another, pooled, relabelled
 from fedgauss.inference.response import Response, beside_of, numbers, response_of
 from fedgauss.inference.tables import Frame, FrameColumn, listed
 
@@ -42,10 +42,11 @@ class ModelData:
     row_weights: FloatArray | None = None  # (N,)
     cluster: IntArray | None = None  # (N,), indices into `cluster_labels`
     cluster_labels: tuple[str, ...] = ()
-    beside: FloatArray | None = None  # (N,): trials, or events
+    beside: FloatArray | None = None  # (N,): trials or events; (N, 2) for events with the number of a stratum
     dropped: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # (K,) rows that were left out
     design: Design | None = None  # makes the covariates of other rows,
     agreed: Agreed = field(default_factory=dict)  # with these means and standard deviations
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # levels by column that became others
 
     @property
     def firsts(self) -> IntArray:
@@ -102,6 +103,7 @@ def read_model_data(frame: Any, client: str, model: Model) -> ModelData:
         raise ValueError(f"target and client must be two columns; both are {target!r}.")
     formula = right_hand_side(table, model, client)
     columns, kept = read_columns(table, model, formula, client)
+    columns, rare = pooled(columns, formula.columns, model.pool_rare)
     if len(set(columns[target].values.tolist())) == 1:
         value = columns[target].labels[0]
         raise ValueError(f"the target {target!r} is constant ({value!r}): there is nothing to explain.")
@@ -122,7 +124,7 @@ def read_model_data(frame: Any, client: str, model: Model) -> ModelData:
     data = model_data(model, formula, columns, response, labels, counts, len(order), dropped=dropped)
     if data.design is not None:
         data.design.check_stretches(columns, data.agreed)
-    return data
+    return replace(data, renamed=one_after_another(model.merged, rare))
 
 
 def read_columns(
@@ -195,6 +197,11 @@ def model_data(
             f"site_effects must be left out for family {response[2].name!r}, which compares rows of one site: sites "
             "are strata already."
         )
+    if model.strata is not None and response[2].by_row:
+        raise ValueError(
+            f"strata must be left out for family {response[2].name!r}, whose rows are not compared. Use "
+            "site_effects=True, or the column as a covariate."
+        )
     design, rows = design_of(model, formula, columns, total, clients if sites is None else sites, here, counts)
     if agreed is None:
         agreed = design.agreed(_by_client(rows, counts)) if n_rows else {}
@@ -207,7 +214,7 @@ def model_data(
         offset=_offset(model, design, rows, columns), row_weights=_row_weights(model, columns),
         cluster=None if labels is None else labels.values.astype(np.int64),
         cluster_labels=() if labels is None else tuple(map(str, labels.levels or ())),
-        beside=beside_of(*beside_columns(model, columns)),
+        beside=_beside(model, columns),
         dropped=np.zeros(len(counts), dtype=np.int64) if dropped is None else dropped,
         design=design, agreed=agreed,
     )  # fmt: skip
@@ -232,23 +239,15 @@ def design_of(
     return Design(formula, {name: column.levels for name, column in rows.items()}, total), rows
 
 
-def check_plain(data: ModelData, apart: bool = False) -> None:
-    """Refuse what one pass of SGD does not know: all that stands beside covariates and response.
-
-    Where rows are `apart`, at sites, it does not agree on means for scale() and ns() either.
-    """
+def check_plain(data: ModelData) -> None:
+    """Refuse what one pass of SGD does not know: all that stands beside covariates and response."""
     beside = {
         "an offset or exposure": data.offset, "row weights": data.row_weights, "trials or events": data.beside,
         "clusters": data.cluster,
     }  # fmt: skip
     if got := [what for what, values in beside.items() if values is not None]:
         raise ValueError(
-            f"solver='sgd' takes covariates and a response alone; got {listed(got, quote=False)}. Use solver='scoring'."
-        )
-    if apart and data.design is not None and (needs := data.design.needs()):
-        raise ValueError(
-            f"solver='sgd' does not agree on means and standard deviations between sites, as the formula needs of "
-            f"{listed(needs)}. Use solver='scoring', or knots= and bounds= of a spline."
+            f"SGD takes covariates and a response alone; got {listed(got, quote=False)}. Use solver='scoring'."
         )
 
 
@@ -283,6 +282,14 @@ def beside_columns(model: Model, rows: Mapping[str, FrameColumn]) -> tuple[Frame
     """The columns of trials and of events."""
     trials, event = (None if name is None else rows[name] for name in (model.trials, model.event))
     return trials, event
+
+
+def _beside(model: Model, rows: Mapping[str, FrameColumn]) -> FloatArray | None:
+    """Trials, or events with the number of the stratum where there are strata."""
+    beside = beside_of(*beside_columns(model, rows))
+    if beside is None or model.strata is None:
+        return beside
+    return np.column_stack([beside, rows[model.strata].as_levels().values])
 
 
 def _offset(

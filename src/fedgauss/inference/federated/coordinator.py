@@ -7,29 +7,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from fedgauss import _checks, families
-from fedgauss._types import ArrayLike, FloatArray
+from fedgauss._types import FloatArray
 from fedgauss.inference.errors import Errors
 from fedgauss.inference.federated.conversation import Ask, Conversation, Tick
 from fedgauss.inference.federated.journal import Journal
 from fedgauss.inference.federated.lines import printable
 from fedgauss.inference.federated.scoring_coordinator import fit_remotely
-from fedgauss.inference.fit import SgdOptions, Solver, check_exact
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.formula.design import summaries
 from fedgauss.inference.frame_design import frame_design
-from fedgauss.inference.model_data import ModelData, beside_columns, check_plain, design_of, model_data
-from fedgauss.inference.model_spec import ModelSpec, right_hand_side
+from fedgauss.inference.model import Model
+from fedgauss.inference.model_data import ModelData, beside_columns, design_of, model_data
+from fedgauss.inference.model_terms import right_hand_side
 from fedgauss.inference.preparation import Location, check_constant, starting_point
 from fedgauss.inference.response import response_of, usual_family
 from fedgauss.inference.tables import Frame, FrameColumn, listed
 
 if TYPE_CHECKING:
-    from fedgauss.networks import Network
+    pass
 
 Levels = Mapping[str, Sequence[Any] | None]  # None for a column of numbers
 
@@ -43,7 +43,6 @@ def fit_sites(
     formula: str | None = None,
     *,
     intercept: bool = True,
-    solver: Solver = "scoring",
     errors: Errors = "HC0",
     link: str | None = None,
     trials: str | None = None,
@@ -59,22 +58,11 @@ def fit_sites(
     masked: bool = False,
     lost: Literal["stop", "leave"] = "stop",
     journal: Journal | None = None,
-    sync_every: int | None = None,
-    network: Network | ArrayLike | None = None,
-    seed: int | None = None,
-    weights: ArrayLike | Literal["rows", "equal"] | None = None,
-    standardise: bool | None = None,
-    correct_drift: bool | None = None,
     tick: Tick = lambda what, done, total: None,
 ) -> Fit:
     """`fit` between sites that keep their rows.
 
-    By scoring it is `fit` on the pooled frame to rounding. By SGD, in one pass with the plug-in, it gives the standard
-    errors that `fit` gives with the sites in the order of their names, to the precision of float32, except where the
-    warm-up must be another (`sgd_disclosure`), and on complete networks its estimates; on others they are nearly the
-    same, since sites do not mix references (`ClientSums`). There is only one pass: in a second
-    one the same rows would enter other sums, and whoever knows the order in which they are read could solve for single
-    ones.
+    It is `fit` on the pooled frame to rounding.
 
     Parameters
     ----------
@@ -82,7 +70,7 @@ def fit_sites(
         ask(order, contents) sends an order to every site, with a content for each, and returns their replies.
     sites : sequence of str
         Names of the sites, in the order in which `ask` reaches them.
-    target, family, features, formula, intercept, solver, errors, link, trials, event, offset, exposure, row_weights
+    target, family, features, formula, intercept, errors, link, trials, event, offset, exposure, row_weights
         As for `fit`. The family is given by name, and each site finds it in the registry of its own process.
     cluster, site_effects, missing, ridge, level
         As for `fit`.
@@ -92,8 +80,6 @@ def fit_sites(
         What to do when a site does not answer any more: stop, or go on without its rows, and say so.
     journal : Journal, optional
         Where rounds are kept, so that an exact fit that was stopped goes on.
-    sync_every, network, seed, weights, standardise, correct_drift
-        As for `fit` with solver="sgd".
     tick : callable, optional
         tick(what, done, total) is called as the run advances.
 
@@ -107,41 +93,26 @@ def fit_sites(
     ...     fit = fit_sites(sites.ask, sites.names, "died", "binomial")
     """
     level = _checks.level(level)
-    _checks.one_of("solver", solver, get_args(Solver))
     _checks.one_of("lost", lost, ["stop", "leave"])
-    options = SgdOptions.given(
-        solver, sync_every=sync_every, network=network, seed=seed, weights=weights, standardise=standardise,
-        correct_drift=correct_drift,
-    )  # fmt: skip
-    check_exact(solver, errors, ridge)
-    if masked and solver == "sgd":
-        raise ValueError("a masked fit is an exact one: a pass of SGD has no totals. Use solver='scoring'.")
     if isinstance(family, families.Family):
         raise ValueError(
             f"family must be a name here: sites are other processes. Register {type(family).__name__} at every site "
             "(families.register), and give its name."
         )
-    named = features if features is None or isinstance(features, str) else list(features)
-    spec = ModelSpec(
-        target, usual_family(family, trials, event), named, formula, intercept, offset, exposure, row_weights, cluster,
-        trials, event, site_effects, missing, link,
+    spec = Model(
+        target, family=usual_family(family, trials, event), features=features, formula=formula, intercept=intercept,
+        offset=offset, exposure=exposure, row_weights=row_weights, cluster=cluster, trials=trials, event=event,
+        site_effects=site_effects, missing=missing, link=link,
     )  # fmt: skip
     if spec.family is not None:
         families.chosen(spec.family, link)
     talk = Conversation(ask, sites, masked, journal)
     data, totals = _agreed(talk, spec)
-    columns, about = _located(talk, data, totals)
+    columns, _ = _located(talk, data, totals)
     check_constant(data.names, columns)
-    if solver == "scoring":
-        start = starting_point(data, totals.start_terms)
-        found = fit_remotely(talk, spec, data, columns, start, errors, level, ridge, lost, tick).with_notes(
-            *_masks(masked)
-        )
-        return replace(found, design=frame_design(data, spec), family=data.family)
-    check_plain(data, apart=True)
-    from fedgauss.inference.federated.sgd_coordinator import fit_sites_by_sgd  # which needs JAX
-
-    return fit_sites_by_sgd(talk, data, totals.start_terms, columns, about, options, level, tick)
+    start = starting_point(data, totals.start_terms)
+    found = fit_remotely(talk, spec, data, columns, start, errors, level, ridge, lost, tick).with_notes(*_masks(masked))
+    return replace(found, design=frame_design(data, spec), family=data.family)
 
 
 def _masks(masked: bool) -> tuple[str, ...]:
@@ -156,10 +127,10 @@ class _Totals(NamedTuple):
     start_terms: FloatArray  # of the family, (C,)
 
 
-def _agreed(talk: Conversation, spec: ModelSpec) -> tuple[ModelData, _Totals]:
+def _agreed(talk: Conversation, spec: Model) -> tuple[ModelData, _Totals]:
     """The model without its rows: columns and levels of all sites together, and a name for each parameter."""
     sites = talk.sites
-    asked = {**spec._asdict(), "sites": list(sites)}
+    asked = {**spec.wire(), "sites": list(sites)}
     described = talk.each("describe", [asked | {"name": site} for site in sites])
     counts, dropped = (np.array([int(reply[name]) for reply in described]) for name in ("rows", "dropped"))
     total = int(counts.sum())
@@ -170,7 +141,7 @@ def _agreed(talk: Conversation, spec: ModelSpec) -> tuple[ModelData, _Totals]:
     }
     for name in spec.roles.values():
         columns.setdefault(name, FrameColumn(name, np.empty(0)))
-    spec = spec._replace(family=spec.family or "gaussian")  # sites have refused targets that are no numbers
+    spec = replace(spec, family=spec.family or "gaussian")  # sites have refused targets that are no numbers
     response = response_of(columns[spec.target], spec.family, *beside_columns(spec, columns), link=spec.link)
     right = right_hand_side(Frame(columns), spec)  # columns that nobody named come in the order of `columns`
     design, _ = design_of(spec, right, columns, total, sites, None, counts)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedgauss.inference.federated.lines import Message
+from fedgauss.inference.model import Model
 from fedgauss.inference.tables import listed
 
 Sizes = Mapping[str, int]
@@ -130,10 +131,8 @@ ASKED: dict[str, Fields] = {
     "keys": {"name": _TEXT},
     "meet": {"run": _TEXT, "publics": _PUBLICS},
     "describe": {
-        "target": _TEXT, "family": _none_or(_TEXT), "link": _none_or(_TEXT), "features": _none_or(_TEXTS),
-        "formula": _none_or(_TEXT), "intercept": _TRUTH, "offset": _none_or(_TEXT), "exposure": _none_or(_TEXT),
-        "row_weights": _none_or(_TEXT), "cluster": _none_or(_TEXT), "trials": _none_or(_TEXT),
-        "event": _none_or(_TEXT), "site_effects": _TRUTH, "missing": _TEXT, "sites": _TEXTS, "name": _TEXT,
+        **{name: Field("an option of a model", lambda value, sizes: True) for name in Model.__dataclass_fields__},
+        "sites": _TEXTS, "name": _TEXT,
     },
     "levels": {"levels": _LEVELS, "total": _whole(1, 10**12)},
     "spread": {"means": _array("m")},

@@ -15,8 +15,8 @@ from fedgauss.inference.federated.lines import Message, encoded
 from fedgauss.inference.federated.scoring_site import from_message
 from fedgauss.inference.fit import Fit
 from fedgauss.inference.fit_exact import fit_of_sites
+from fedgauss.inference.model import Model
 from fedgauss.inference.model_data import ModelData
-from fedgauss.inference.model_spec import ModelSpec
 from fedgauss.inference.preparation import Location
 
 _UNLIKELY = -(2.0**94)  # a log-likelihood that says no more than that
@@ -59,7 +59,7 @@ class RemoteSites:
 
 
 def fit_remotely(
-    talk: Conversation, spec: ModelSpec, data: ModelData, columns: Location, start: FloatArray, errors: Errors,
+    talk: Conversation, spec: Model, data: ModelData, columns: Location, start: FloatArray, errors: Errors,
     level: float, ridge: float, lost: Literal["stop", "leave"], tick: Tick,
 ) -> Fit:  # fmt: skip
     """The exact fit of sites that have agreed on their columns.
@@ -94,10 +94,10 @@ def _without(data: ModelData, site: str) -> ModelData:
     return replace(data, clients=clients, counts=data.counts[kept], dropped=data.dropped[kept])
 
 
-def _model(spec: ModelSpec, data: ModelData, columns: Location) -> str:
+def _model(spec: Model, data: ModelData, columns: Location) -> str:
     """What is fitted to whose rows, as a hash: rounds of another model are no use."""
     said = {
-        **spec._asdict(), "family": repr(data.family), "names": list(data.all_names), "sites": list(data.clients),
+        **spec.wire(), "family": repr(data.family), "names": list(data.all_names), "sites": list(data.clients),
         "rows": np.asarray(data.counts, dtype=float), "means": columns.mean, "scales": columns.scale,
     }  # fmt: skip
     return hashlib.sha256(encoded(said).encode()).hexdigest()

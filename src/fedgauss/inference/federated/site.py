@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,8 +18,9 @@ from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.scoring_site import ScoringRun
 from fedgauss.inference.federated.site_masks import SiteMasks
 from fedgauss.inference.formula.values import Summary
+from fedgauss.inference.model import Model
 from fedgauss.inference.model_data import beside_columns, design_of, model_data, read_columns
-from fedgauss.inference.model_spec import ModelSpec, right_hand_side
+from fedgauss.inference.model_terms import right_hand_side
 from fedgauss.inference.preparation import Location, Units, separable, triangle
 from fedgauss.inference.response import family_of, response_of, usual_family
 from fedgauss.inference.tables import Frame
@@ -210,7 +212,7 @@ class Site:
         model = {name: value for name, value in asked.items() if name not in ("sites", "name")}
         policy, target = self._policy, model["target"]
         with in_words():
-            spec = ModelSpec(**model)
+            spec = Model.from_wire(model)
             policy.check_sites(len(asked["sites"]))
             policy.check_masked(self._masks.on)
             self._masks.check_sites(asked["sites"], asked["name"])
@@ -234,7 +236,7 @@ class Site:
         if family.by_class:
             columns[target] = columns[target].as_levels()
             policy.check_levels(columns[target])
-        self._spec = spec._replace(family=family.name)
+        self._spec = replace(spec, family=family.name)
         self._columns, self._rows, self._told = columns, rows, list(dict.fromkeys(told))
         return {
             "rows": rows, "dropped": int(np.sum(~self._kept)),
@@ -322,16 +324,6 @@ class Site:
         spans = np.linalg.matrix_rank(rows) == rows.shape[1]
         overlaps = [bool(spans and not separable(rows, side)) for side in self._data.sides.values()]
         return {"triangle": triangle(self._data.covariates, columns), "overlaps": overlaps}
-
-    def _begin(self, plan: Message) -> Message:
-        """A pass of SGD: the mean Hessian at the start over the first steps."""
-        from fedgauss.inference.federated.sgd_site import SgdRun  # which needs JAX
-
-        if self._masks.on:
-            raise Refused("a masked fit is an exact one: a pass of SGD has no totals. Use solver='scoring'.")
-        run = SgdRun(self._data, plan, self._policy.least_rows, self._sizes)
-        self._run, self._heard["begin"] = run, plan  # before any reply: there is no second try
-        return {} if self._restoring else run.warm_up()
 
     def _units(self, located: Message) -> Message:
         """An exact fit, in units of these means and scales."""

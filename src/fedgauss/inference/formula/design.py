@@ -20,6 +20,7 @@ from fedgauss._types import FloatArray
 from fedgauss.inference.formula.coding import Coding, codings
 from fedgauss.inference.formula.terms import SITE, Expression, Factor, Formula, Levels, Pooled, Spline, Term, column_of
 from fedgauss.inference.formula.values import Agreed, Summary, knots_of, pooled_values, spline_values, values_of
+from fedgauss.inference.pooled_levels import relabelled
 from fedgauss.inference.tables import Frame, FrameColumn, coded, listed, repeats
 
 Rows = Mapping[str, FrameColumn]
@@ -88,10 +89,10 @@ class Design:
         squares = total_of([self.squares(rows, means) for rows in sites])
         return summaries(self.needs(), total, means, squares)
 
-    def read(self, frame: Any) -> dict[str, FrameColumn]:
+    def read(self, frame: Any, renamed: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, FrameColumn]:
         """The columns of another frame, such as one to predict for, with the levels that are known here.
 
-        With effects of sites the caller adds a column `SITE`.
+        Levels that are `renamed`, by column, are others here. With effects of sites the caller adds a column `SITE`.
         """
         table = Frame(frame)
         names = [name for name in self.formula.columns if name != SITE]
@@ -99,7 +100,9 @@ class Design:
             raise ValueError(
                 f"the frame must have all columns of the model; it lacks {listed(gone)}. It has {listed(table.names)}."
             )
-        return {name: self._recoded(column) for name, column in table.read(names).items()} if names else {}
+        columns = table.read(names) if names else {}
+        changed = {name: relabelled(column, (renamed or {}).get(name, {})) for name, column in columns.items()}
+        return {name: self._recoded(column) for name, column in changed.items()}
 
     def columns(self, rows: Rows, agreed: Agreed) -> FloatArray:
         """The columns, (n, p), given means and standard deviations of what is needed."""
