@@ -36,12 +36,9 @@ class Home:
 
         The key is made on first use. The ledger is locked: a second run on the table is refused while one lives.
         """
-        path = Path(table)
-        beside = path if path.suffix and path.is_file() else None
-        place = place_of(beside, None if beside else str(table))
-        ledger = Ledger(place, few=policy.few, sites_apart=policy.sites_apart, budget=policy.budget)
+        ledger = Ledger(_place(table), few=policy.few, sites_apart=policy.sites_apart, budget=policy.budget)
         try:
-            key = Key.read(place.with_name(place.name.removesuffix(".ledger") + ".key"))
+            key = Key.read(key_place(table))
         except BaseException:
             ledger.close()
             raise
@@ -59,6 +56,17 @@ class Home:
     def close(self) -> None:
         """Let another process use the table."""
         self.ledger.close()
+
+
+def key_place(table: str | Path) -> Path:
+    """The file of a table's key."""
+    place = _place(table)
+    return place.with_name(place.name.removesuffix(".ledger") + ".key")
+
+
+def _place(table: str | Path) -> Path:
+    path = Path(table)
+    return place_of(path, None) if path.is_file() else place_of(None, str(table))
 
 
 class Silent:
