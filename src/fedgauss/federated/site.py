@@ -19,7 +19,7 @@ import numpy as np
 from fedgauss._types import FloatArray
 from fedgauss.federated import rules
 from fedgauss.federated.fixed_point import LARGEST, Words, add, to_words
-from fedgauss.federated.home import Home, Silent
+from fedgauss.federated.home import Home, Pausable
 from fedgauss.federated.keys import RunKey, RunKeyLike, Verify, fingerprint, verify
 from fedgauss.federated.layout import pack
 from fedgauss.federated.masks import Masks
@@ -82,7 +82,7 @@ class Site:
         table = Frame(frame)
         self._table = Frame({name: table.column(name) for name in self.policy.open_columns(table.names)})
         self._whole = {name: table.column(name) for name in table.names}
-        self._ledger: Any = self.home.ledger
+        self._ledger: Any = Pausable(self.home.ledger)
         self._heard: list[tuple[str, Message]] = []  # orders, from which the site can be restored
         self._commits_left = 0  # commitments that a site makes again while it takes up where it was
         self._due = "join"
@@ -121,17 +121,17 @@ class Site:
         """Take up where a site with these rows was; nothing leaves, and the ledger is told nothing twice."""
         if not state["heard"]:
             return
-        salts, parts, ledger = list(state["salts"]), self._parts, self._ledger
+        salts, parts = list(state["salts"]), self._parts
         self._parts = parts._replace(
             fresh_run_key=lambda: parts.run_key(state["run_key"]), random=lambda size: salts.pop(0)
         )
-        self._ledger, self._commits_left = Silent(), len(salts)
+        self._ledger.paused, self._commits_left = True, len(salts)
         try:
             for order, content in state["heard"]:
                 if "error" in (reply := self.answer(order, content)):
                     raise Refused(reply["error"])
         finally:
-            self._parts, self._ledger, self._commits_left = parts, ledger, 0
+            self._parts, self._ledger.paused, self._commits_left = parts, False, 0
 
     # The orders.
 
