@@ -11,13 +11,18 @@ from scipy.linalg import block_diag
 from fedgauss.families import Family
 from fedgauss.families.rows import Rows
 from fedgauss.inference.errors import covariance
-from fedgauss.inference.exact import Exact, PooledSites, exact_fit
+from fedgauss.inference.asks import run
+from fedgauss.inference.exact import Exact, exact_program
+
+
+PARTS = ("information", "observed", "squares.rows", "squares.clusters", "squares.n_clusters", "squares.sites")
 
 
 @dataclass(frozen=True)
 class Split:
     """A fit over sites, and the way back from standardised covariates."""
 
+    family: Family
     exact: Exact
     back: np.ndarray  # (d, d)
     n_rows: int
@@ -31,7 +36,7 @@ class Split:
     def cov(self, errors: Any) -> np.ndarray:
         """Their covariance."""
         e = self.exact
-        inside = covariance(errors, e.information, e.observed, e.squares, e.dispersion, self.n_rows, self.n_sites)
+        inside = covariance(errors, self.family, e.matrices, e.dispersion, self.n_rows, self.n_sites)
         return self.back @ inside @ self.back.T
 
     def bse(self, errors: Any) -> np.ndarray:
@@ -74,8 +79,8 @@ def fit_split(
         null = [*range(0, outputs * width, width), *range(outputs * width, len(begin))]
     if start is not None:
         begin = np.asarray(start, float)
-    exact = exact_fit(PooledSites(family, parts), family, begin, null, len(y))
+    exact = run(exact_program(family, begin, null, len(y), PARTS), family, parts)
     one = np.diag(1.0 / np.concatenate([np.ones(int(intercept)), scale]))
     if intercept:
         one[0, 1:] = -mean / scale
-    return Split(exact, block_diag(*[one] * outputs, *[np.eye(1)] * extra), len(y), len(parts))
+    return Split(family, exact, block_diag(*[one] * outputs, *[np.eye(1)] * extra), len(y), len(parts))

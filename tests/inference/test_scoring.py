@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from fedgauss.families import Logistic, Poisson
-from fedgauss.families.rows import Rows, Sums
-from fedgauss.inference.exact import PooledSites, exact_fit, finite_sums, total
-from fedgauss.inference.scoring import NoFiniteEstimate, inverse, scored
+from fedgauss.families.rows import Ask, NoFiniteEstimate, Rows
+from fedgauss.families.same_bits import inverse
+from fedgauss.inference.asks import answer, run, total
+from fedgauss.inference.exact import exact_program
+from fedgauss.inference.scoring import MOST_MATRICES, ascent
 
 RNG = np.random.default_rng(11)
 N = 400
@@ -16,35 +18,56 @@ X = np.column_stack([np.ones(N), RNG.standard_normal((N, 2))])
 COUNTS = RNG.poisson(np.exp(X @ [0.5, 0.4, -0.3])).astype(float)
 
 
+def logged(program, family, sites):
+    """What a program returns, with its questions and the totals that it was sent."""
+    log = []
+
+    def listening():
+        told = None
+        while True:
+            try:
+                ask = program.send(told)
+            except StopIteration as end:
+                return end.value
+            told = yield ask
+            log.append((ask, told))
+
+    return run(listening(), family, sites), log
+
+
 def test_a_step_too_far_is_halved():
     """From a start where a whole step of Poisson regression overshoots by orders of magnitude."""
-    heard = []
-
-    def ask(theta):
-        sums = finite_sums(Poisson(), Rows(X, COUNTS), theta)
-        heard.append(sums.log_likelihood)
-        return sums
-
-    end = scored(ask, np.array([-6.0, 0.0, 0.0]))
+    sites = [Rows(X, COUNTS)]
+    end, log = logged(ascent(Poisson(), np.array([-6.0, 0.0, 0.0])), Poisson(), sites)
+    heard = [-np.inf if told is None else told["log_likelihood"] for _, told in log]
     assert any(later < before for before, later in pairwise(heard))  # tried, and not kept
-    np.testing.assert_allclose(end.theta, scored(ask, np.zeros(3)).theta, rtol=1e-9)
+    np.testing.assert_allclose(end.theta, run(ascent(Poisson(), np.zeros(3)), Poisson(), sites).theta, rtol=1e-9)
     assert np.abs(Poisson().sums(Rows(X, COUNTS), end.theta).score).max() < 1e-9
 
 
+def test_matrices_are_few():
+    """Also on the long way from a bad start: the others of its rounds tell scores."""
+    for start in ([-6.0, 0.0, 0.0], [3.0, 2.0, -2.0], [0.0, 0.0, 0.0]):
+        _, log = logged(ascent(Poisson(), np.array(start)), Poisson(), [Rows(X, COUNTS)])
+        assert 1 <= sum(ask.kind == "sums" for ask, _ in log) <= MOST_MATRICES
+
+
 def test_the_split_does_not_matter():
-    whole = Poisson().sums(Rows(X, COUNTS), np.array([0.1, 0.2, 0.3]))
-    parts = [Poisson().sums(Rows(X[i], COUNTS[i]), np.array([0.1, 0.2, 0.3])) for i in np.array_split(np.arange(N), 7)]
-    for one, other in zip(whole, total(parts), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)
+    ask = Ask("sums", np.array([0.1, 0.2, 0.3]))
+    whole = answer(Poisson(), Rows(X, COUNTS), ask)
+    parts = total([answer(Poisson(), Rows(X[i], COUNTS[i]), ask) for i in np.array_split(np.arange(N), 7)])
+    assert whole.keys() == parts.keys()
+    for name, one in whole.items():
+        np.testing.assert_allclose(one, parts[name], rtol=1e-12)
 
 
 def test_separable_classes_have_no_finite_estimate():
-    y = (X[:, 1] > 0).astype(float)
+    sites = [Rows(X, (X[:, 1] > 0).astype(float))]
     with pytest.raises(NoFiniteEstimate):
-        scored(lambda theta: Logistic().sums(Rows(X, y), theta), np.zeros(3))
+        run(ascent(Logistic(), np.zeros(3)), Logistic(), sites)
     ridge = np.array([0.0, 1.0, 1.0])
-    end = scored(lambda theta: Logistic().sums(Rows(X, y), theta), np.zeros(3), ridge=ridge)
-    np.testing.assert_allclose(Logistic().sums(Rows(X, y), end.theta).score, ridge * end.theta, atol=1e-9)
+    end = run(ascent(Logistic(), np.zeros(3), ridge=ridge), Logistic(), sites)
+    np.testing.assert_allclose(Logistic().sums(sites[0], end.theta).score, ridge * end.theta, atol=1e-9)
 
 
 def test_a_flat_direction_is_refused():
@@ -56,17 +79,47 @@ def test_a_flat_direction_is_refused():
         inverse(np.diag([1.0, np.nan]))
 
 
-def test_a_log_likelihood_that_is_no_number_is_no_step_up():
-    def ask(theta):
-        return Sums(0.0 if theta[0] < 1.0 else np.nan, np.array([10.0]), np.eye(1))
+def sent(program, reply):
+    """What a program returns that is sent what `reply` makes of each question."""
+    ask = next(program)
+    while True:
+        try:
+            ask = program.send(reply(ask))
+        except StopIteration as end:
+            return end.value
 
-    with pytest.raises(NoFiniteEstimate):
-        scored(ask, np.zeros(1))
+
+@pytest.mark.parametrize("beyond", [None, np.nan, -np.inf])
+def test_a_step_to_where_there_are_no_numbers_is_halved(beyond):
+    """Maximise -theta^2 / 2 + 10 theta, which is known below 11 alone; B is a tenth of what it should be."""
+
+    def reply(ask):
+        x = float(ask.theta[0])
+        if x >= 11.0 and beyond is None:
+            return None
+        likelihood = np.array(10.0 * x - x * x / 2.0 if x < 11.0 else beyond)
+        told = {"log_likelihood": likelihood, "score": 10.0 - ask.theta}
+        return told | ({"information": np.eye(1) / 10.0} if ask.kind == "sums" else {})
+
+    assert sent(ascent(Poisson(), np.zeros(1)), reply).theta[0] == pytest.approx(10.0)
+
+
+def test_a_score_that_leads_nowhere_is_refused():
+    def reply(ask):
+        told = {"log_likelihood": np.array(0.0 if ask.theta[0] == 0.0 else -1.0), "score": np.array([10.0])}
+        return told | {"information": np.eye(1)}
+
+    with pytest.raises(NoFiniteEstimate, match="no step raises"):
+        sent(ascent(Poisson(), np.zeros(1)), reply)
+    with pytest.raises(NoFiniteEstimate, match="not finite"):
+        sent(ascent(Poisson(), np.zeros(1)), lambda ask: None)
 
 
 def test_a_fit_is_a_few_rounds():
-    family = Poisson()
-    sites = PooledSites(family, [Rows(X[i], COUNTS[i]) for i in np.array_split(np.arange(N), 3)])
-    fit = exact_fit(sites, family, np.array([np.log(COUNTS.mean()), 0.0, 0.0]), [0], N)
-    assert fit.rounds <= 9
+    sites = [Rows(X[i], COUNTS[i]) for i in np.array_split(np.arange(N), 3)]
+    start = np.array([np.log(COUNTS.mean()), 0.0, 0.0])
+    fit, log = logged(exact_program(Poisson(), start, [0], N, ("observed",)), Poisson(), sites)
+    assert fit.rounds == len(log) <= 10
     assert fit.null.deviance > fit.goodness.deviance > 0
+    assert [ask.kind for ask, _ in log].count("sums") == 1  # the other matrix is of the last question
+    assert log[-1][1]["observed"].shape == (3, 3)

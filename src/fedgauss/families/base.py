@@ -17,7 +17,7 @@ from fedgauss._linearization import Moments
 from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.families.quadrature import TRAPEZOID, ResidualMoments, Rule
-from fedgauss.families.rows import Goodness, Rows, Sums, blocks_of
+from fedgauss.families.rows import Goodness, Rows, Score, Sums, blocks_of
 
 if TYPE_CHECKING:
     from fedgauss._random import Noise
@@ -148,14 +148,19 @@ class Family(abc.ABC):
         """Rows as the family takes them, where there is a column `beside` the response."""
         return rows
 
-    def sums(self, rows: Rows, theta: FloatArray) -> Sums:
-        """Log-likelihood, score and information of a site's rows."""
+    def score(self, rows: Rows, theta: FloatArray) -> Score:
+        """Log-likelihood and score of a site's rows; a family with its own `sums` has its own of these, too."""
         eta, y = self._predictors(rows, theta), rows.response
         with np.errstate(all="ignore"):  # of a step too far, which is taken back
             loss = self.loss(eta, y)
             score = -(self.residual(eta, y) * rows.weights) @ rows.x
-            information = self._assembled(rows, self.weight(eta, y))
-        return Sums(-float(np.sum(loss * rows.weights)), score.ravel(), information)
+        return Score(-float(np.sum(loss * rows.weights)), score.ravel())
+
+    def sums(self, rows: Rows, theta: FloatArray) -> Sums:
+        """Log-likelihood, score and information of a site's rows."""
+        with np.errstate(all="ignore"):
+            information = self._assembled(rows, self.weight(self._predictors(rows, theta), rows.response))
+        return Sums(*self.score(rows, theta), information)
 
     def observed(self, rows: Rows, theta: FloatArray) -> FloatArray:
         """Minus the second derivative of the log-likelihood of a site's rows, (d, d)."""

@@ -12,7 +12,7 @@ from fedgauss._namespaces import numpy_for
 from fedgauss._types import BoolArray, FloatArray, IntArray, JaxArray
 from fedgauss.families.base import Family, require
 from fedgauss.families.registry import register
-from fedgauss.families.rows import Goodness, NoFiniteEstimate, Rows, Sums
+from fedgauss.families.rows import Goodness, NoFiniteEstimate, Rows, Score, Sums
 
 
 class _Events(NamedTuple):
@@ -97,6 +97,11 @@ class Cox(Family):
         told = np.asarray(beside, dtype=float).reshape(len(rows.response), -1)
         require(np.isin(told[:, 0], (0.0, 1.0)), told[:, 0], "events must be 0 (censored) or 1", "Recode the column?")
         return rows._replace(response=np.column_stack([rows.response, told]))
+
+    def score(self, rows: Rows, theta: FloatArray) -> Score:
+        """The partial log-likelihood and its gradient."""
+        at = self._events(rows, theta)
+        return Score(at.log_likelihood, at.x.T @ (at.weights * at.died - at.expected()))
 
     def sums(self, rows: Rows, theta: FloatArray) -> Sums:
         """Information: the covariances of the covariates over the rows at risk, one for each event."""

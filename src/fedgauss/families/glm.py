@@ -10,6 +10,7 @@ import numpy as np
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.families.base import Family
 from fedgauss.families.links import Link, link_named
+from fedgauss.families.same_bits import on_grid
 
 
 class GeneralisedLinear(Family):
@@ -83,7 +84,7 @@ class GeneralisedLinear(Family):
         return np.asarray((response - mean) ** 2 / self.variance(mean))
 
     def start(self, totals: FloatArray, n_rows: int) -> FloatArray:
-        """The predictor of the mean response."""
+        """The predictor of the mean response, on a grid where it is more than arithmetic."""
         mean = np.asarray(totals, dtype=float) / n_rows
         with np.errstate(invalid="ignore", divide="ignore"):
             found = np.asarray(self._link.predictor(mean))
@@ -92,7 +93,7 @@ class GeneralisedLinear(Family):
                 f"the {self.link} link must be able to give the mean response; that of all rows is {mean.flat[0]:g}. "
                 "Use another link."
             )
-        return found
+        return found if self.link in ("identity", "inverse") else on_grid(found)
 
     @property
     def _link(self) -> Link:

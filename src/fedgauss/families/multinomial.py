@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.families.by_class import ByClass
 from fedgauss.families.registry import register
+from fedgauss.families.same_bits import on_grid
 
 
 @register
@@ -71,7 +73,7 @@ class Multinomial(ByClass):
 
     def start(self, totals: FloatArray, n_rows: int) -> FloatArray:
         """The logarithm of each class's share over that of the first."""
-        return np.log(totals / (n_rows - totals.sum()))
+        return on_grid(np.log(totals / (n_rows - math.fsum(totals))))
 
     def _numbers(self, predictor: JaxArray) -> JaxArray:
         """Those of the classes with an output, along the first axis."""

@@ -13,7 +13,8 @@ from fedgauss._types import FloatArray, JaxArray
 from fedgauss.families.base import require
 from fedgauss.families.glm import GeneralisedLinear
 from fedgauss.families.registry import register
-from fedgauss.families.rows import Goodness, NoFiniteEstimate, Rows, Sums
+from fedgauss.families.rows import Goodness, NoFiniteEstimate, Rows, Score, Sums
+from fedgauss.families.same_bits import dot, factor, on_grid, solve
 
 _TABLE = 100_000  # counts up to which sums over j < y are added up term by term
 _NOTHING_LEFT = 1e-4  # of a log-likelihood, to be gained on the way to alpha = 0
@@ -114,15 +115,21 @@ class NegativeBinomial(GeneralisedLinear):
 
     # With alpha estimated: theta = (coefficients, log(alpha)).
 
+    def score(self, rows: Rows, theta: FloatArray) -> Score:
+        """With the log-likelihood's derivative in log(alpha)."""
+        if self.alpha is not None:
+            return super().score(rows, theta)
+        with np.errstate(over="ignore", invalid="ignore"):  # of a step too far, which is taken back
+            row = self._at(theta)
+            likelihood = row.log_likelihood(row._predictors(rows, theta[:-1]), rows.response, 1.0)
+            return Score(float(np.sum(rows.weights * likelihood)), self.row_scores(rows, theta).sum(axis=0))
+
     def sums(self, rows: Rows, theta: FloatArray) -> Sums:
         """The observed information; `steadied` sees to it that it is definite."""
         if self.alpha is not None:
             return super().sums(rows, theta)
-        with np.errstate(over="ignore", invalid="ignore"):  # of a step too far, which is taken back
-            row = self._at(theta)
-            likelihood = row.log_likelihood(row._predictors(rows, theta[:-1]), rows.response, 1.0)
-            score = self.row_scores(rows, theta).sum(axis=0)
-            return Sums(float(np.sum(rows.weights * likelihood)), score, self.observed(rows, theta))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return Sums(*self.score(rows, theta), self.observed(rows, theta))
 
     def row_scores(self, rows: Rows, theta: FloatArray) -> FloatArray:
         """Those of the coefficients, and beside them that of log(alpha)."""
@@ -169,7 +176,7 @@ class NegativeBinomial(GeneralisedLinear):
             return total
         information = total.information.copy()
         cross, slope = information[:-1, -1], float(total.score[-1])
-        shared = float(cross @ np.linalg.pinv(information[:-1, :-1]) @ cross)
+        shared = dot(cross, solve(factor(information[:-1, :-1]), cross))
         own = float(information[-1, -1]) - shared
         if slope < 0.0 and abs(slope) < _NOTHING_LEFT and slope <= -0.5 * abs(own):
             raise NoFiniteEstimate(
@@ -203,9 +210,9 @@ class NegativeBinomial(GeneralisedLinear):
         """log(mean), and log((variance - mean) / mean^2) between those of 0.01 and 100."""
         mean = float(totals[0]) / n_rows
         if self.alpha is not None:
-            return np.array([np.log(mean)])
-        variance = float(totals[1]) / n_rows - mean**2
-        return np.log([mean, np.clip((variance - mean) / mean**2, 0.01, 100.0)])
+            return on_grid(np.log([mean]))
+        variance = float(totals[1]) / n_rows - mean * mean
+        return on_grid(np.log([mean, np.clip((variance - mean) / (mean * mean), 0.01, 100.0)]))
 
 
 def _bent(t: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ from fedgauss._namespaces import numpy_for, special_for
 from fedgauss._types import FloatArray, JaxArray
 from fedgauss.families.by_class import ByClass
 from fedgauss.families.registry import register
+from fedgauss.families.same_bits import on_grid
 
 if TYPE_CHECKING:
     from fedgauss._random import Noise
@@ -56,7 +57,7 @@ class OneVersusRest(ByClass):
 
     def start(self, totals: FloatArray, n_rows: int) -> FloatArray:
         """The logit of each class's share."""
-        return np.asarray(logit(totals / n_rows))
+        return on_grid(logit(totals / n_rows))
 
     def respond(self, predictor: JaxArray, noise: Noise, noise_sd: JaxArray) -> JaxArray:
         """Y is class c with probability softmax(eta)_c."""

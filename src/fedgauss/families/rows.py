@@ -30,8 +30,15 @@ class Rows(NamedTuple):
         return len(self.x)
 
 
-class Sums(NamedTuple):
+class Score(NamedTuple):
     """At one parameter, over rows; those of several sites are added."""
+
+    log_likelihood: float  # up to a constant
+    score: FloatArray  # its gradient, (d,)
+
+
+class Sums(NamedTuple):
+    """The same with the information."""
 
     log_likelihood: float  # up to a constant
     score: FloatArray  # its gradient, (d,)
@@ -44,6 +51,35 @@ class Goodness(NamedTuple):
     log_likelihood: float
     deviance: float
     pearson: float  # the sum of (y - mu)^2 / V(mu)
+
+
+class Ask(NamedTuple):
+    """A question about the rows at one parameter.
+
+    Attributes
+    ----------
+    kind : {"score", "sums", "final", "goodness", "own"}
+        The log-likelihood and its score; these and the information; how well the parameter fits, with `parts`; how
+        well it fits; the site's own estimate, by scoring from the parameter.
+    theta : (d,) ndarray
+        The parameter.
+    dispersion : float
+        Of "goodness".
+    parts : tuple of str
+        Of "final": "information", "observed" (minus the second derivative of the log-likelihood), and squared scores
+        "squares.rows", "squares.clusters" with "squares.n_clusters", "squares.sites".
+    compared : tuple of int
+        Of "final": parameters of which it is asked how far sites' own estimates lie apart; none where empty.
+    beside : Ask, optional
+        Another question of the same round; its numbers have "beside." before their names.
+    """
+
+    kind: str
+    theta: FloatArray
+    dispersion: float = 1.0
+    parts: tuple[str, ...] = ()
+    compared: tuple[int, ...] = ()
+    beside: Ask | None = None
 
 
 def blocks_of(matrices: Sequence[FloatArray]) -> FloatArray:

@@ -12,16 +12,16 @@ C = sum_g s_g s_g' those of clusters:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, get_args
+from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import numpy as np
 
 from fedgauss import _checks
-from fedgauss._types import FloatArray, IntArray
+from fedgauss._types import FloatArray
 from fedgauss.families import Family
+from fedgauss.families.same_bits import inverse
 from fedgauss.inference.model import Errors
-from fedgauss.inference.scoring import inverse
 from fedgauss.inference.tables import listed
 
 ERRORS: tuple[str, ...] = get_args(Errors)
@@ -46,31 +46,19 @@ def check_errors(errors: str, family: Family, clustered: bool) -> None:
         )
 
 
-class Squares(NamedTuple):
-    """Squared scores at the estimate; those of several sites are added."""
-
-    rows: FloatArray  # B, (d, d)
-    clusters: FloatArray  # C, (d, d); zero where there are none
-    sites: FloatArray  # the sum over sites of their squared scores, (d, d)
-    n_clusters: float
-
-
-def squares_of(scores: FloatArray, clusters: IntArray | None) -> Squares:
-    """Of the scores of one site's rows, (n, d)."""
-    whole = scores.sum(axis=0)
-    if clusters is None:
-        by_cluster, n_clusters = np.zeros((len(whole), len(whole))), 0
-    else:
-        labels, code = np.unique(clusters, return_inverse=True)
-        totals = np.zeros((len(labels), len(whole)))
-        np.add.at(totals, code, scores)
-        by_cluster, n_clusters = totals.T @ totals, len(labels)
-    return Squares(scores.T @ scores, by_cluster, np.outer(whole, whole), float(n_clusters))
+def parts_of(errors: Errors, family: Family) -> tuple[str, ...]:
+    """What is asked for at the estimate (`Ask.parts`): no more than these errors need."""
+    if errors == "model":
+        return ("information",) if family.model_errors == "expected" else ("observed",)
+    squares = {"cluster": ("squares.clusters", "squares.n_clusters"), "site": ("squares.sites",)}
+    return ("observed", *squares.get(errors, ("squares.rows",)))
 
 
-def clusters_of(errors: Errors, squares: Squares, n_sites: int) -> int:
+def clusters_of(errors: Errors, matrices: Mapping[str, FloatArray], n_sites: int) -> int:
     """How many clusters there are; none for errors by rows."""
-    return {"site": n_sites, "cluster": int(squares.n_clusters)}.get(errors, 0)
+    if errors == "cluster":
+        return int(matrices["squares.n_clusters"])
+    return n_sites if errors == "site" else 0
 
 
 def few_clusters(groups: int, dim: int) -> tuple[str, ...]:
@@ -106,21 +94,21 @@ def few_rows(errors: str, names: Sequence[str], covariates: FloatArray) -> tuple
 
 def covariance(
     errors: Errors,
-    information: FloatArray,
-    observed: FloatArray,
-    squares: Squares,
+    family: Family,
+    matrices: Mapping[str, FloatArray],
     dispersion: float,
     n_rows: int,
     n_sites: int,
 ) -> FloatArray:
-    """The covariance of the estimate, (d, d)."""
-    dim = len(information)
+    """The covariance of the estimate, (d, d), from the parts that `parts_of` names."""
     if errors == "model":
-        return dispersion * inverse(information)
-    bread = inverse(observed)
+        return dispersion * inverse(matrices[parts_of(errors, family)[0]])
+    bread = inverse(matrices["observed"])
+    dim = len(bread)
     if errors in ("HC0", "HC1"):
-        return (n_rows / (n_rows - dim) if errors == "HC1" else 1.0) * bread @ squares.rows @ bread
-    meat, groups = (squares.sites if errors == "site" else squares.clusters), clusters_of(errors, squares, n_sites)
+        return (n_rows / (n_rows - dim) if errors == "HC1" else 1.0) * bread @ matrices["squares.rows"] @ bread
+    meat = matrices["squares.sites" if errors == "site" else "squares.clusters"]
+    groups = clusters_of(errors, matrices, n_sites)
     if groups <= 1:
         raise ValueError(f"errors={errors!r} needs several clusters; there is {groups}. Use errors='HC0'?")
     return groups / (groups - 1) * (n_rows - 1) / (n_rows - dim) * bread @ meat @ bread

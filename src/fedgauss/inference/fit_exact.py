@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedgauss import _checks
-from fedgauss._types import FloatArray
+from fedgauss._types import BoolArray, FloatArray
 from fedgauss.families import Family
-from fedgauss.families.rows import blocks_of
-from fedgauss.inference.errors import Errors, check_errors, clusters_of, covariance, few_clusters, few_rows
+from fedgauss.families.rows import NoFiniteEstimate, blocks_of
+from fedgauss.inference.errors import (
+    Errors,
+    check_errors,
+    clusters_of,
+    covariance,
+    few_clusters,
+    few_rows,
+    parts_of,
+)
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.exact import Exact, Own, PooledSites, Sites, client_rows, exact_fit
+from fedgauss.inference.asks import Answer, Ask, run
+from fedgauss.inference.exact import Exact, client_rows, exact_program
 from fedgauss.inference.fit import as_fit
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.fit_statistics import FitStatistics
+from fedgauss.inference.formula.terms import SITE
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.preparation import (
     Location,
@@ -27,7 +38,6 @@ from fedgauss.inference.preparation import (
     locate,
     starting_point,
 )
-from fedgauss.inference.scoring import NoFiniteEstimate
 from fedgauss.inference.site_estimates import SiteEstimates, site_estimates
 from fedgauss.inference.tables import listed
 
@@ -41,15 +51,15 @@ _SHRUNK = (
 )
 
 
+_LEFT = 1e-5  # of a standard deviation, what must be left of a column beside the others
+_NOTHING = 1e-12  # information about a standardised column that does not vary where it is compared
+
+
 class Finish(NamedTuple):
     """Steps of scoring from an estimate that was found otherwise."""
 
     params: FloatArray
     steps: int
-
-
-_LEFT = 1e-5  # of a standard deviation, what must be left of a column beside the others
-_NOTHING = 1e-12  # information about a standardised column that does not vary where it is compared
 
 
 def fit_exactly(data: ModelData, errors: Errors, level: float, ridge: float, finish: Finish | None = None) -> Fit:
@@ -59,20 +69,35 @@ def fit_exactly(data: ModelData, errors: Errors, level: float, ridge: float, fin
     units = Units(columns, None, data.constant is not None)
     x = units.rows(data.covariates)
     pieces = [slice(first, first + count) for first, count in zip(data.firsts, data.counts, strict=True)]
-    sites = PooledSites(data.family, [client_rows(data, x, piece) for piece in pieces])
+    sites = [client_rows(data, x, piece) for piece in pieces]
+    program = fit_program(data, columns, starting_point(data), errors, level, ridge, own=True, finish=finish)
     try:
-        fit = fit_of_sites(sites, data, columns, starting_point(data), errors, level, ridge, finish)
+        fit = run(program, data.family, sites)
     except NoFiniteEstimate:
         check_separable(data, x)  # which columns, in words
         raise
     return fit.with_notes(*few_rows(errors, data.names, data.covariates))
 
 
-def fit_of_sites(
-    sites: Sites, data: ModelData, columns: Location, start: FloatArray, errors: Errors, level: float, ridge: float,
-    finish: Finish | None = None,
-) -> Fit:  # fmt: skip
-    """The fit of rows that sites have, in units of these locations; `data` need not have rows."""
+def fit_program(
+    data: ModelData, columns: Location, start: FloatArray, errors: Errors, level: float, ridge: float, own: bool,
+    compare: bool = True, finish: Finish | None = None,
+) -> Generator[Ask, Any, Fit]:  # fmt: skip
+    """Ask until there is a fit of rows that sites have, in units of these locations; `data` need not have rows.
+
+    It is sent the totals of each answer (`asks.total`), and a list of the sites' own answers where `Ask.kind` is "own".
+
+    Parameters
+    ----------
+    data, columns, start, errors, level, ridge
+        The model, the units of its columns, where scoring starts, and what is reported.
+    own : bool
+        Whether to ask for each site's own estimate.
+    compare : bool
+        Whether to ask how far sites' slopes lie apart, for the test of heterogeneity.
+    finish : Finish, optional
+        Where to begin, and how many steps to take.
+    """
     check_errors(errors, data.family, data.cluster is not None)
     if _checks.real("ridge", ridge) < 0.0:
         raise ValueError(f"ridge must not be negative; got {ridge}. Use 0 for no penalty.")
@@ -86,14 +111,13 @@ def fit_of_sites(
     readout = _readout(Units(columns, None, intercept), family.n_outputs, extra)
     begin = None if finish is None else np.asarray(np.linalg.solve(readout.matrix, finish.params - readout.offset))
     try:
-        exact = exact_fit(
-            sites, family, start, np.flatnonzero(~moves).tolist(), n_rows, ridge * moves if ridge else None,
+        exact = yield from exact_program(
+            family, start, np.flatnonzero(~moves).tolist(), n_rows, parts_of(errors, family),
+            _compared(data, moves) if compare else (), ridge * moves if ridge else None,
             check=lambda information: _check_independent(data, information), begin=begin,
             steps=None if finish is None else finish.steps,
         )  # fmt: skip
-        covered = covariance(
-            errors, exact.information, exact.observed, exact.squares, exact.dispersion, n_rows, len(data.clients)
-        )
+        covered = covariance(errors, family, exact.matrices, exact.dispersion, n_rows, len(data.clients))
     except NoFiniteEstimate as error:
         knows = str(error).rpartition(". ")[2].startswith("Use ")  # a family that says what to do
         raise NoFiniteEstimate(
@@ -101,29 +125,39 @@ def fit_of_sites(
         ) from error
     estimate = Estimate(
         readout.of(exact.theta), readout.cov(covered), level, "scoring", data.all_names,
-        facts={"Solver": "scoring", "Errors": errors}, heterogeneity=exact.apart.test(),
+        facts={"Solver": "scoring", "Errors": errors}, heterogeneity=exact.heterogeneity,
     )  # fmt: skip
     fit = as_fit(estimate, data, columns.scale, {"Ridge": f"{ridge:g}"} if ridge else {})
-    notes = few_clusters(clusters_of(errors, exact.squares, len(data.clients)), dim)
+    notes = few_clusters(clusters_of(errors, exact.matrices, len(data.clients)), dim)
     fit = fit.with_notes(*notes, *([_SHRUNK] if ridge else []))
     good = (
         _statistics(exact, family, n_rows) if family.model_errors != "none" else None
     )  # else the loss is no likelihood
-    return replace(fit, statistics=good, sites=_sites(sites.own(exact.theta), data, readout, level))
+    found = (yield Ask("own", exact.theta)) if own else []
+    return replace(fit, statistics=good, sites=_sites(found, data, readout, level))
 
 
-def _sites(found: list[Own], data: ModelData, readout: Readout, level: float) -> SiteEstimates | None:
+def _compared(data: ModelData, moves: BoolArray) -> Sequence[int]:
+    """Slopes, of each output: parameters of columns that may vary at a site, as the effects of sites do not."""
+    by_site = data.design is not None and SITE in data.design.formula.columns
+    effects = [by_site and name.startswith("site[") and ":" not in name for name in data.one_output]
+    extra = len(data.family.extra_names)
+    effect = np.concatenate([*[effects] * data.family.n_outputs, np.zeros(extra)]).astype(bool)
+    return np.flatnonzero(moves & ~effect).tolist()
+
+
+def _sites(found: Sequence[Answer | None], data: ModelData, readout: Readout, level: float) -> SiteEstimates | None:
     """Sites' own estimates, in the units of the user's."""
-    if sum(own.theta is not None for own in found) < 2:
+    if sum(own is not None and bool(own["found"]) for own in found) < 2:
         return None
     dim = len(data.all_names)
     params, cov = np.full((len(found), dim), np.nan), np.full((len(found), dim, dim), np.nan)
     failed = {}
     for k, own in enumerate(found):
-        if own.theta is None or own.cov is None:
+        if own is None or not own["found"]:
             failed[data.clients[k]] = "its rows alone are too few, or have no finite estimate"
         else:
-            params[k], cov[k] = readout.of(own.theta), readout.cov(own.cov)
+            params[k], cov[k] = readout.of(own["theta"]), readout.cov(own["cov"])
     return site_estimates(data.clients, data.all_names, params, cov, failed=failed, level=level)
 
 

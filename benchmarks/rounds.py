@@ -1,0 +1,136 @@
+"""Rounds of exact fits, and how many of them tell a matrix: the program of the library beside plain Newton steps.
+
+`python benchmarks/rounds.py`: the data sets of the tests, and simulated ones with rare events. Newton's steps, which ask
+for an information in every round, are those that fits took before matrices were few.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "inference"))
+
+import exact_fits
+import test_exact_datasets as data_sets
+
+from fedgauss import families
+from fedgauss.inference import scoring
+
+
+class Count(NamedTuple):
+    """Of one fit."""
+
+    rounds: int
+    matrices: int
+
+
+def counted(fit: Callable[[], Any]) -> Count:
+    """The questions of a fit."""
+    asked: list[str] = []
+    ordinary = exact_fits.run
+
+    def run(program: Any, family: Any, sites: Any) -> Any:
+        def listening() -> Any:
+            told = None
+            while True:
+                try:
+                    ask = program.send(told)
+                except StopIteration as end:
+                    return end.value
+                asked.append(ask.kind)
+                told = yield ask
+
+        return ordinary(listening(), family, sites)
+
+    exact_fits.run = run
+    try:
+        fit()
+    finally:
+        exact_fits.run = ordinary
+    return Count(len(asked), sum(kind in ("sums", "final") for kind in asked))
+
+
+def fits() -> Iterator[tuple[str, str, Callable[[], Any]]]:
+    """Family, data, and a fit."""
+    for case in data_sets.CASES:
+        data, _ = data_sets.pooled(case)
+        site = data_sets.split(3, "random", data.x)
+        fit = lambda data=data, site=site: exact_fits.fit_split(data.family, data.x, data.y, site, **data.more)  # noqa: E731
+        yield data.family.describe(), case.__name__, fit
+    for name, made in (("randhie", data_sets._negative_binomial), ("anes96", data_sets._multinomial)):
+        x, y, _ = made()
+        family = families.NegativeBinomial() if name == "randhie" else families.Multinomial(6)
+        yield family.name, name, lambda x=x, y=y, f=family: exact_fits.fit_split(f, x, y, np.arange(len(y)) % 3)
+    heart = data_sets._of("heart")
+    x = np.column_stack([heart.age, (heart.age - 45.0) ** 2 / 100.0])
+    yield "cox", "heart", lambda: exact_fits.fit_split(
+        families.Cox(), x, heart.survival, np.arange(len(x)) % 3, beside=heart.censors
+    )
+    diabetes = data_sets.diabetes()
+    for threshold in (20.0, 80.0):
+        yield "huber", f"diabetes, threshold {threshold:g}", lambda c=threshold: exact_fits.fit_split(
+            families.Huber(c), diabetes.x, diabetes.y, np.arange(len(diabetes.y)) % 3
+        )
+    for n, p, share, size in (
+        (2000, 5, 0.3, 0.5), (2000, 5, 0.05, 0.5), (2000, 5, 0.05, 1.0), (2000, 20, 0.05, 0.3), (5000, 10, 0.02, 0.6),
+        (20000, 20, 0.05, 0.3), (800, 5, 0.045, 0.7),
+    ):  # fmt: skip
+        for skewed in (False, True):
+            x, y = rare(n, p, share, size, skewed)
+            words = f"{n} rows, {p} columns{' (some skewed)' if skewed else ''}, {100 * y.mean():.1f} % events"
+            yield "binomial", words, lambda x=x, y=y: exact_fits.fit_split(
+                families.Logistic(), x, y, np.arange(len(y)) % 8
+            )
+    generator = np.random.default_rng(3)
+    x = generator.standard_normal((2000, 5))
+    for base in (-2.0, 1.0):
+        y = generator.poisson(np.exp(base + x @ np.full(5, 0.4))).astype(float)
+        yield "poisson", f"simulated, mean {y.mean():.2g}", lambda y=y: exact_fits.fit_split(
+            families.Poisson(), x, y, np.arange(2000) % 8
+        )
+    time, event = generator.exponential(np.exp(-x @ np.full(5, 0.5))), (generator.random(2000) < 0.1).astype(float)
+    yield "cox", "simulated, 10 % events", lambda: exact_fits.fit_split(
+        families.Cox(), x, time, np.arange(2000) % 8, beside=event
+    )
+
+
+def rare(n: int, p: int, share: float, size: float, skewed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Columns, and events of about this share; slopes are of this size."""
+    generator = np.random.default_rng([n, p, int(1000 * share), int(10 * size)])
+    x = generator.standard_normal((n, p))
+    if skewed:
+        x[:, ::2] = np.exp(x[:, ::2])
+        x[:, 1] = x[:, 1] > 1.5
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    eta = x @ (size * generator.choice([-1.0, 1.0], p))
+    low, high = -20.0, 5.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if (1.0 / (1.0 + np.exp(-eta - middle))).mean() < share else (low, middle)
+    return x, (generator.random(n) < 1.0 / (1.0 + np.exp(-eta - low))).astype(float)
+
+
+def newton(fit: Callable[[], Any]) -> Count:
+    """The same with an information in every round, and rounds of their own for what is asked beside another now."""
+    now = scoring.MOST_MATRICES, scoring._SLOW
+    scoring.MOST_MATRICES, scoring._SLOW = scoring.MOST_ROUNDS, -np.inf
+    try:
+        return counted(fit)
+    finally:
+        scoring.MOST_MATRICES, scoring._SLOW = now
+
+
+if __name__ == "__main__":
+    print(f"{'family':<26} {'data':<58} {'rounds':>7} {'Newton':>7} {'ratio':>6} {'matrices':>9} {'Newton':>7}")
+    for family, data, fit in fits():
+        now, then = counted(fit), newton(fit)
+        print(
+            f"{family:<26} {data:<58} {now.rounds:>7} {then.rounds:>7} {now.rounds / then.rounds:>6.2f} "
+            f"{now.matrices:>9} {then.matrices:>7}"
+        )
