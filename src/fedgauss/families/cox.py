@@ -100,8 +100,8 @@ class Cox(Family):
 
     def score(self, rows: Rows, theta: FloatArray) -> Score:
         """The partial log-likelihood and its gradient."""
-        at = self._events(rows, theta)
-        return Score(at.log_likelihood, at.x.T @ (at.weights * at.died - at.expected()))
+        each = [(at.log_likelihood, at.x.T @ (at.weights * at.died - at.expected())) for at in self._strata(rows, theta)]
+        return Score(*map(sum, zip(*each, strict=True)))
 
     def sums(self, rows: Rows, theta: FloatArray) -> Sums:
         """Information: the covariances of the covariates over the rows at risk, one for each event."""
