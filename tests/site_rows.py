@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
-from fedgauss.inference.federated.lines import decoded, encoded
-from fedgauss.inference.federated.site import Site
-from fedgauss.inference.model_spec import ModelSpec
+from fedgauss.federated.home import Home
+from fedgauss.federated.local import LocalSites
+from fedgauss.federated.policy import Policy
+from fedgauss.federated.site import Parts, Site
+from fedgauss.federated.wire import encode
+from fedgauss.inference.model import Model
 
 SIZES = {"a": 90, "b": 120, "c": 150}
 
@@ -82,30 +89,38 @@ def own(frame, name):
     return frame[frame.h == name].drop(columns="h")
 
 
-def asked_of(site="a", **model):
-    """What a coordinator says to describe a model: all fields, those that are not given as `fit` has them."""
-    usual = dict.fromkeys(ModelSpec._fields) | {"intercept": True, "site_effects": False, "missing": "refuse"}
-    return usual | {"sites": list(SIZES), "name": site} | model
+_FOLDER = tempfile.TemporaryDirectory(prefix="fedgauss-homes-")
+_numbers = itertools.count()
 
 
-class Channel:
-    """Sites by name, in order; all that they hear and say is kept."""
+def home(policy=None, name="table"):
+    """A home of its own, in a folder that goes when the tests do."""
+    return Home.of(Path(_FOLDER.name) / f"{name}-{next(_numbers)}", Policy() if policy is None else policy)
 
-    def __init__(self, frame=ROWS, policy=None):
-        self.names = sorted(set(frame.h))
-        self.sites = [Site(own(frame, name), policy) for name in self.names]
-        self.heard, self.said = [], []
+
+def site_of(frame, policy=None, where=None, say=lambda text: None, **parts):
+    """A site with these rows."""
+    return Site(frame, home(policy) if where is None else where, policy, say, Parts(**parts))
+
+
+class Sites(LocalSites):
+    """A site for each value of the column "h"; all that they hear and say is kept, as text."""
+
+    def __init__(self, frame=ROWS, policy=None, homes=None):
+        homes = homes or {}
+        names = sorted(set(frame.h))
+        super().__init__({name: site_of(own(frame, name), policy, homes.get(name)) for name in names})
+        self.asked, self.said = [], []
 
     def ask(self, order, contents):
-        pairs = zip(self.sites, contents, strict=True)
-        replies = [
-            None if content is None else encoded(site.answer(order, decoded(encoded(content))))
-            for site, content in pairs
-        ]
-        self.heard.append((order, list(contents)))
-        self.said.append((order, replies))
-        return [None if reply is None else decoded(reply) for reply in replies]
+        replies = super().ask(order, contents)
+        self.asked.append((order, {name: encode(content) for name, content in contents.items()}))
+        self.said.append((order, {name: encode(reply) for name, reply in replies.items()}))
+        return replies
 
-    @property
-    def orders(self):
-        return [order for order, _ in self.said]
+
+def model_of(name):
+    """A model of `MODELS`."""
+    target, options = MODELS[name]
+    options = dict(options)
+    return Model(options.pop("formula", target), **options)

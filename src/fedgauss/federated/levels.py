@@ -15,6 +15,7 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.federated.refusal import Refused
+from fedgauss.inference.model import Model
 from fedgauss.inference.pooled_levels import OTHER
 from fedgauss.inference.tables import FrameColumn, coded, listed
 
@@ -66,6 +67,11 @@ def agree(told: Mapping[str, Sequence[Any]]) -> dict[str, list[Any] | None]:
             apart = sorted(columns.keys() ^ first.keys())
             raise ValueError(f"sites must have the same columns; {site!r} and {first_site!r} differ in {listed(apart)}.")
     return {name: _joined(name, {site: columns[name] for site, columns in by_site.items()}) for name in first}
+
+
+def is_poolable(model: Model, name: str, levels: Sequence[Any] | None) -> bool:
+    """Whether rare levels of a column are pooled."""
+    return bool(model.pool_rare and name != model.target and levels and isinstance(levels[0], str))
 
 
 def recode(column: FrameColumn, levels: Sequence[Any] | None, renamed: Mapping[str, str]) -> FrameColumn:

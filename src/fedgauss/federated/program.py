@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.federated.levels import agree, check_levels
+from fedgauss.federated.levels import agree, check_levels, is_poolable
 from fedgauss.federated.plan import Heard, Plan, Question
 from fedgauss.federated.transcript import Blamed
 from fedgauss.federated.wire import Message, printable
@@ -27,7 +27,7 @@ from fedgauss.inference.frame_design import frame_design
 from fedgauss.inference.model import Model
 from fedgauss.inference.model_data import ModelData, beside_columns, design_of, model_data
 from fedgauss.inference.model_terms import right_hand_side
-from fedgauss.inference.pooled_levels import OTHER, rare_levels, relabelled
+from fedgauss.inference.pooled_levels import OTHER, one_after_another, rare_levels
 from fedgauss.inference.preparation import Location, check_constant, starting_point
 from fedgauss.inference.response import response_of, usual_family
 from fedgauss.inference.tables import Frame, FrameColumn
@@ -82,7 +82,7 @@ def _count(plan: Plan, model: Model, told: Mapping[str, Any], n_rows: int) -> Ge
     """How often each level occurs over all sites; rare ones are pooled where the model says so."""
     named = agree(told)
     for name, levels in named.items():
-        if model.pool_rare and name != model.target and levels and isinstance(levels[0], str) and OTHER not in levels:
+        if levels is not None and is_poolable(model, name, levels) and OTHER not in levels:
             levels.append(OTHER)
     places = {name: 1 if levels is None else len(levels) + 1 for name, levels in named.items()}
     heard = yield Question("count", {"levels": named}, {name: (places[name],) for name in named})
@@ -127,9 +127,7 @@ def _design(
     data = model_data(
         model, right, columns, response, plan.sites, counts, counted.n_rows, agreed=agreed, dropped=dropped
     )
-    renamed = {**model.merged}
-    for name, rare in counted.renamed.items():
-        renamed[name] = {level: rare.get(now, now) for level, now in renamed.get(name, {}).items()} | rare
+    renamed = one_after_another(model.merged, counted.renamed)
     shown, classes = (tuple(map(_shown, labels)) for labels in (data.names, data.classes))
     about_columns = {"counted": counted, "agreed": agreed}
     heard = yield Question("columns", about_columns, {"nonzero": (len(data.names),)})

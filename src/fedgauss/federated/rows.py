@@ -12,7 +12,7 @@ from fedgauss._types import FloatArray
 from fedgauss.families.rows import Rows
 from fedgauss.federated import rules
 from fedgauss.federated.ledger import Admission, Ledger
-from fedgauss.federated.levels import counts_of, read_levels, recode
+from fedgauss.federated.levels import counts_of, is_poolable, read_levels, recode
 from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.program import Counted
@@ -108,17 +108,20 @@ class SiteRows:
         self._columns_here = columns
         here = {name: columns[name].levels for name in dict.fromkeys(described)}
         counts = {name: counts_of(columns[name], of_all).tolist() for name, of_all in here.items()}
-        few = self._policy.few_here if self._plan.masked else self._policy.few
-        self._check_counts(here, counts, self._n_rows, few, "at this site")
+        if model.pool_rare:  # rare levels of these will be pooled: they are looked at after that
+            here = {name: of_all for name, of_all in here.items() if not is_poolable(model, name, of_all)}
+        self._check_counts(here, counts, self._n_rows, self._few_here, "at this site")
         return None, {
             "rows": self._n_rows, "dropped": int(np.sum(~kept)), "levels": levels, "reasons": reasons, "tags": self._tags,
         }  # fmt: skip
 
     def _count(self, levels: Mapping[str, Any]) -> tuple[Numbers, Message]:
         """How often each level occurs here."""
-        if not self._plan.masked:  # these counts will be seen
-            self._refuse_with_reasons()
-        return {name: counts_of(self._columns_here[name], of_all) for name, of_all in levels.items()}, {}
+        counts = {name: counts_of(self._columns_here[name], of_all) for name, of_all in levels.items()}
+        if self._plan.masked:
+            return counts, {}
+        self._refuse_with_reasons()  # these counts will be seen
+        return {name: np.where(row < self._policy.few, 0.0, row) for name, row in counts.items()}, {}
 
     def _means(self, counted: Counted) -> tuple[Numbers, Message]:
         """Sums of what the formula needs means of."""
@@ -188,6 +191,11 @@ class SiteRows:
             return None, {"refused": [str(error)]}
         return answer(family, self._rows, ask), {}
 
+    @property
+    def _few_here(self) -> int:
+        """Rows of this site that a level must have, if any."""
+        return self._policy.few_here if self._plan.masked else self._policy.few
+
     def _response(self) -> Response:
         """The target as its family reads it."""
         model, family, columns = self._plan.model, self._family, self._columns_here
@@ -220,7 +228,11 @@ class SiteRows:
             self._check_counts(counted.levels, counted.totals, counted.n_rows, self._policy.few, "of all sites")
         for name, of_all in counted.levels.items():
             renamed = counted.renamed.get(name, {})
-            self._columns_here[name] = recode(self._columns_here[name], of_all, renamed)
+            column = self._columns_here[name] = recode(self._columns_here[name], of_all, renamed)
+            if of_all is not None:
+                own = {name: counts_of(column, of_all).tolist()}
+                with rules.noted(self._reasons):
+                    rules.check_levels(self._few_here, {name: of_all}, own, "at this site")
         self._terms: Formula = right_hand_side(Frame(self._columns_here), model)
         try:
             self._design, self._design_rows = design_of(
