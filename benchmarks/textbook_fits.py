@@ -16,14 +16,20 @@ rows, four below 500, five below 1,000, six below 2,000 and eight above.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 import statsmodels.api as sm
 
+from fedgauss.inference.federated.coordinator import fit_sites
+from fedgauss.inference.federated.lines import Message, decoded, encoded
+from fedgauss.inference.federated.site import Site
+
 FOLDERS = (Path(__file__).parent / "textbook", Path(__file__).parents[1] / "tests" / "inference" / "r_datasets")
-SITE = "site"
+SITE, RAN = "site", "ran"
 
 
 class Textbook(NamedTuple):
@@ -145,3 +151,44 @@ def table(name: str) -> pd.DataFrame:
     if name == "star98":
         rows["taught"] = rows["NABOVE"] + rows["NBELOW"]
     return rows
+
+
+def run(fit: Textbook, masked: bool) -> str:
+    """`RAN`, or the reasons why sites did not answer; the one place that knows how a fit at sites is started."""
+    frame = fit.frame()
+    names = sorted(frame[SITE].unique())
+    sites = [Site(rows.drop(columns=SITE)) for _, rows in frame.groupby(SITE)]
+
+    def ask(order: str, contents: Sequence[Message | None]) -> list[Message | None]:
+        told = [None if content is None else decoded(encoded(content)) for content in contents]
+        return [
+            None if content is None else decoded(encoded(site.answer(order, content)))
+            for site, content in zip(sites, told, strict=True)
+        ]
+
+    target = fit.formula.split(" ~ ")[0]
+    try:
+        fit_sites(
+            ask, names, target, fit.family, formula=fit.formula, missing="drop", masked=masked, errors="model",
+            **fit.options,
+        )  # fmt: skip
+    except ValueError as error:
+        return str(error)
+    return RAN
+
+
+def main() -> None:
+    """Every fit masked and not, with what stopped it."""
+    counts: Counter[str] = Counter()
+    for fit in LIST:
+        sizes = fit.frame()[SITE].value_counts()
+        print(f"{fit.table}: {fit.family}, {len(sizes)} sites of {sizes.min()} to {sizes.max()} rows")
+        for how in ("unmasked", "masked"):
+            answer = run(fit, masked=how == "masked")
+            counts[how] += answer == RAN
+            print(f"    {how:9} {answer}", flush=True)
+    print(f"of {len(LIST)}: " + ", ".join(f"{counts[how]} ran {how}" for how in ("unmasked", "masked")))
+
+
+if __name__ == "__main__":
+    main()
