@@ -53,6 +53,9 @@ def random_table(rng: np.random.Generator, n: int) -> Table:
         "died": (rng.random(n) < 1 / (1 + np.exp(-signal))).astype(float),
         "visits": rng.poisson(mean * years).astype(float),
         "stay": rng.gamma(3.0, mean / 3.0) + 1e-3,
+        "blood": np.array(["A", "B", "O"])[(rng.gumbel(size=(n, 3)) + np.outer(signal, [0, 1, -1])).argmax(axis=1)],
+        "months": np.ceil(12 * rng.exponential(np.exp(-0.5 * signal))),
+        "ended": (rng.random(n) < 0.7).astype(float),
     }
     table["dose2"], table["sex2"], table["lab"] = table["dose"].copy(), table["sex"].copy(), table["bmi"].copy()
     one, another, *few = rng.choice(n, 5, replace=False)
@@ -68,7 +71,7 @@ MANY_VALUES = ("age", "dose", "bmi", "marker", "income", "dose2", "lab")
 LEVELS = ("ward", "code", "age")
 TARGETS = {
     "gaussian": "cost", "huber": "error", "binomial": "died", "poisson": "visits", "negative_binomial": "visits",
-    "gamma": "stay",
+    "gamma": "stay", "multinomial": "blood", "cox": "months",
 }  # fmt: skip
 
 
@@ -78,17 +81,17 @@ def random_models(rng: np.random.Generator, table: Table) -> Iterator[dict[str, 
         family = str(rng.choice(list(TARGETS)))
         target = str(rng.choice(["died", "sex", "smoker"])) if family == "binomial" else TARGETS[family]
         terms = list(dict.fromkeys(_term(rng, table, target) for _ in range(rng.integers(1, 5))))
-        inside = {
-            name for name in LEVELS if any(f"C({name}" in term for term in terms)
-        }  # a column is levels, or it is not
+        inside = {name for name in LEVELS if any(f"C({name}" in term for term in terms)}  # levels, and never numbers
         terms = [term for term in terms if term.startswith("C(") or not inside & set(re.findall(r"\w+", term))]
         model: dict[str, Any] = {"family": family, "missing": "drop"}
-        if rng.random() < 0.1:
+        if family == "cox":
+            model["event"] = "ended"
+        elif rng.random() < 0.1:
             terms.append("- 1")
         if family == "poisson" and rng.random() < 0.5:
             terms.append("offset(log(years))") if rng.random() < 0.5 else model.update(exposure="years")
         for role, column, share in (("offset", "shift", 0.1), ("row_weights", "weight", 0.15)):
-            if rng.random() < share:
+            if family != "multinomial" and rng.random() < share:
                 model[role] = column
         used = f"{target} ~ " + " + ".join(terms).replace("+ - ", "- ")
         if "exposure" in model and "years" in used:

@@ -69,7 +69,7 @@ def test_models_are_of_the_whole_grammar_and_of_columns_that_there_are(table):
     for part in ("log(", "sqrt(", "I(", "**2", ":ward", "*sex", "scale(", "ns(", "knots=", "C(age)", "Treatment('"):
         assert part in said
     assert {model["family"] for model in models} == set(TARGETS)
-    assert {role for model in models for role in model} >= {"offset", "exposure", "row_weights"}
+    assert {role for model in models for role in model} >= {"offset", "exposure", "row_weights", "event"}
     functions = {
         "log",
         "log2",
