@@ -53,7 +53,7 @@ class Mortal(Sites):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(("order", "times"), [("meet", 1), ("open", 4), ("hear", 7), ("open", 9), ("hear", 16)])
+@pytest.mark.parametrize(("order", "times"), [("meet", 1), ("open", 4), ("hear", 7), ("open", 9), ("hear", 15), ("hear", 16)])
 def test_a_mailbox_that_was_killed_continues(tmp_path, masked, order, times):
     """The rounds that were kept are not asked for again, and the fit is that of an undisturbed run to the bit."""
     journal = tmp_path / "rounds.jsonl"

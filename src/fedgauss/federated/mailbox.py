@@ -107,6 +107,8 @@ def federate(
     past = [] if journal is None else journal.begin(plan, roster)
     for earlier in past:
         party.go_over(earlier)
+    if party.question is None:  # only what was found had been lost
+        return party.result
     about = {"roster": roster.to_wire(), "past": past}
     commitments = _replies(exchange, "meet", dict.fromkeys(plan.sites, about))
     done = sum(len(earlier["rounds"]) for earlier in past)
