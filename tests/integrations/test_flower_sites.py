@@ -12,9 +12,18 @@ pytest.importorskip("flwr")
 from flower_grid import InProcessGrid
 
 import fedgauss as fg
-from fedgauss.inference.federated.policy import Policy
+from fedgauss.federated.policy import Policy
 from fedgauss.integrations.flower.sites import fit_nodes, site_app
 
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    """Where keys and ledgers of nodes without a file lie."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+COST = fg.Model("cost", family="gaussian")
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(180, 2))
 FRAME = pd.DataFrame(
@@ -36,102 +45,79 @@ def named(context):
     return "abc"[context.node_config["partition-id"]]
 
 
-def test_nodes_give_what_the_pooled_frame_gives_and_log_what_they_sent(tmp_path):
-    app = site_app(own, log_of=lambda context: tmp_path / f"{named(context)}.jsonl", name_of=named)
-    found = fit_nodes(InProcessGrid(app, 3), "cost", n_sites=3)
-    pooled = fg.fit(FRAME, "cost", "site")
-    np.testing.assert_allclose(found.params, pooled.params, rtol=1e-12)
-    np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-11)
-    assert found.facts == pooled.facts
-    orders = [json.loads(line)["order"] for line in (tmp_path / "b.jsonl").read_text().splitlines()]
-    assert orders[:7] == ["name", "describe", "levels", "design", "squares", "units", "sums"]
-    assert orders[-2:] == ["goodness", "own"]
-    assert stat.S_IMODE((tmp_path / "b.jsonl").stat().st_mode) == 0o600
-
-
-def test_nodes_mask_their_sums(tmp_path):
-    app = site_app(own, log_of=lambda context: tmp_path / f"{named(context)}.jsonl", name_of=named)
-    found = fit_nodes(InProcessGrid(app, 3), "cost", n_sites=3, masked=True)
-    pooled = fg.fit(FRAME, "cost", "site")
-    np.testing.assert_allclose(found.params, pooled.params, rtol=1e-12)
-    np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-11)
-    logged = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
-    orders = [line["order"] for line in logged]
-    assert orders[:9] == ["name", "keys", "meet", "describe", "levels", "design", "squares", "units", "sums"]
-    assert "own" not in orders
-    for line in logged[4:]:
-        assert line["order"] == "units" or "masked" in line["sent"]
+def logged_app(folder, **options):
+    return site_app(own, log_of=lambda context: folder / f"{named(context)}.jsonl", name_of=named, **options)
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_a_node_that_is_lost_is_left_behind(masked):
-    """Node c answers nothing from the third round of sums on."""
-    orders = []
-
-    def lost(reply, partition, server_round):
-        return None if partition == 2 and orders.count("sums") >= 3 else reply
-
-    grid = InProcessGrid(site_app(own, name_of=named), 3, tamper=lost)
-    asked = grid.send_and_receive
-
-    def counting(messages, **options):
-        orders.append(messages[0].content["fedgauss"]["order"])
-        return asked(messages, **options)
-
-    grid.send_and_receive = counting
-    options = {"family": "poisson", "features": ["age", "dose"], "masked": masked}
-    found = fit_nodes(grid, "visits", n_sites=3, lost="leave", **options)
-    rest = FRAME[FRAME.site != "c"]
-    pooled = fg.fit(rest, "visits", "site", "poisson", ["age", "dose"])
-    np.testing.assert_allclose(found.params, pooled.params, rtol=1e-10)
-    np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-9)
-    assert any("node 1002 did not answer the order 'sums'" in note for note in found.notes)
-    orders.clear()
-    grid = InProcessGrid(site_app(own, name_of=named), 3, tamper=lost)
-    asked, grid.send_and_receive = grid.send_and_receive, counting
-    with pytest.raises(ValueError, match="node 1002 did not answer the order 'sums' within"):
-        fit_nodes(grid, "visits", n_sites=3, **options)
-
-
-def test_nodes_take_a_pass_of_sgd(tmp_path):
-    app = site_app(own, log_of=lambda context: tmp_path / f"{named(context)}.jsonl", name_of=named)
-    found = fit_nodes(InProcessGrid(app, 3), "cost", n_sites=3, solver="sgd", sync_every=20)
-    pooled = fg.fit(FRAME, "cost", "site", solver="sgd", sync_every=20)
-    np.testing.assert_array_less(np.abs(found.params - pooled.params) / pooled.std_errors, 1e-3)
-    np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-3)
+def test_nodes_give_what_the_pooled_frame_gives_and_log_what_they_sent(tmp_path, masked):
+    found = fit_nodes(InProcessGrid(logged_app(tmp_path), 3), COST, n_sites=3, masked=masked)
+    pooled = fg.fit(FRAME, COST, client="site")
+    np.testing.assert_allclose(found.params, pooled.params, rtol=1e-12)
+    np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-11)
     assert found.facts == pooled.facts
-    orders = [json.loads(line)["order"] for line in (tmp_path / "b.jsonl").read_text().splitlines()]
-    assert orders[:7] == ["name", "describe", "levels", "design", "squares", "shape", "begin"]
-    assert orders.count("advance") == 4  # the burn-in of 12 steps, then every 20
-    assert orders[-1] == "report"
+    lines = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert [line["order"] for line in lines[:5]] == ["name", "join", "meet", "open", "hear"]
+    assert lines[-1]["sent"] == {"ended": True}
+    assert stat.S_IMODE((tmp_path / "b.jsonl").stat().st_mode) == 0o600
+    numbers = [line["sent"]["opening"] for line in lines if "numbers" in line["sent"].get("opening", {})]
+    assert len(numbers) >= 5
 
 
-def test_a_node_takes_part_in_one_run_of_an_app():
-    """Its Context remembers: what asks again begins no other run on the same rows."""
+def test_a_node_that_is_lost_ends_the_run_with_its_name():
+    def lost(reply, partition, server_round):
+        return None if partition == 2 else reply
+
+    grid = InProcessGrid(site_app(own, name_of=named), 3, tamper=lost)
+    with pytest.raises(ValueError, match="node 1002 did not answer the order 'name' within"):
+        fit_nodes(grid, COST, n_sites=3)
+
+
+def test_a_run_that_was_given_up_makes_room_for_another():
     grid = InProcessGrid(site_app(own, name_of=named), 3)
-    asked = grid.send_and_receive
-    orders = []
+    asked, orders = grid.send_and_receive, []
 
     def stop_in_between(messages, **options):
         orders.append(messages[0].content["fedgauss"]["order"])
-        if orders[-1] == "sums":
+        if orders.count("open") == 6:
             raise KeyboardInterrupt
         return asked(messages, **options)
 
     grid.send_and_receive = stop_in_between
     with pytest.raises(KeyboardInterrupt):
-        fit_nodes(grid, "cost", n_sites=3)
+        fit_nodes(grid, COST, n_sites=3)
     grid.send_and_receive = asked
-    with pytest.raises(ValueError, match="site 'a': a site takes part in one run; 'describe' is no part of it"):
-        fit_nodes(grid, "cost", n_sites=3)
+    found = fit_nodes(grid, COST, n_sites=3)
+    np.testing.assert_allclose(found.params, fg.fit(FRAME, COST, client="site").params, rtol=1e-12)
 
 
-def test_a_node_that_refuses_or_fails_is_named():
+def test_a_table_remembers_whatever_app_answers_for_it(state):
+    """Keys and ledgers lie in the state folder under the names of the nodes."""
+    fit_nodes(InProcessGrid(site_app(own, name_of=named), 3), COST, n_sites=3)
+    keys = {path: path.read_text() for path in state.rglob("*.key")}
+    assert len(keys) == 3
+    fit_nodes(InProcessGrid(site_app(own, name_of=named), 3), COST, n_sites=3)
+    assert keys == {path: path.read_text() for path in state.rglob("*.key")}
+
+
+def test_a_node_that_refuses_is_named():
     few = site_app(own, Policy(least_rows=100), name_of=named)
-    with pytest.raises(ValueError, match="site 'a': this site takes part with at least 100 rows; it has 60"):
-        fit_nodes(InProcessGrid(few, 3), "cost", n_sites=3)
-    lost = site_app(lambda context: FRAME["nowhere"])
-    with pytest.raises(ValueError, match="node 1000 failed on the order 'describe'"):
-        fit_nodes(InProcessGrid(lost, 3), "cost", n_sites=3)
+    with pytest.raises(ValueError, match="site 'a': this site takes part with at least 100 rows; it has"):
+        fit_nodes(InProcessGrid(few, 3), COST, n_sites=3)
     with pytest.raises(ValueError, match="4 sites must take part; 3 joined within 0 s"):
-        fit_nodes(InProcessGrid(few, 3), "cost", n_sites=4, timeout=0.0)
+        fit_nodes(InProcessGrid(few, 3), COST, n_sites=4, timeout=0.0)
+
+
+@pytest.mark.parametrize("part", ["frame_of", "name_of", "log_of", "home_of"])
+def test_what_an_owner_s_code_raises_is_for_the_owner(part, capfd):
+    """The row that its words quote reaches the node's own log, and nobody else."""
+
+    def quoting(context):
+        raise ValueError("could not parse row ('Jane Roe', 41, 'HIV')")
+
+    options = {"name_of": named, part: quoting}
+    app = site_app(options.pop("frame_of", own), **options)
+    with pytest.raises(ValueError, match="failed at this node|not have|name") as raised:
+        fit_nodes(InProcessGrid(app, 3), COST, n_sites=3)
+    assert "Jane" not in str(raised.value)
+    assert "Jane Roe" in capfd.readouterr().err

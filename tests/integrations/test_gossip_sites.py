@@ -15,10 +15,9 @@ import pytest
 from gossip_threads import Hung, Threads
 
 import fedgauss as fg
-from fedgauss.inference.federated.coordinator import fit_sites
-from fedgauss.inference.federated.site import Site
-from fedgauss.integrations.gossip.sites import fit_peers, told_to_all
-from site_rows import Channel
+from fedgauss.inference.model import Model
+from fedgauss.integrations.gossip.sites import fit_peers, send_to_all
+from site_rows import site_of
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(240, 2))
@@ -36,7 +35,7 @@ FRAME = pd.DataFrame(
 @pytest.mark.parametrize("network", [fg.networks.ring(5), fg.networks.path(4), fg.networks.complete(3)], ids=str)
 def test_everybody_hears_what_everybody_says(network):
     said = [f"peer {k} says é{'x' * 100 * k}" for k in range(network.n_clients)]
-    heard = Threads(network.n_clients).run(lambda k, exchange: told_to_all(said[k], k, network, exchange))
+    heard = Threads(network.n_clients).run(lambda k, exchange: send_to_all(said[k], k, network, exchange))
     assert all(texts == said for texts in heard)
 
 
@@ -44,7 +43,7 @@ def test_a_lost_peer_ends_the_fit_with_its_name():
     def program(peer, exchange):
         if peer == 1:
             raise Hung
-        return told_to_all("here", peer, fg.networks.path(3), exchange)
+        return send_to_all("here", peer, fg.networks.path(3), exchange)
 
     with pytest.raises(ValueError, match="a fit needs every site to the end; peer 1 is lost"):
         Threads(3).run(program)
@@ -74,7 +73,7 @@ def test_who_forges_replies_is_refused(text, length, words):
             exchange({j: np.frombuffer(message, dtype=float) for j, message in padded.items()})
             raise Hung
         try:
-            told_to_all(f"peer {peer}", peer, fg.networks.ring(4), exchange)
+            send_to_all(f"peer {peer}", peer, fg.networks.ring(4), exchange)
         except ValueError as error:
             errors.append(str(error))
             raise Hung from error
@@ -93,66 +92,41 @@ def test_a_neighbour_that_claims_more_than_replies_can_have_makes_nobody_reserve
         return {j: np.array([float(claimed)]) for j in messages}
 
     with pytest.raises(ValueError, match=r"must have 1 to 3,[0-9,]+ bytes here; peer 0 says"):
-        told_to_all('{"sum": 1.0}', 1, fg.networks.path(3), exchange)
+        send_to_all('{"sum": 1.0}', 1, fg.networks.path(3), exchange)
     assert sizes == [8, 8]
 
 
 @pytest.mark.parametrize("masked", [False, True])
 def test_every_peer_comes_to_the_pooled_fit_to_the_bit(masked):
     logs = [io.StringIO() for _ in NAMES]
+    model = Model("died ~ scale(age) + dose", family="logistic")
+    sites = [site_of(FRAME[FRAME.site == name].drop(columns="site")) for name in NAMES]
 
     def program(peer, exchange):
-        site = Site(FRAME[FRAME.site == NAMES[peer]].drop(columns="site"))
-        ring = fg.networks.ring(4)
-        options = {"formula": "died ~ scale(age) + dose", "family": "logistic", "masked": masked}
-        return fit_peers(site, peer, ring, exchange, NAMES, "died", logs[peer], **options)
+        return fit_peers(sites[peer], peer, fg.networks.ring(4), exchange, NAMES, model, logs[peer], masked=masked)
 
-    pooled = fg.fit(FRAME, "died", "site", "logistic", formula="died ~ scale(age) + dose")
+    pooled = fg.fit(FRAME, model, client="site")
     found = Threads(4).run(program)
     orders = [json.loads(line)["order"] for line in logs[2].getvalue().splitlines()]
-    met = ["keys", "meet"] if masked else []
-    prepared = [*met, "describe", "levels", "spread", "design", "squares", "units", "sums"]
-    assert orders[: len(prepared)] == prepared
-    assert ("own" in orders) != masked
+    assert orders[:4] == ["join", "meet", "open", "hear"]
     np.testing.assert_allclose(found[0].params, pooled.params, rtol=1e-12)
     np.testing.assert_allclose(found[0].cov, pooled.cov, rtol=1e-11)
     for other in found[1:]:
         np.testing.assert_array_equal(other.params, found[0].params)
 
 
-@pytest.mark.study
-def test_every_peer_comes_to_the_pass_of_sgd_that_a_coordinator_runs():
-    """To the last bits. The pooled pass also mixes references, which sites keep to themselves: that is second order."""
-    network, logs = fg.networks.ring(4), [io.StringIO() for _ in NAMES]
-
-    def program(peer, exchange):
-        site = Site(FRAME[FRAME.site == NAMES[peer]].drop(columns="site"))
-        return fit_peers(site, peer, network, exchange, NAMES, "died", logs[peer], family="logistic", solver="sgd")
-
-    pooled = fg.fit(FRAME, "died", "site", "logistic", solver="sgd")
-    channel = Channel(FRAME.rename(columns={"site": "h"}))
-    coordinated = fit_sites(channel.ask, channel.names, "died", "logistic", network=network, solver="sgd")
-    for found in Threads(4).run(program):
-        np.testing.assert_allclose(found.params, coordinated.params, rtol=1e-9)
-        np.testing.assert_allclose(found.cov, coordinated.cov, rtol=1e-9)
-        np.testing.assert_array_less(np.abs(found.params - pooled.params) / pooled.std_errors, 0.02)
-        assert found.facts == pooled.facts
-    orders = [json.loads(line)["order"] for line in logs[2].getvalue().splitlines()]
-    assert orders[:6] == ["describe", "levels", "design", "squares", "shape", "begin"]
-    assert orders.count("report") == 2
-
-
 PROCESS = """
 import json, sys
 import fedgauss as fg
-from fedgauss.inference.federated.coordinator import fit_sites
-from fedgauss.inference.federated.site import Site
+from fedgauss.federated.site import Site
+from fedgauss.inference.model import Model
 from fedgauss.integrations.gossip.sites import fit_peers
 from fedgauss.integrations.gossip.torch_links import TorchLinks
 
 rank, rows = int(sys.argv[1]), json.load(open(sys.argv[3]))
+site, model = Site(rows, sys.argv[3]), Model("died", family="logistic")
 with TorchLinks(rank, 4, sys.argv[2]) as links:
-    found = fit_peers(Site(rows), rank, fg.networks.ring(4), links.exchange, list("abcd"), "died", family="logistic")
+    found = fit_peers(site, rank, fg.networks.ring(4), links.exchange, list("abcd"), model)
 print(json.dumps({"params": found.params.tolist(), "errors": found.std_errors.tolist()}))
 """
 
@@ -173,7 +147,7 @@ def test_processes_come_to_the_pooled_fit(tmp_path):
         for peer in peers:
             peer.kill()
             peer.wait()
-    pooled = fg.fit(FRAME, "died", "site", "logistic")
+    pooled = fg.fit(FRAME, "died", client="site", family="logistic")
     for peer in found:
         np.testing.assert_allclose(peer["params"], pooled.params, rtol=1e-12)
         np.testing.assert_allclose(peer["errors"], pooled.std_errors, rtol=1e-12)

@@ -132,6 +132,9 @@ class _Nodes:
         numbers = {f"node {node}": node for node in _joined(grid, n_sites, timeout)}
         self._numbers = numbers
         replies = self.ask("name", {name: {} for name in numbers})
+        for name, reply in replies.items():
+            if "error" in reply:
+                raise LostSite(name, f"{name}: {printable(str(reply['error']))}")
         named = {printable(str(reply.get("name"))): numbers[name] for name, reply in replies.items()}
         if len(named) < len(numbers):
             shown = sorted(printable(str(reply.get("name"))) for reply in replies.values())
