@@ -1,6 +1,6 @@
-"""The search for combinations of columns that vanish but on few rows: what it finds, what it refuses, how long it takes.
+"""The search for combinations of columns that vanish but on few rows: what it finds and refuses, and its seconds.
 
-    OMP_NUM_THREADS=1 PYTHONPATH=src python benchmarks/spans.py
+OMP_NUM_THREADS=1 PYTHONPATH=src python benchmarks/spans.py
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def main() -> None:
         search = rows_apart(columns, FEW)
         found[kind] += search.rows is not None
         exact += search.rows is not None and set(search.rows.tolist()) <= rows
-    print(f"planted, few = {FEW}: {sum(found.values())} of {50 * len(PLANTED)} found ({dict(found)}), {exact} with their rows")
+    print(
+        f"planted, few = {FEW}: {sum(found.values())} of {50 * len(PLANTED)} found ({dict(found)}), {exact} with their rows"
+    )
     for tails in ("ordinary", "heavy-tailed", "without variance"):
         refused, incomplete = Counter[int](), 0
         for case in range(360):
@@ -74,7 +76,9 @@ def main() -> None:
             search = rows_apart(model(rng, n, tails), FEW)
             refused[n] += search.rows is not None
             incomplete += not search.complete
-        print(f"{tails} models: {sum(refused.values())} of 360 refused ({dict(refused)}), {incomplete} not searched through")
+        print(
+            f"{tails} models: {sum(refused.values())} of 360 refused ({dict(refused)}), {incomplete} not searched through"
+        )
     for few in (3, 5):
         for n, q in ((100_000, 20), (100_000, 40), (100_000, 200)):
             columns, began = rng.standard_normal((n, q)), time.process_time()

@@ -21,15 +21,19 @@ Up to two rows (few = 3) need no branches.
 A search without result that was complete is therefore a certificate: no S of fewer than `few` rows has a combination with
 .999 of its squares there. One that ended for its limit of work is none.
 
-Columns that are settled by a count over all sites, and nearly empty at this one, are set aside: nobody sees this site's
-sums, and the totals of such a column z rest on enough rows. This is known of z alone. A combination of z and anything
-else may vanish at all other sites, and must not be non-zero in few rows here. Let settled columns have disjoint supports
-B (`disjoint_or_equal`; equal ones are multiples of each other, so that their combinations vanish here or are z), and let
-u = d + z, not a combination of settled columns alone, be non-zero in fewer than `few` rows. What is left of u orthogonally
-to all z is not zero, and is non-zero at most in these rows and in the supports that they meet: in the union of fewer
-than `few` *units*, a unit being a row or a whole support. It is a combination of what is left of the other columns. So
-these are searched over units, with norms of blocks (Frobenius) in place of entries. What remains: two settled columns of
-disjoint supports here which are equal at all other sites tell the difference of two sums over less than `few` rows each.
+Columns that are settled by a count over all sites, and nearly empty at this one, are set aside: nobody sees this
+site's sums, and the totals of such a column z rest on enough rows. That is known of z alone. A combination of z and
+anything else may vanish at all other sites, and must not be non-zero in few rows here. Let settled columns be multiples
+of each other or share no row (`clash`), and let u = d + z, no combination of settled columns alone, be non-zero in fewer
+than `few` rows. What is left of u orthogonally to all z is not zero, and is non-zero at most in these rows and in the
+supports of settled columns that they meet: in the union of fewer than `few` units, a unit being a row or a whole
+support. It is a combination of what is left of the other columns. So these are searched over units, with Frobenius norms
+of blocks of G in place of entries; some sets that pass row by row are found too. It takes z as given, and so a second
+search is needed of the others alone: that d is z here does not say that it is at other sites.
+
+What remains: settled columns z, z' without a common row here, one of which may have none at all, pass; if they are equal
+at all other sites, z - z' tells of their rows. No site can see that. So callers settle levels of the table's own
+columns, which an asker cannot make, and count levels before these are merged.
 
 Columns are scaled to length 1 first, and directions of singular values below BLIND are rounding. The search is blind to
 a change of a column by less than that part of the column's length.
@@ -110,6 +114,17 @@ def rows_apart(columns: FloatArray, few: int, settled: FloatArray | None = None)
     return Search(np.sort(touched), True, coefficients @ direction)
 
 
+def overlap(one: FloatArray, other: FloatArray, aside: FloatArray) -> bool:
+    """Whether two spans share a direction beyond the columns that are left aside."""
+    aside = orthonormal(scale(aside))[0]
+    bases = []
+    for columns in (one, other):
+        scaled = scale(columns)
+        bases.append(orthonormal(scaled - aside @ (aside.T @ scaled))[0])
+    cosines = np.linalg.svd(bases[0].T @ bases[1], compute_uv=False)
+    return bool(cosines.max(initial=0.0) ** 2 >= 1.0 - ETA)
+
+
 def scale(columns: FloatArray) -> FloatArray:
     """Columns of length 1; those of zeros stay."""
     if not np.all(np.isfinite(columns)):
@@ -170,7 +185,7 @@ class _Branches:
         """Units that contain those taken and k others at most, or None where there are none."""
         rows, tau = self.rows_of(taken), 1.0 - ETA
         beside = self._basis @ self._basis[rows].T
-        solved = np.linalg.solve(tau * np.eye(len(rows)) - beside[rows], beside.T)
+        solved = np.asarray(np.linalg.solve(tau * np.eye(len(rows)) - beside[rows], beside.T), dtype=float)
         leverages = self._leverages + np.einsum("ij,ji->i", beside, solved)
         leverages[rows] = 0.0
         tops = self._by_unit(leverages)
@@ -241,7 +256,7 @@ def _triangle(scaled: FloatArray) -> FloatArray:
     stretch = max(_STRETCH, 2 * scaled.shape[1])
     triangle = np.zeros((0, scaled.shape[1]))
     for start in range(0, len(scaled), stretch):
-        triangle = np.linalg.qr(np.vstack([triangle, scaled[start : start + stretch]]), mode="r")
+        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, scaled[start : start + stretch]]), mode="r"))
     return triangle
 
 
