@@ -1,10 +1,10 @@
 """A file of lines that is only ever added to, each line bound to all before it.
 
-A line is JSON and, after a space, the SHA-256 of the digest of the line before and this JSON: an edit anywhere is seen
-in the lines after it, and whoever has noted the last digest and the number of lines sees a file cut short or begun anew.
+A line is JSON and, after a space, the SHA-256 of the digest of the line before and this JSON: an edit anywhere is
+seen, and whoever has noted the last digest and the number of lines sees a file that was cut short or written anew.
 
-A line is written and on disk before its line break is. So a line without one was never acknowledged and is dropped, and
-one that was acknowledged never is.
+A line is on disk before its line break is written. So one without a line break was never acknowledged and is dropped,
+and one that was acknowledged never is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from fedgauss.federated.disk import Disk
 from fedgauss.federated.refusal import Refused
 
 Entry = dict[str, Any]
-_DIGITS = 64  # of a SHA-256
 
 
 class Chain:
@@ -39,11 +38,12 @@ class Chain:
     def load(self) -> list[Entry]:
         """Read what was added since the last time, by this process or another."""
         content = self._disk.read(self._path) or b""
-        lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
+        lines = content.split(b"\n")[:-1]
         entries: list[Entry] = []
         heads: list[str] = []
         for number, line in enumerate(lines, 1):
-            text, head = line[: -_DIGITS - 2], line[-_DIGITS - 1 : -1].decode(errors="replace")
+            text, _, end = line.rpartition(b" ")
+            head = end.decode(errors="replace")
             if head != _digest(heads[-1] if heads else "", text):
                 raise Refused(
                     f"a ledger must be as it was written; line {number} of {self._path} is not. Put back the file from "
@@ -53,11 +53,11 @@ class Chain:
             heads.append(head)
         if heads[: len(self.heads)] != self.heads:
             raise Refused(
-                f"a ledger must not lose lines; {self._path} has {len(heads)} and had {len(self.heads)}, or others. Put "
-                "the file back."
+                f"a ledger must not lose lines; {self._path} has {len(heads)} and had {len(self.heads)}, or others. "
+                "Put the file back."
             )
         added = entries[len(self.entries) :]
-        self.entries, self.heads, self._size = entries, heads, sum(map(len, lines))
+        self.entries, self.heads, self._size = entries, heads, sum(map(len, lines)) + len(lines)
         return added
 
     def append(self, entry: Entry) -> None:
