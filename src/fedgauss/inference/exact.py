@@ -15,7 +15,7 @@ from fedgauss.families.same_bits import inverse
 from fedgauss.inference.asks import beside
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.reference_laws import ChiSquared
-from fedgauss.inference.scoring import ascent, penalised
+from fedgauss.inference.scoring import MOST_MATRICES, ascent, penalised
 
 Totals = Mapping[str, FloatArray]
 _NULL_CLOSE = 1e-6  # a last step of the model without covariates: what it leaves is about its square
@@ -72,11 +72,13 @@ def exact_program(
     if told is None or first is None:
         raise NoFiniteEstimate("where scoring starts, some site's numbers are not finite")
     check(told["information"])
-    alone = yield from ascent(family, start, null, ridge, first, close=_NULL_CLOSE)
+    most = MOST_MATRICES - 1
+    alone = yield from ascent(family, start, null, ridge, first, close=_NULL_CLOSE, most=most)
+    most -= alone.matrices
     if begin is None:
-        end = yield from ascent(family, alone.at, ridge=ridge, first=alone.last)
+        end = yield from ascent(family, alone.at, ridge=ridge, first=alone.last, most=most)
     else:
-        end = yield from ascent(family, begin, ridge=ridge, steps=steps)
+        end = yield from ascent(family, begin, ridge=ridge, steps=steps, most=most)
     final = yield Ask(
         "final", end.theta, parts=tuple(parts), compared=tuple(compared), beside=Ask("goodness", alone.theta)
     )
