@@ -117,26 +117,36 @@ class Cox(Family):
     def row_scores(self, rows: Rows, theta: FloatArray) -> FloatArray:
         """Score residuals: w_j times the derivative of the score in w_j (Lin and Wei 1989)."""
         at = self._events(rows, theta)
-        away = -at.x * at.expected()[:, None]
+        away = -at.x * at.expected()[:, None] + at.relative[:, None] * self._drift(at)
         if len(at.of_time):
-            weighted = at.hazard[:, None] * at.means
-            drift = at.lived(at.by_time(weighted))
-            drift[at.died] -= at.by_time(at.held[:, None] * weighted)[at.of_time]
-            away += at.relative[:, None] * drift
             mean = at.by_time(at.means) / at.ties[:, None]
             away[at.died] += at.weights[at.died, None] * (at.x[at.died] - mean[at.of_time])
         scores = np.empty_like(away)
         scores[at.order] = away
         return scores
 
-    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
-        """The martingale residual of each row, and how many events it was to have had."""
+    def behind(self, rows: Rows, kind: str, theta: FloatArray) -> dict[str, FloatArray]:
+        """The martingale residual m of each row, and for the information how the mean covariates of events are told.
+
+        The score is X'm. The information is X'u_j for each column, with u_j the events that a row was to have had,
+        times how far its covariate is from the mean over the rows at risk then. Squared scores, of "final", are the
+        inner products of the columns of `row_scores`. Of "goodness" the one number is no sum over rows.
+        """
+        if kind == "goodness":
+            return {}
         at = self._events(rows, theta)
         expected = at.expected()
-        parts = np.stack([np.abs(at.weights * at.died - expected), expected])
-        counted = np.empty_like(parts)
-        counted[:, at.order] = parts
-        return list(counted)
+        columns = {"score 0": at.weights * at.died - expected}
+        if kind in ("sums", "final"):
+            apart = at.x * expected[:, None] - at.relative[:, None] * self._drift(at)
+            columns |= {f"information 0 x{j}": column for j, column in enumerate(apart.T)}
+        found = {}
+        for name, column in columns.items():
+            found[name] = np.empty_like(column)
+            found[name][at.order] = column
+        if kind == "final":
+            found |= {f"squares 0 x{j}": column for j, column in enumerate(self.row_scores(rows, theta).T)}
+        return found
 
     def goodness(self, rows: Rows, theta: FloatArray, dispersion: float) -> Goodness:
         """The deviance is minus twice the partial log-likelihood."""
@@ -160,6 +170,15 @@ class Cox(Family):
     def start_terms(self, response: FloatArray) -> FloatArray:
         """Nothing: scoring starts at zero."""
         return np.zeros((len(response), 1))
+
+    def _drift(self, at: _Events) -> FloatArray:
+        """Of each row the total over events, while it was at risk, of hazard times mean covariates, (n, p)."""
+        if not len(at.of_time):
+            return np.zeros_like(at.x)
+        weighted = at.hazard[:, None] * at.means
+        drift = at.lived(at.by_time(weighted))
+        drift[at.died] -= at.by_time(at.held[:, None] * weighted)[at.of_time]
+        return drift
 
     def _events(self, rows: Rows, theta: FloatArray) -> _Events:
         """Sort by time, and add up from the last row to the first: n log n steps."""
