@@ -93,7 +93,7 @@ def exact_program(
         without = without._replace(log_likelihood=_goodness(told and beside(told)).log_likelihood)
         rounds += 1
     assert final is not None
-    matrices = {name: final[name] for name in parts}
+    matrices = {name: value for name, value in final.items() if name in (*parts, "squares.n_clusters")}
     matrices |= {name: final[name] + np.diag(penalty) for name in ("information", "observed") if name in parts}
     return Exact(end.theta, matrices, dispersion, goodness, without, _heterogeneity(final), rounds)
 
