@@ -171,4 +171,5 @@ def _own(family: Family, rows: Rows, start: FloatArray) -> Answer:
     except NoFiniteEstimate:
         return nothing
     scores = family.row_scores(rows, end.theta)
-    return {"found": np.ones(()), "theta": end.theta, "cov": bread @ (scores.T @ scores) @ bread}
+    theta = end.at + bread @ end.last.score  # the last step again, now Newton's
+    return {"found": np.ones(()), "theta": theta, "cov": bread @ (scores.T @ scores) @ bread}

@@ -11,7 +11,7 @@ from scipy.special import chdtrc
 from fedgauss._types import FloatArray
 from fedgauss.families import Family
 from fedgauss.families.rows import Ask, Goodness, NoFiniteEstimate, Rows
-from fedgauss.families.same_bits import inverse
+from fedgauss.families.same_bits import factor, inverse, solve
 from fedgauss.inference.asks import beside
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.reference_laws import ChiSquared
@@ -95,7 +95,10 @@ def exact_program(
     assert final is not None
     matrices = {name: value for name, value in final.items() if name in (*parts, "squares.n_clusters")}
     matrices |= {name: final[name] + np.diag(penalty) for name in ("information", "observed") if name in parts}
-    return Exact(end.theta, matrices, dispersion, goodness, without, _heterogeneity(final), rounds)
+    theta = end.theta
+    if steps is None and (known := [matrices[name] for name in ("observed", "information") if name in matrices]):
+        theta = end.at + solve(factor(known[0]), end.last.score)  # the last step again, now Newton's
+    return Exact(theta, matrices, dispersion, goodness, without, _heterogeneity(final), rounds)
 
 
 def _goodness(told: Totals | None) -> Goodness:
