@@ -7,7 +7,7 @@ import pandas as pd
 
 from fedgauss.inference.federated.lines import decoded, encoded
 from fedgauss.inference.federated.site import Site
-from fedgauss.inference.model_spec import ModelSpec
+from fedgauss.inference.model import Model
 
 SIZES = {"a": 90, "b": 120, "c": 150}
 
@@ -84,8 +84,7 @@ def own(frame, name):
 
 def asked_of(site="a", **model):
     """What a coordinator says to describe a model: all fields, those that are not given as `fit` has them."""
-    usual = dict.fromkeys(ModelSpec._fields) | {"intercept": True, "site_effects": False, "missing": "refuse"}
-    return usual | {"sites": list(SIZES), "name": site} | model
+    return Model("y").wire() | {"target": None, "sites": list(SIZES), "name": site} | model
 
 
 class Channel:

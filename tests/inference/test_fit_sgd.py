@@ -12,11 +12,12 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 import fedgauss as fg
+from any_fit import any_fit
 from fedgauss._random import Noise, stage_key
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.passes import run_passes
 
-by_sgd = partial(fg.fit, solver="sgd")
+by_sgd = partial(any_fit, solver="sgd")
 RNG = np.random.default_rng(7)
 N = 600
 FRAME = pd.DataFrame(

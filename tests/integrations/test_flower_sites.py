@@ -96,7 +96,7 @@ def test_a_node_that_is_lost_is_left_behind(masked):
 def test_nodes_take_a_pass_of_sgd(tmp_path):
     app = site_app(own, log_of=lambda context: tmp_path / f"{named(context)}.jsonl", name_of=named)
     found = fit_nodes(InProcessGrid(app, 3), "cost", n_sites=3, solver="sgd", sync_every=20)
-    pooled = fg.fit(FRAME, "cost", "site", solver="sgd", sync_every=20)
+    pooled = fg.fit(FRAME, "cost", "site", solver=fg.SGD(sync_every=20))
     np.testing.assert_array_less(np.abs(found.params - pooled.params) / pooled.std_errors, 1e-3)
     np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-3)
     assert found.facts == pooled.facts

@@ -129,7 +129,7 @@ def test_every_peer_comes_to_the_pass_of_sgd_that_a_coordinator_runs():
         site = Site(FRAME[FRAME.site == NAMES[peer]].drop(columns="site"))
         return fit_peers(site, peer, network, exchange, NAMES, "died", logs[peer], family="logistic", solver="sgd")
 
-    pooled = fg.fit(FRAME, "died", "site", "logistic", solver="sgd")
+    pooled = fg.fit(FRAME, "died", "site", "logistic", solver=fg.SGD())
     channel = Channel(FRAME.rename(columns={"site": "h"}))
     coordinated = fit_sites(channel.ask, channel.names, "died", "logistic", network=network, solver="sgd")
     for found in Threads(4).run(program):
