@@ -179,9 +179,8 @@ def test_one_step_after_a_pass_is_nearly_the_exact_fit_and_five_are():
     ("change", "options", "message"),
     [
         ({}, {"target": "died"}, "family must be given for a target with two values; 'died' has 0 and 1"),
-        ({}, {"passes": 3}, "passes belongs to solver='sgd'"),
         ({}, {"errors": "HC3"}, "errors must be one of"),
-        ({}, {"ridge": -1.0}, "ridge must not be negative"),
+        ({}, {"ridge": -1.0}, "ridge must be a number that is not negative; got -1.0"),
         ({}, {"target": "died", "family": "binomial", "link": "log"}, "link of family 'logistic' must be one of"),
         ({"copy": FRAME.year * 2.0}, {"features": ["year", "copy"]}, "'(year|copy)' is made up of '(year|copy)' and"),
         ({"year": 5}, {}, "columns must vary; column 'year' is constant"),

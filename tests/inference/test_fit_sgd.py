@@ -321,7 +321,7 @@ SMALL = FRAME.hospital.where(np.arange(N) >= 4, "tiny")
     [
         (FRAME, {"features": ["yeer"]}, r"features must name a column of the frame; got 'yeer'. Did you mean 'year'\?"),
         (FRAME, {"target": "coost"}, r"target must name a column of the frame; got 'coost'. Did you mean 'cost'\?"),
-        (FRAME, {"target": FRAME.cost}, r"target must name a column of the frame; got a Series. Did you mean 'cost'\?"),
+        (FRAME, {"target": FRAME.cost}, r"target must be the name of a column; got a Series. Use 'cost'\?"),
         (FRAME, {"client": "clinic"}, "client must name a column of the frame; got 'clinic'. The columns are 'year'"),
         (FRAME, {"features": "year"}, r"features must be a list of columns; got 'year'. Use \['year'\]"),
         (FRAME, {"features": ["year", "year"]}, "features must be different columns; 'year' occurs more than once"),

@@ -160,7 +160,7 @@ GONE = FRAME.assign(age=FRAME.age.where(FRAME.h != "b"))
         (FRAME.assign(weight=np.inf), {"row_weights": "weight"}, r"values must be finite; they are not in 'weight'"),
         (FRAME, {"offset": "cost"}, "'cost' is the target and cannot be the column of offset too"),
         (FRAME, {"offset": "h"}, "'h' is the client and cannot be the column of offset too"),
-        (FRAME, {"missing": "ignore"}, "missing must be 'refuse' or 'drop'; got 'ignore'"),
+        (FRAME, {"missing": "ignore"}, "missing must be one of 'refuse', 'drop'; got 'ignore'"),
         (FRAME.assign(age=np.nan), {"missing": "drop"}, "every row has a missing value in 'cost', 'age' and 'ward'"),
         (GONE, {"missing": "drop"}, "clients must have rows that are complete and of a weight above 0; 'b' has none"),
         (FRAME.assign(h=FRAME.h.where(FRAME.index > 3)), {"missing": "drop"}, "they are in 'h' "),

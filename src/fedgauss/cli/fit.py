@@ -112,9 +112,7 @@ def _solver(name: str, given: dict[str, Any]) -> Any:
     if _checks.one_of("solver", name, ["scoring", "sgd"]) == "sgd":
         return SGD(**given)
     if given:
-        raise ValueError(
-            f"{next(iter(given))} belongs to --solver sgd; the solver is {name}. Leave it out?"
-        )
+        raise ValueError(f"{next(iter(given))} belongs to --solver sgd; the solver is {name}. Leave it out?")
     return name
 
 
