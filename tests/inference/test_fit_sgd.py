@@ -12,11 +12,12 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 import fedgauss as fg
+from any_fit import any_fit
 from fedgauss._random import Noise, stage_key
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.passes import run_passes
 
-by_sgd = partial(fg.fit, solver="sgd")
+by_sgd = partial(any_fit, solver="sgd")
 RNG = np.random.default_rng(7)
 N = 600
 FRAME = pd.DataFrame(
@@ -320,7 +321,7 @@ SMALL = FRAME.hospital.where(np.arange(N) >= 4, "tiny")
     [
         (FRAME, {"features": ["yeer"]}, r"features must name a column of the frame; got 'yeer'. Did you mean 'year'\?"),
         (FRAME, {"target": "coost"}, r"target must name a column of the frame; got 'coost'. Did you mean 'cost'\?"),
-        (FRAME, {"target": FRAME.cost}, r"target must name a column of the frame; got a Series. Did you mean 'cost'\?"),
+        (FRAME, {"target": FRAME.cost}, r"target must be the name of a column; got a Series. Use 'cost'\?"),
         (FRAME, {"client": "clinic"}, "client must name a column of the frame; got 'clinic'. The columns are 'year'"),
         (FRAME, {"features": "year"}, r"features must be a list of columns; got 'year'. Use \['year'\]"),
         (FRAME, {"features": ["year", "year"]}, "features must be different columns; 'year' occurs more than once"),
