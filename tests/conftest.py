@@ -10,6 +10,7 @@ import importlib.util
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "compiled"))
@@ -17,6 +18,10 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Keys and ledgers of tables that are no files.
+_STATE = tempfile.TemporaryDirectory(prefix="fedgauss-state-")
+os.environ["XDG_STATE_HOME"] = _STATE.name
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

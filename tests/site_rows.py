@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fedgauss.federated.home import Home
+from fedgauss.federated.keys import Key
+from fedgauss.federated.ledger import Ledger
 from fedgauss.federated.local import LocalSites
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.site import Parts, Site
@@ -95,7 +97,9 @@ _numbers = itertools.count()
 
 def home(policy=None, name="table"):
     """A home of its own, in a folder that goes when the tests do."""
-    return Home.of(Path(_FOLDER.name) / f"{name}-{next(_numbers)}", Policy() if policy is None else policy)
+    rules = Policy() if policy is None else policy
+    place = Path(_FOLDER.name) / f"{name}-{next(_numbers)}.ledger"
+    return Home(Key.fresh(), Ledger(place, few=rules.few, sites_apart=rules.sites_apart, budget=rules.budget))
 
 
 def site_of(frame, policy=None, where=None, say=lambda text: None, **parts):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from fedgauss import _checks
+from fedgauss.federated.home import key_place
 from fedgauss.federated.journal import Journal
 from fedgauss.federated.keys import Key, Signer, Verify, verify
 from fedgauss.federated.party import Party, RunRefused
@@ -71,7 +72,7 @@ def federate(
     level : float
         Of the intervals.
     asker, key : str and Signer, optional
-        The name and key of who asks, which sites may have pinned; a key for this run alone by default.
+        The name and key of who asks, which sites may have pinned; by default a key in the user's state folder.
     journal : Journal, optional
         Where rounds are written down, so that a run that was stopped continues.
     nonce : str, optional
@@ -98,7 +99,7 @@ def federate(
     ...     fit = federate(Model("died ~ age", family="binomial"), sites, masked=True)
     """
     _checks.level(level)
-    key = Key.fresh() if key is None else key
+    key = Key.read(key_place(asker)) if key is None else key
     plan = Plan(model, tuple(sorted(exchange.names)), masked, asker, secrets.token_hex(16) if nonce is None else nonce)
     asked = {"plan": plan.to_wire(), "key": key.public, "signature": key.sign(plan.statement)}
     entries = _replies(exchange, "join", {site: {**asked, "name": site} for site in plan.sites})
