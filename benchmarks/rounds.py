@@ -1,13 +1,14 @@
-"""Rounds of exact fits, and how many of them tell a matrix: the program of the library beside plain Newton steps.
+"""Rounds of exact fits, and how many of them tell a matrix, beside those of plain Newton steps.
 
-`python benchmarks/rounds.py`: the data sets of the tests, and simulated ones with rare events. Newton's steps, which ask
-for an information in every round, are those that fits took before matrices were few.
+`python benchmarks/rounds.py`: the data sets of the tests, and simulated ones with rare events. Newton's steps, which
+ask for an information in every round, are those that fits took before matrices were few.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +17,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "inference"))
 
-import exact_fits
 import test_exact_datasets as data_sets
 
+import exact_fits
 from fedgauss import families
 from fedgauss.inference import exact, scoring
 
@@ -58,25 +59,23 @@ def counted(fit: Callable[[], Any], apart: bool = False) -> Count:
 
 def fits() -> Iterator[tuple[str, str, Callable[[], Any]]]:
     """Family, data, and a fit."""
+    fit = exact_fits.fit_split
     for case in data_sets.CASES:
         data, _ = data_sets.pooled(case)
         site = data_sets.split(3, "random", data.x)
-        fit = lambda data=data, site=site: exact_fits.fit_split(data.family, data.x, data.y, site, **data.more)  # noqa: E731
-        yield data.family.describe(), case.__name__, fit
-    for name, made in (("randhie", data_sets._negative_binomial), ("anes96", data_sets._multinomial)):
-        x, y, _ = made()
-        family = families.NegativeBinomial() if name == "randhie" else families.Multinomial(6)
-        yield family.name, name, lambda x=x, y=y, f=family: exact_fits.fit_split(f, x, y, np.arange(len(y)) % 3)
+        yield data.family.describe(), case.__name__, partial(fit, data.family, data.x, data.y, site, **data.more)
+    x, y, _ = data_sets._negative_binomial()
+    yield "negative_binomial", "randhie", partial(fit, families.NegativeBinomial(), x, y, np.arange(len(y)) % 3)
+    x, y, _ = data_sets._multinomial()
+    yield "multinomial", "anes96", partial(fit, families.Multinomial(6), x, y, np.arange(len(y)) % 3)
     heart = data_sets._of("heart")
     x = np.column_stack([heart.age, (heart.age - 45.0) ** 2 / 100.0])
-    yield "cox", "heart", lambda x=x: exact_fits.fit_split(
-        families.Cox(), x, heart.survival, np.arange(len(x)) % 3, beside=heart.censors
-    )
-    diabetes = data_sets.diabetes()
+    site = np.arange(len(x)) % 3
+    yield "cox", "heart", partial(fit, families.Cox(), x, heart.survival, site, beside=heart.censors)
+    data = data_sets.diabetes()
     for threshold in (20.0, 80.0):
-        yield "huber", f"diabetes, threshold {threshold:g}", lambda c=threshold: exact_fits.fit_split(
-            families.Huber(c), diabetes.x, diabetes.y, np.arange(len(diabetes.y)) % 3
-        )
+        family = families.Huber(threshold)
+        yield family.describe(), "diabetes", partial(fit, family, data.x, data.y, np.arange(len(data.y)) % 3)
     for n, p, share, size in (
         (2000, 5, 0.3, 0.5), (2000, 5, 0.05, 0.5), (2000, 5, 0.05, 1.0), (2000, 20, 0.05, 0.3), (5000, 10, 0.02, 0.6),
         (20000, 20, 0.05, 0.3), (800, 5, 0.045, 0.7),
@@ -84,20 +83,14 @@ def fits() -> Iterator[tuple[str, str, Callable[[], Any]]]:
         for skewed in (False, True):
             x, y = rare(n, p, share, size, skewed)
             words = f"{n} rows, {p} columns{' (some skewed)' if skewed else ''}, {100 * y.mean():.1f} % events"
-            yield "binomial", words, lambda x=x, y=y: exact_fits.fit_split(
-                families.Logistic(), x, y, np.arange(len(y)) % 8
-            )
+            yield "binomial", words, partial(fit, families.Logistic(), x, y, np.arange(n) % 8)
     generator = np.random.default_rng(3)
-    x = generator.standard_normal((2000, 5))
+    x, site = generator.standard_normal((2000, 5)), np.arange(2000) % 8
     for base in (-2.0, 1.0):
         y = generator.poisson(np.exp(base + x @ np.full(5, 0.4))).astype(float)
-        yield "poisson", f"simulated, mean {y.mean():.2g}", lambda y=y: exact_fits.fit_split(
-            families.Poisson(), x, y, np.arange(2000) % 8
-        )
+        yield "poisson", f"simulated, mean {y.mean():.2g}", partial(fit, families.Poisson(), x, y, site)
     time, event = generator.exponential(np.exp(-x @ np.full(5, 0.5))), (generator.random(2000) < 0.1).astype(float)
-    yield "cox", "simulated, 10 % events", lambda: exact_fits.fit_split(
-        families.Cox(), x, time, np.arange(2000) % 8, beside=event
-    )
+    yield "cox", "simulated, 10 % events", partial(fit, families.Cox(), x, time, site, beside=event)
 
 
 def rare(n: int, p: int, share: float, size: float, skewed: bool) -> tuple[np.ndarray, np.ndarray]:

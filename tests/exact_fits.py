@@ -10,10 +10,9 @@ from scipy.linalg import block_diag
 
 from fedgauss.families import Family
 from fedgauss.families.rows import Rows
-from fedgauss.inference.errors import covariance
 from fedgauss.inference.asks import run
+from fedgauss.inference.errors import covariance
 from fedgauss.inference.exact import Exact, exact_program
-
 
 PARTS = ("information", "observed", "squares.rows", "squares.clusters", "squares.sites")
 

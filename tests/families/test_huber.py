@@ -1,5 +1,7 @@
 """Huber regression by exact fits: the minimum of its smooth loss, from any start."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -89,7 +91,7 @@ def test_moments_are_those_of_adaptive_quadrature(spread):
 
     def mean(of):
         ends = [0.0, *points, 9.0]
-        pieces = zip(ends[:-1], ends[1:], strict=True)
+        pieces = pairwise(ends)
         return 2.0 * sum(quad(lambda z: of(np.sqrt(v) * z) * norm.pdf(z), *piece, epsabs=1e-13)[0] for piece in pieces)
 
     pull = cov[0] @ delta

@@ -468,5 +468,7 @@ def test_one_pass_that_is_too_short_is_seen_by_its_gradient():
 
 def test_a_huber_loss_that_no_row_reaches_is_refused():
     frame = FRAME.assign(cost=100.0 + FRAME.cost / FRAME.cost.std())
-    with pytest.raises(ValueError, match=r"the Hessian must not vanish on the way; .* or a start nearer to the optimum"):
+    with pytest.raises(
+        ValueError, match=r"the Hessian must not vanish on the way; .* or a start nearer to the optimum"
+    ):
         by_sgd(frame, "cost", "hospital", "huber", ["smokes"], intercept=False, standardise=False)

@@ -110,7 +110,7 @@ def record() -> dict:
 
 
 def test_questions_have_the_same_bits_on_every_machine():
-    """Kernels of BLAS are chosen by name, and NumPy's faster loops switched off. Catches any `@` on the way to a step."""
+    """Kernels of BLAS are chosen by name, and NumPy's faster loops switched off. Catches `@` on the way to a step."""
     recorded = record()
     wanted = replayed(recorded)
     assert all(len(asks) >= 3 for asks in wanted.values())

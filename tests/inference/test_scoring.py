@@ -104,6 +104,20 @@ def test_a_step_to_where_there_are_no_numbers_is_halved(beyond):
     assert sent(ascent(Poisson(), np.zeros(1)), reply).theta[0] == pytest.approx(10.0)
 
 
+def test_where_no_step_helps_a_new_matrix_is_asked_for():
+    """Maximise -(theta - 3)^2 / 2, of which nothing is known beyond 1.5 before the information is asked for there."""
+    heard = []
+
+    def reply(ask):
+        known = ask.theta[0] <= 1.5 + 1e-9 or len(heard) > 1
+        heard.extend([float(ask.theta[0])] * (known and ask.kind == "sums"))
+        told = {"log_likelihood": np.array(-((ask.theta[0] - 3.0) ** 2) / 2.0), "score": 3.0 - ask.theta}
+        return told | ({"information": np.eye(1) * 2.0} if ask.kind == "sums" else {}) if known else None
+
+    assert sent(ascent(Poisson(), np.zeros(1)), reply).theta[0] == pytest.approx(3.0)
+    assert heard[1] == pytest.approx(1.5)
+
+
 def test_a_score_that_leads_nowhere_is_refused():
     def reply(ask):
         told = {"log_likelihood": np.array(0.0 if ask.theta[0] == 0.0 else -1.0), "score": np.array([10.0])}

@@ -22,7 +22,7 @@ _NARROWEST, _USUAL = 0.2, 2.0  # thresholds in median absolute deviations of the
 @register
 @dataclass(frozen=True)
 class Huber(AdditiveNoise):
-    """A smooth form of Huber's loss: c^2 (sqrt(1 + (r / c)^2) - 1) with the threshold c; y = eta + noise as in `Linear`.
+    """A smooth form of Huber's loss, c^2 (sqrt(1 + (r / c)^2) - 1) with threshold c; y = eta + noise as in `Linear`.
 
     It is r^2 / 2 for small residuals and c |r| - c^2 for large ones (Charbonnier's or "pseudo-Huber" loss). Its
     derivative r / sqrt(1 + (r / c)^2) is bounded by c as Huber's clipped residual is, without corners: at a corner a
@@ -123,14 +123,16 @@ class Huber(AdditiveNoise):
             return mean[:, None, None] * design_cov + ((with_square / v - mean) / v)[:, None, None] * outer
 
         gradient = (mass * slope).sum(axis=0)[:, None] * pull
-        return Moments(gradient, second_moment(slope), second_moment(size) - np.einsum("ki,kj->kij", gradient, gradient))
+        return Moments(
+            gradient, second_moment(slope), second_moment(size) - np.einsum("ki,kj->kij", gradient, gradient)
+        )
 
 
 def _node(node: JaxArray, spread: JaxArray) -> tuple[JaxArray, JaxArray]:
     """Where a node of the trapezoidal rule lies, and its mass, for r / c ~ N(0, spread^2).
 
-    In t with r / c = sinh(t) the derivatives of the loss are powers of cosh(t), so the rule converges whether the spread
-    is far above one or far below.
+    In t with r / c = sinh(t) the derivatives of the loss are powers of cosh(t), so the rule converges whether the
+    spread is far above one or far below.
     """
     np_or_jax = numpy_for(spread)
     largest = np_or_jax.arcsinh(_FAR * spread)

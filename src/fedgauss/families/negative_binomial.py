@@ -150,7 +150,7 @@ class NegativeBinomial(GeneralisedLinear):
         return np.block([[self._at(theta).observed(rows, theta[:-1]), beside], [beside.T, np.array([[shape.sum()]])]])
 
     def _shape_terms(self, rows: Rows, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Minus the second derivative of each row's log-likelihood in its predictor and log(alpha), and in that twice."""
+        """Minus second derivatives of each row's log-likelihood in predictor and log(alpha), and log(alpha) twice."""
         row, y = self._at(theta), rows.response
         mu = np.exp(row._predictors(rows, theta[:-1])[0])
         t = row._given * mu

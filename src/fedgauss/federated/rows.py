@@ -175,7 +175,7 @@ class SiteRows:
     def _ask(self, ask: Ask, columns: Location) -> tuple[Numbers, Message]:
         """Sums at a parameter."""
         family, rows = self._data.family, self._settle(columns)
-        self._admit(family.behind(rows, ask.kind, ask.theta))
+        rules.check_parameter(self._policy.few, family.behind(rows, ask.kind, ask.theta))
         self._ledger.spend(parameters=1, matrices=int(ask.kind == "sums" or bool(ask.parts)))
         return answer(family, rows, ask), {}
 

@@ -16,6 +16,7 @@ from fedgauss.families import Family
 from fedgauss.federated.plan import Plan
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.refusal import Refused
+from fedgauss.federated.spans import rows_apart
 from fedgauss.inference.formula.terms import Expression, Formula, Pooled, Spline
 from fedgauss.inference.preparation import Location
 from fedgauss.inference.tables import FrameColumn, listed
@@ -156,6 +157,18 @@ def check_units(covariates: FloatArray, columns: Location) -> None:
     away = np.abs(covariates - columns.mean).max(axis=0, initial=0.0)
     if not np.all((columns.scale > 0.0) & (away <= _FARTHEST * columns.scale)):
         raise Refused(_UNITS)
+
+
+def check_parameter(few: int, columns: Mapping[str, FloatArray]) -> None:
+    """What rows count for at a parameter must rest on enough of them. Nobody chooses it, but a site that lies moves it."""
+    if not columns or not all(np.all(np.isfinite(own)) for own in columns.values()):
+        return  # nothing is told, or the round is void
+    search = rows_apart(np.column_stack(list(columns.values())), few)
+    if search.rows is not None or not search.complete:
+        raise Refused(
+            f"at least {few} rows of this site must count at every parameter; at this one fewer do. Is a level without "
+            "both outcomes, or a value far from all others? Leave the column out, or take its logarithm."
+        )
 
 
 def _is_round(number: float) -> bool:

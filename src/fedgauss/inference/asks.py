@@ -34,7 +34,7 @@ def shapes(ask: Ask, family: Family) -> Shapes:
         found = {"found": (), "theta": (dim,), "cov": (dim, dim)}
     else:
         found = dict.fromkeys(_GOODNESS, ())
-    found |= {name: (dim, dim) for name in ask.parts}
+    found |= dict.fromkeys(ask.parts, (dim, dim))
     if "squares.clusters" in ask.parts:
         found["squares.n_clusters"] = ()
     if ask.compared:
@@ -45,7 +45,7 @@ def shapes(ask: Ask, family: Family) -> Shapes:
     return found
 
 
-def beside(numbers: Answer) -> Answer:
+def beside(numbers: Mapping[str, FloatArray]) -> Answer:
     """The numbers of the question beside another."""
     return {name.removeprefix(_BESIDE): value for name, value in numbers.items() if name.startswith(_BESIDE)}
 

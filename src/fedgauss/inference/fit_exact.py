@@ -12,6 +12,7 @@ from fedgauss import _checks
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.families import Family
 from fedgauss.families.rows import NoFiniteEstimate, blocks_of
+from fedgauss.inference.asks import Answer, Ask, run
 from fedgauss.inference.errors import (
     Errors,
     check_errors,
@@ -22,7 +23,6 @@ from fedgauss.inference.errors import (
     parts_of,
 )
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.asks import Answer, Ask, run
 from fedgauss.inference.exact import Exact, client_rows, exact_program
 from fedgauss.inference.fit import as_fit
 from fedgauss.inference.fit_result import Fit

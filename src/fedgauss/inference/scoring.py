@@ -6,9 +6,9 @@ A round asks for the log-likelihood l and the score s at theta, and the program 
 
 with h the first of 0, 1, 2, ... that does not lower l. B is the information where that has been asked for last; after
 each step it is mended to the curvature that the step has met (`mended`). Each information tells of rows, so another one
-is asked for only where steps shrink too slowly, and no more than a few times. What sites send adds up, so the fit is that
-of the pooled rows to rounding, whatever the split. Nothing is random, and the next question has the same bits wherever
-it is worked out from the same totals (`same_bits`).
+is asked for only where steps shrink too slowly, and no more than a few times. What sites send adds up, so the fit is
+that of the pooled rows to rounding, whatever the split. Nothing is random, and the next question has the same bits
+wherever it is worked out from the same totals (`same_bits`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_ROUNDS = 60
 MOST_MATRICES = 3  # on the way, that at the start among them
 _MOST_HALVINGS = 12
 _ROUNDING = 1e-11  # of a log-likelihood, by which it may seem to fall
-_SLOW = 0.4  # of s'B^-1 s, about twice what a step is to gain: where the next one is to gain as much, B is of little use
+_SLOW = 0.4  # of s'B^-1 s, about twice what a step is to gain: B is of little use where the next is to gain more
 _CURVED = 1e-8  # of d'B d, what y'd must be at least for a step to tell of the curvature
 _BEND = 0.9  # of y, by which it is corrected at most
 _TOLD = 1e-6  # of a log-likelihood, what y'd must be at least for it to tell of the bend
@@ -87,7 +87,7 @@ def ascent(
     moving = np.arange(len(start)) if free is None else np.asarray(free, dtype=int)
     penalty = np.zeros(len(start)) if ridge is None else ridge
     theta, rounds, matrices, taken = np.array(start, dtype=float), 0, 0, 0
-    before = np.inf
+    before, told_here = np.inf, True  # whether B is the information at theta
     here = first
     if here is None:
         here, rounds, matrices = penalised((yield Ask("sums", theta)), theta, penalty), 1, 1
@@ -104,18 +104,25 @@ def ascent(
         gain = dot(here.score[moving], step[moving])
         slow = gain > _SLOW * before
         lowest = here.log_likelihood - _ROUNDING * (1.0 + abs(here.log_likelihood))
-        for _ in range(_MOST_HALVINGS):
+        for halvings in range(_MOST_HALVINGS):
             if rounds == MOST_ROUNDS:
                 raise NoFiniteEstimate(f"scoring did not settle within {MOST_ROUNDS} rounds")
-            wanted = "sums" if slow and matrices < most else "score"
+            wanted = "sums" if slow and not halvings and matrices < most else "score"
             there = penalised((yield Ask(wanted, theta + step)), theta + step, penalty, here.information)
             rounds, matrices = rounds + 1, matrices + (wanted == "sums")
             if there is not None and there.log_likelihood >= lowest:
                 break
             step = step / 2.0
         else:
-            raise NoFiniteEstimate("no step raises the log-likelihood")
-        if wanted == "score":
+            if told_here or matrices == most:
+                raise NoFiniteEstimate("no step raises the log-likelihood")
+            there = penalised((yield Ask("sums", theta)), theta, penalty)  # B may be far from the information by now
+            if there is None:
+                raise NoFiniteEstimate("on the way, some site's information is not finite")
+            here, rounds, matrices, before, told_here = there, rounds + 1, matrices + 1, np.inf, True
+            continue
+        told_here = wanted == "sums"
+        if not told_here:
             there = there._replace(information=mended(here, there, step))
         theta, here, taken, before = theta + step, there, taken + 1, gain
 

@@ -197,14 +197,14 @@ def huber(
     threshold: float = 1.345,
     df: float | None = None,
 ) -> Regression:
-    """The linear model under Huber's loss, whose gradient is bounded in y.
+    """The linear model under a smooth form of Huber's loss, whose gradient is bounded in y.
 
     Parameters
     ----------
     coefficients, noise_var, design_cov, weights, df
         As for `linear`.
     threshold : float
-        The residual beyond which the loss is linear.
+        The residual about which the loss turns from squared to linear.
 
     Returns
     -------

@@ -121,6 +121,8 @@ def _score(case: ExactCase) -> None:
             for sign in (1.0, -1.0)]  # fmt: skip
     gap = _gap(found, (np.array(ends[0]) - np.array(ends[1])) / (2.0 * _STEP))
     expect(gap <= _NEAR, f"a score off by {gap:.2g} of its largest entry", "is the sign that of the log-likelihood?")
+    gap = _gap(_flat(case.family.score(case.rows, case.theta)), _flat(case.sums[:2]))
+    expect(gap <= _SAME, f"a `score` off by {gap:.2g} of `sums`", "define `score` where you define `sums`.")
 
 
 def _observed(case: ExactCase) -> None:
