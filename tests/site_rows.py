@@ -102,7 +102,7 @@ def home(policy=None, name="table"):
     return Home(Key.fresh(), Ledger(place, few=rules.few, sites_apart=rules.sites_apart, budget=rules.budget))
 
 
-def site_of(frame, policy=None, where=None, say=lambda text: None, **parts):
+def site_of(frame, policy=None, where=None, say=lambda text: print(text), **parts):
     """A site with these rows."""
     return Site(frame, home(policy) if where is None else where, policy, say, Parts(**parts))
 

@@ -45,7 +45,9 @@ def check_levels(told: Any) -> None:
         raise ValueError("columns must be told as pairs of a name and its levels.")
     for name, levels in told:
         if not isinstance(name, str) or not (levels is None or _is_told(levels)):
-            raise ValueError(f"the levels of a column must be of one kind, each there once; those of {str(name)[:60]!r} are not.")
+            raise ValueError(
+                f"the levels of a column must be of one kind, each there once; those of {str(name)[:60]!r} are not."
+            )
 
 
 def _is_told(levels: Any) -> bool:
@@ -64,7 +66,9 @@ def agree(told: Mapping[str, Sequence[Any]]) -> dict[str, list[Any] | None]:
     for site, columns in by_site.items():
         if columns.keys() != first.keys():
             apart = sorted(columns.keys() ^ first.keys())
-            raise ValueError(f"sites must have the same columns; {site!r} and {first_site!r} differ in {listed(apart)}.")
+            raise ValueError(
+                f"sites must have the same columns; {site!r} and {first_site!r} differ in {listed(apart)}."
+            )
     return {name: _joined(name, {site: columns[name] for site, columns in by_site.items()}) for name in first}
 
 

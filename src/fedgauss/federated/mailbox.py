@@ -133,7 +133,9 @@ def _replies(exchange: Exchange, order: str, contents: Mapping[str, Message]) ->
     replies = dict(exchange.ask(order, contents))
     for site in contents:
         if not isinstance(replies.get(site), dict):
-            raise LostSite(site, f"site {site!r} gave no reply to {order!r}. The run ended: totals must be of all sites.")
+            raise LostSite(
+                site, f"site {site!r} gave no reply to {order!r}. The run ended: totals must be of all sites."
+            )
     errors = {site: [_words(reply["error"])] for site, reply in replies.items() if "error" in reply}
     if errors:
         raise RunRefused(errors)

@@ -34,7 +34,9 @@ class Policy(Shown):
     """
 
     least_rows: int = _rule(10, "rows that this site must have to take part", "whole", least=2)
-    few: int = _rule(3, "rows, or none, that a level, an outcome or whatever sums are told of must rest on", "whole", least=2)
+    few: int = _rule(
+        3, "rows, or none, that a level, an outcome or whatever sums are told of must rest on", "whole", least=2
+    )
     rows_per_parameter: float = _rule(3.0, "rows that there must be for each parameter", "number", least=1)
     fewest_sites: int = _rule(2, "sites that a run must have; 3 where one of the sites coordinates", "whole", least=1)
     sites_apart: int = _rule(3, "sites by which two runs about the same must differ, if they differ", "whole", least=1)
@@ -45,7 +47,9 @@ class Policy(Shown):
     tries: int = _rule(Budget().tries, "runs that are begun, refused ones among them", "whole", least=1)
     parameters: int = _rule(Budget().parameters, "parameters at which sums are told, over all runs", "whole", least=1)
     matrices: int = _rule(Budget().matrices, "matrices that are told, over all runs", "whole", least=1)
-    sites: Mapping[str, str] | None = _rule(None, "keys of the sites that runs may have, by name", "keys", {"south": "..."})
+    sites: Mapping[str, str] | None = _rule(
+        None, "keys of the sites that runs may have, by name", "keys", {"south": "..."}
+    )
     askers: Mapping[str, str] | None = _rule(None, "keys of those who may ask, by name", "keys", {"coordinator": "..."})
     secret: str | None = _rule(None, "file with what owners agreed on without anybody else", "file", "sites.secret")
 
@@ -54,7 +58,9 @@ class Policy(Shown):
             object.__setattr__(self, one.name, _checked(one, getattr(self, one.name)))
         both = sorted(set(self.columns or ()) & set(self.never))
         if both:
-            raise ValueError(f"a column must not be both in columns and in never; {listed(both)} is. Take it out of one.")
+            raise ValueError(
+                f"a column must not be both in columns and in never; {listed(both)} is. Take it out of one."
+            )
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -68,7 +74,9 @@ class Policy(Shown):
         except OSError as error:
             raise ValueError(f"a policy must be a file that can be read; {file} is not ({error.strerror}).") from error
         except ValueError as error:  # of TOML, or of UTF-8
-            raise ValueError(f"a policy must be TOML; {file} is not: {error}. See fedgauss site --example-policy.") from error
+            raise ValueError(
+                f"a policy must be TOML; {file} is not: {error}. See fedgauss site --example-policy."
+            ) from error
         try:
             policy = cls(**_known(told))
         except ValueError as error:
@@ -87,7 +95,9 @@ class Policy(Shown):
         there = list(names)
         for name in (*(self.columns or ()), *self.never):
             if name not in there:
-                raise ValueError(f"the policy names the column {name!r}, which the table does not have.{_nearest(name, there)}")
+                raise ValueError(
+                    f"the policy names the column {name!r}, which the table does not have.{_nearest(name, there)}"
+                )
         return [name for name in there if name not in self.never and (self.columns is None or name in self.columns)]
 
     def __str__(self) -> str:
@@ -118,7 +128,9 @@ def _number(one: Field[Any], value: Any) -> Any:
     right = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
     if not right or not least <= value < float("inf"):
         kind = "a whole number" if whole else "a number"
-        raise ValueError(f"{one.name} must be {kind} of at least {least:g}; got {value!r}. Use {one.name} = {one.default:g}?")
+        raise ValueError(
+            f"{one.name} must be {kind} of at least {least:g}; got {value!r}. Use {one.name} = {one.default:g}?"
+        )
     return value
 
 
@@ -130,12 +142,16 @@ def _masks(one: Field[Any], value: Any) -> str:
 
 def _names(one: Field[Any], value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(part, str) for part in value):
-        raise ValueError(f"{one.name} must be a list of names; got {value!r}. Use {one.name} = {_toml(one.metadata['example'])}?")
+        raise ValueError(
+            f"{one.name} must be a list of names; got {value!r}. Use {one.name} = {_toml(one.metadata['example'])}?"
+        )
     return tuple(value)
 
 
 def _keys(one: Field[Any], value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) and is_hex(key, 32) for name, key in value.items()):
+    if not isinstance(value, Mapping) or not all(
+        isinstance(name, str) and is_hex(key, 32) for name, key in value.items()
+    ):
         raise ValueError(
             f'{one.name} must be keys by name, such as {one.name} = {{ south = "..." }}, each of 64 hexadecimal digits as '
             "`fedgauss site key FILE` prints it."
@@ -145,7 +161,9 @@ def _keys(one: Field[Any], value: Any) -> dict[str, str]:
 
 def _file(one: Field[Any], value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{one.name} must be the path of a file; got {value!r}. Use {one.name} = {_toml(one.metadata['example'])}?")
+        raise ValueError(
+            f"{one.name} must be the path of a file; got {value!r}. Use {one.name} = {_toml(one.metadata['example'])}?"
+        )
     return value
 
 
@@ -160,7 +178,9 @@ def _known(told: Mapping[str, Any]) -> dict[str, Any]:
     known = [one.name for one in fields(Policy)]
     for name in site:
         if name not in known:
-            raise ValueError(f"a policy has no key {name!r}.{_nearest(name, known) or ' The keys are ' + ', '.join(known) + '.'}")
+            raise ValueError(
+                f"a policy has no key {name!r}.{_nearest(name, known) or ' The keys are ' + ', '.join(known) + '.'}"
+            )
     return site
 
 

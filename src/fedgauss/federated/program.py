@@ -159,7 +159,8 @@ def _scoring(
 def empty_columns(model: Model, levels: Mapping[str, Sequence[Any] | None]) -> dict[str, FrameColumn]:
     """Columns without rows."""
     columns = {
-        name: FrameColumn(name, np.empty(0), None if of_all is None else tuple(of_all)) for name, of_all in levels.items()
+        name: FrameColumn(name, np.empty(0), None if of_all is None else tuple(of_all))
+        for name, of_all in levels.items()
     }
     for name in model.roles.values():
         columns.setdefault(name, FrameColumn(name, np.empty(0)))

@@ -29,7 +29,7 @@ from fedgauss.inference.model_data import ModelData, beside_columns, design_of, 
 from fedgauss.inference.model_terms import right_hand_side
 from fedgauss.inference.preparation import Location, Units
 from fedgauss.inference.response import Response, family_of, response_of, usual_family
-from fedgauss.inference.tables import Frame, FrameColumn
+from fedgauss.inference.tables import Frame
 
 Columns = dict[str, FloatArray]  # (n,) each
 Numbers = Mapping[str, FloatArray] | None
@@ -115,14 +115,13 @@ class SiteRows:
                 levels.append([name, read_levels(columns[name], policy.few)])
                 if not is_poolable(model, name, columns[name].levels):
                     rules.check_levels(policy.few, columns[name])
-        self._columns, self._described = columns, list(described)
+        self._columns = columns
         return None, {"levels": levels, "reasons": reasons, "tags": self._tags}
 
     def _count(self, levels: Mapping[str, Any]) -> tuple[Numbers, Message]:
         """How many rows there are, and how many have each of these levels; of a level of few rows nothing is added."""
         few = self._policy.few
-        indicators = [_indicators(self._columns[name], few) for name in self._described]
-        self._admit({_ONES: np.ones(self._n_rows)}, *indicators)
+        self._admit({_ONES: np.ones(self._n_rows)})  # counts of nearly the same rows would differ by a row's levels
         counts = {name: counts_of(self._columns[name], of_all) for name, of_all in levels.items()}
         counts = {name: np.where(row < few, 0.0, row) for name, row in counts.items()}
         return {"rows": np.array(float(self._n_rows)), "dropped": np.array(float(self._dropped)), **counts}, {}
@@ -187,9 +186,9 @@ class SiteRows:
             self._rows = client_rows(self._data, x, slice(None))
         return self._rows
 
-    def _admit(self, *parts: Columns) -> None:
+    def _admit(self, columns: Columns) -> None:
         """Let the ledger write down what is about to be told, or refuse it."""
-        self._ledger.admit(Admission({name: own for part in parts for name, own in part.items()}, self._numbers))
+        self._ledger.admit(Admission(columns, self._numbers))
 
     def _response(self) -> Response:
         """The target as its family reads it."""
@@ -246,12 +245,3 @@ def columns_of(data: ModelData) -> Columns:
         root = np.sqrt(data.row_weights)
         columns |= {f"weighted {name}": own * root for name, own in columns.items()}
     return columns
-
-
-def _indicators(column: FrameColumn, few: int) -> Columns:
-    """A column of zeros and ones for each level that the site names."""
-    indicators = {
-        f"{column.name} == {level!r}": (column.values == code).astype(float)
-        for code, level in enumerate(column.levels or ())
-    }
-    return {name: own for name, own in indicators.items() if own.sum() >= few}

@@ -23,7 +23,6 @@ from fedgauss.inference.tables import FrameColumn, listed
 
 _POWERS = (("**", 2.0), ("**", 3.0))  # steps whose numbers are no constants to choose
 _FARTHEST = 1e6  # that a mean or a row may lie from the other, in units of it: ten digits are left
-_TINY = 1e-300
 _UNITS = (
     "means and scales of all sites must suit the rows of each; those of this run are a million times off here. A site "
     "sent wrong sums, or its columns are in other units."
@@ -45,7 +44,7 @@ def check_plan(policy: Policy, plan: Plan) -> None:
     if sites < policy.fewest_sites:
         raise Refused(f"this site takes part in runs of at least {policy.fewest_sites} sites; this one has {sites}.")
     if plan.masked and policy.masks == "off":
-        raise Refused('this site\'s policy has masks = "off". Fit without --masked, or ask the site\'s owner.')
+        raise Refused("this site's policy has masks = \"off\". Fit without --masked, or ask the site's owner.")
     if not plan.masked and policy.masks == "required":
         raise Refused('this site\'s policy has masks = "required": it sends no sums of its own. Fit with --masked.')
     if plan.masked and sites < 2:
@@ -55,7 +54,9 @@ def check_plan(policy: Policy, plan: Plan) -> None:
 def check_rows(policy: Policy, rows: int, weightless: int) -> None:
     """There must be enough rows, and none of weight 0 or enough: a run without weights would tell of them."""
     if rows < policy.least_rows:
-        raise Refused(f"this site takes part with at least {policy.least_rows} rows; it has fewer of this kind ({rows}).")
+        raise Refused(
+            f"this site takes part with at least {policy.least_rows} rows; it has fewer of this kind ({rows})."
+        )
     if 0 < weightless < policy.few:
         raise Refused(
             f"no row must have weight 0 at this site, or at least {policy.few}, or sums with and without weights would "
@@ -147,7 +148,8 @@ def check_clusters(few: int, clusters: IntArray | None) -> None:
 def check_means(columns: Sequence[FloatArray], means: FloatArray) -> None:
     """Means of all sites must be near enough to the rows of this one for a difference to keep its digits."""
     for own, mean in zip(columns, means.tolist(), strict=True):
-        if len(own) and not abs(mean) <= _FARTHEST * max(_TINY, float(np.abs(own).max())):
+        largest = float(np.abs(own).max(initial=0.0))
+        if largest > 0.0 and not abs(mean) <= _FARTHEST * largest:
             raise Refused(_UNITS)
 
 
@@ -161,14 +163,17 @@ def check_units(covariates: FloatArray, columns: Location) -> None:
 
 def check_parameter(few: int, columns: Mapping[str, FloatArray]) -> None:
     """What rows count for at a parameter must rest on enough of them. Nobody chooses it, but a site that lies moves it."""
-    if not columns or not all(np.all(np.isfinite(own)) for own in columns.values()):
-        return  # nothing is told, or the round is void
-    search = rows_apart(np.column_stack(list(columns.values())), few)
-    if search.rows is not None or not search.complete:
-        raise Refused(
-            f"at least {few} rows of this site must count at every parameter; at this one fewer do. Is a level without "
-            "both outcomes, or a value far from all others? Leave the column out, or take its logarithm."
-        )
+    squares = {name for name in columns if name.startswith("squares")}  # which are multiplied with each other alone
+    for which in (columns.keys() - squares, squares):
+        of_rows = [own for name, own in columns.items() if name in which]
+        if not of_rows or not np.all(np.isfinite(of_rows)):
+            continue  # nothing is told, or the round is void
+        search = rows_apart(np.column_stack(of_rows), few)
+        if search.rows is not None or not search.complete:
+            raise Refused(
+                f"at least {few} rows of this site must count at every parameter; at this one fewer do. Is a level "
+                "without both outcomes, or a value far from all others? Leave the column out, or take its logarithm."
+            )
 
 
 def _is_round(number: float) -> bool:

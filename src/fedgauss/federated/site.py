@@ -84,6 +84,7 @@ class Site:
         self._whole = {name: table.column(name) for name in table.names}
         self._ledger: Any = Pausable(self.home.ledger)
         self._heard: list[tuple[str, Message]] = []  # orders, from which the site can be restored
+        self._message: Message = {}  # that this site has committed to
         self._due, self._begun = "join", False  # whether the ledger has a run that goes on
 
     def answer(self, order: str, content: Message) -> Message:
@@ -215,7 +216,7 @@ class Site:
         if "refused" in words:
             self._ledger.refuse(words["refused"])
             self._begun = False
-        self._message: Message = {"words": words, "salt": self._parts.random(_SALT)}
+        self._message = {"words": words, "salt": self._parts.random(_SALT)}
         if question.shapes and numbers is not None:
             self._message["numbers"] = self._masked(pack(numbers, question.shapes))
         ledger, transcript = self._ledger, self._party.transcript
@@ -273,7 +274,9 @@ def _check_fields(order: str, content: Mapping[str, Any]) -> None:
         raise Refused(f"the order {order!r} must have {' and '.join(kinds)}, and nothing else.")
     for name, kind in kinds.items():
         if type(content[name]) is not kind:
-            raise Refused(f"{name!r} of the order {order!r} must be {kind.__name__}; it is {type(content[name]).__name__}.")
+            raise Refused(
+                f"{name!r} of the order {order!r} must be {kind.__name__}; it is {type(content[name]).__name__}."
+            )
 
 
 def _to_owner(text: str) -> None:
