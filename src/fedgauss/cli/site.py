@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from fedgauss._files import append_private
 from fedgauss.cli.app import app, plain_endings
-from fedgauss.cli.fit import listed_names
+from fedgauss.cli.options import listed_names
 
 _HELP = """\
 Take part in federated fits with rows that stay here.
