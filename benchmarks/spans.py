@@ -66,9 +66,8 @@ def main() -> None:
         search = rows_apart(columns, FEW)
         found[kind] += search.rows is not None
         exact += search.rows is not None and set(search.rows.tolist()) <= rows
-    print(
-        f"planted, few = {FEW}: {sum(found.values())} of {50 * len(PLANTED)} found ({dict(found)}), {exact} with their rows"
-    )
+    total = f"{sum(found.values())} of {50 * len(PLANTED)}"
+    print(f"planted, few = {FEW}: {total} found ({dict(found)}), {exact} with their rows")
     for tails in ("ordinary", "heavy-tailed", "without variance"):
         refused, incomplete = Counter[int](), 0
         for case in range(360):
@@ -76,9 +75,8 @@ def main() -> None:
             search = rows_apart(model(rng, n, tails), FEW)
             refused[n] += search.rows is not None
             incomplete += not search.complete
-        print(
-            f"{tails} models: {sum(refused.values())} of 360 refused ({dict(refused)}), {incomplete} not searched through"
-        )
+        total = f"{sum(refused.values())} of 360"
+        print(f"{tails} models: {total} refused ({dict(refused)}), {incomplete} not searched through")
     for few in (3, 5):
         for n, q in ((100_000, 20), (100_000, 40), (100_000, 200)):
             columns, began = rng.standard_normal((n, q)), time.process_time()

@@ -127,9 +127,7 @@ class TestAdaptiveAttempts:
         site.start()
         site.run(site.columns("age", "bmi"))
         more = hospital(304, seed=0)
-        site.table = {
-            name: np.concatenate([own, more[name][300 : 300 + 1]]) for name, own in site.table.items()
-        }
+        site.table = {name: np.concatenate([own, more[name][300 : 300 + 1]]) for name, own in site.table.items()}
         site.start()
         with pytest.raises(Refused, match="rest on at least 3 rows"):
             site.run(site.columns("sbp"))  # the row that came
@@ -174,10 +172,11 @@ class TestAdaptiveAttempts:
 
     def test_more_columns_than_rows_can_bear(self, site):
         rng = np.random.default_rng(1)
-        with pytest.raises(Refused, match="rest on at least 3 rows|cannot be shown"):
-            for _ in range(40):
-                site.run({f"x{j}": rng.standard_normal(300) for j in range(10)})
-        site.run(site.columns("1") if "1" in site.table else {})  # the column of ones still is
+        for _ in range(10):
+            site.run({f"x{j}": rng.standard_normal(300) for j in range(10)})
+        with pytest.raises(Refused, match="rest on at least 3 rows"):
+            site.run({f"x{j}": rng.standard_normal(300) for j in range(200)})
+        site.run({})  # the column of ones still is
 
     @pytest.mark.parametrize("seed", range(10))
     def test_random_adaptive_asker_never_spans_a_row(self, seed):
@@ -413,7 +412,12 @@ class TestTheFile:
     def test_lines_taken_out_swapped_or_twice_are_noticed(self, site):
         site.run(site.columns("age"))
         lines = site.disk.files[FILE].splitlines(keepends=True)
-        for other in ([*lines[:2], *lines[3:]], [lines[0], *lines[2:]], [*lines, lines[-1]], [*lines[1::-1], *lines[2:]]):
+        for other in (
+            [*lines[:2], *lines[3:]],
+            [lines[0], *lines[2:]],
+            [*lines, lines[-1]],
+            [*lines[1::-1], *lines[2:]],
+        ):
             site.disk.files[FILE] = b"".join(other)
             with pytest.raises(Refused, match="as it was written"):
                 site.start()
@@ -511,6 +515,12 @@ def script(site):
         yield
 
 
+def follow(site, lines):
+    """Go through the script; `lines` is what was on disk after the last call that returned."""
+    for _ in script(site):
+        lines[:] = lines_of(site.disk)
+
+
 def lines_of(disk):
     return disk.files[FILE].split(b"\n")[:-1]
 
@@ -531,14 +541,12 @@ def number_of_writes():
 def test_a_crash_at_any_write_leaves_all_that_was_acknowledged(at, seed):
     disk = MemoryDisk(seed)
     disk.crash_at = at
-    heads = []
-    with pytest.raises(Crash):
-        for _ in script(Site(disk=disk)):
-            heads = lines_of(disk)
+    lines: list[bytes] = []
+    with pytest.raises(Crash):  # of the machine, in the first line of the file or later
+        follow(Site(disk=disk), lines)
     site = Site(disk=disk)
-    after = lines_of(disk)
-    assert after[: len(heads)] == heads
-    assert site.ledger.length <= max(1, len(heads)) + 1
+    assert lines_of(disk)[: len(lines)] == lines
+    assert site.ledger.length <= max(1, len(lines)) + 1
     site.run({"late": site.table["sbp"]})  # and it goes on
     site.start()
     assert "late" in site.ledger.report()
@@ -554,8 +562,7 @@ def test_a_full_disk_refuses_in_words_and_loses_nothing(at):
     site.disk.fail_at = at
     lines = lines_of(site.disk)
     with pytest.raises(Refused, match=r"could not be \(No space left on device\)"):
-        for _ in script(site):
-            lines = lines_of(site.disk)
+        follow(site, lines)
     with suppress(ValueError):  # of a run that has not begun
         site.ledger.refuse(["the disk was full"])
     site.run(site.columns("sbp"))

@@ -1,4 +1,4 @@
-"""A file of columns, each written once and found again by its digest: bits, small integers or floats, and nothing to run."""
+"""A file of columns, each written once and found by its digest: bits, small whole numbers or floats."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a table has answered, and the rules that need to know it: spans, budgets, rosters, other sites' ledgers.
+"""What a table has answered, and the rules that need to know it.
 
-A ledger is a file of the table's owner, with a second one for the columns that were answered. Nothing is answered before
-it is on disk. Both hold what the table's rows say and a key: they are kept as the table is.
+A ledger is a file of the table's owner, with a second one for the columns that were answered. Nothing is answered
+before it is on disk. Both hold what the table's rows say and a key: they are kept as the table is.
 
 Rules
 -----
@@ -9,9 +9,10 @@ Rules
   `few` rows (`spans`). Columns of an earlier run are zero in rows that it did not use, and a row is the same as long as
   it says the same. Columns that masked runs told are settled where enough rows of all sites are not zero in them.
 - Tries, parameters and matrices are counted over the whole life of the table (`Budget`).
-- The totals of two runs differ by the sums of the sites that only one of them had. Unless neither was masked, these must
-  be none or `sites_apart`, where the spans of the two runs at this table share more than the column of ones.
-- Another site's ledger never gets shorter, and never has another head at the same length.
+- The totals of two runs differ by the sums of the sites that only one of them had. Unless neither was masked, these
+  must be none or `sites_apart`, where the spans of the two runs at this table share more than the column of ones.
+- Another site's ledger never gets shorter, and never has another head at the same length; and other sites have seen
+  none of this one that it does not go on from.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ from fedgauss.federated.spans import BLIND
 class Budget:
     """How much a table answers before its owner is asked again.
 
-    A fit takes one try, 5 to 9 parameters and 2 matrices (one at the start, one at the end). Defaults are for 30 fits of
-    the usual kind and three times as many that are refused or stop early.
+    A fit takes one try, 5 to 9 parameters and 2 matrices (one at the start, one at the end). Defaults are for 30 fits
+    of the usual kind, and twice as many that are refused or stop early.
 
     Attributes
     ----------
@@ -323,20 +324,20 @@ class Ledger:
         for name, (head, length) in told.items():
             if length > self.length or length < 1 or self._chain.heads[length - 1] != head:
                 raise Refused(
-                    f"a ledger must not lose lines; site {name!r} saw {length} of this one, which has {self.length} and not "
-                    f"the same. Put back {self.path} from before."
+                    f"a ledger must not lose lines; site {name!r} saw {length} of this one, which has {self.length} "
+                    f"and not the same. Put back {self.path} from before."
                 )
 
     def report(self) -> str:
         """What was answered, and what is left of the budgets."""
         lines = [
-            f"{'time':<25}  {'run':<12}  {'result':<8}  {'sites':>5}  {'parameters':>10}  {'matrices':>8}  columns"
+            f"{'time':<25}  {'run':<12}  {'result':<14}  {'sites':>5}  {'parameters':>10}  {'matrices':>8}  columns"
         ]
         for run in self._runs:
             names = ", ".join(dict.fromkeys(one.name for one in run.told))
-            again = "repeat" if not run.counts else run.result
+            result = run.result if run.counts else f"{run.result} again"
             lines.append(
-                f"{run.time:<25}  {run.name[:12]:<12}  {again:<8}  {len(run.sites):>5}  {run.parameters:>10}  "
+                f"{run.time:<25}  {run.name[:12]:<12}  {result:<14}  {len(run.sites):>5}  {run.parameters:>10}  "
                 f"{run.matrices:>8}  {names}".rstrip()
             )
             lines += [f"{'':<27}{reason}" for reason in run.reasons]
@@ -499,8 +500,9 @@ def place_of(table_path: str | os.PathLike[str] | None, name: str | None) -> Pat
     """
     if table_path is not None:
         table = Path(table_path).resolve()
-        if os.access(table.parent, os.W_OK):
-            return table.with_name(table.name + ".ledger")
+        beside = table.with_name(table.name + ".ledger")
+        if beside.exists() or os.access(table.parent, os.W_OK):
+            return beside
         name = name or f"{table.name}-{hashlib.sha256(str(table).encode()).hexdigest()[:16]}"
     if not name or name.startswith(".") or set(name) & set("/\\\0"):
         raise ValueError(

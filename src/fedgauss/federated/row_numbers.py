@@ -15,8 +15,7 @@ from fedgauss._types import AnyArray
 def row_numbers(table: Mapping[str, Sequence[Any]], names: Sequence[str], key: bytes) -> AnyArray:
     """A keyed digest of 64 bits of what each row says, (n,) uint64; the second of two equal rows has another one.
 
-    Of 100,000 rows, two that differ share a number with probability 3e-10. A number that a table has as text is the
-    number.
+    Of 100,000 rows, two that differ share a number with probability 3e-10. A number in text is that number.
     """
     cells = np.column_stack([_cells(np.asarray(table[name]), key) for name in names]).astype("<u8")
     seen: Counter[bytes] = Counter()

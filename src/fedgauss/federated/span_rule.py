@@ -29,9 +29,9 @@ class Told(NamedTuple):
 def check_spans(before: Sequence[Told], new: Sequence[Told], few: int, read: Read) -> None:
     """Raise `Refused` where some combination of all columns, old and new, vanishes but on fewer than `few` rows.
 
-    Settled columns that are nearly empty here are set aside, as `spans` has it. A settled column s of zeros and ones that
-    is nearly full has 1 - s nearly empty, which is set aside in its place: 1 - s is then a combination of ones and s that
-    passes, but none of the other columns and s, or of the others and ones, may be non-zero in few rows.
+    Settled columns that are nearly empty here are set aside, as `spans` has it. A settled column s of zeros and ones
+    that is nearly full has 1 - s nearly empty, which is set aside in its place: this combination of ones and s passes,
+    but none of the others and s, or of the others and ones, may be non-zero in few rows.
     """
     told = list(dict.fromkeys((*before, *new)))
     columns, places = _padded(told, read)
@@ -57,25 +57,25 @@ def check_spans(before: Sequence[Told], new: Sequence[Told], few: int, read: Rea
         pair = clash(settled)
         if pair is not None:
             raise Refused(
-                "levels that few rows of this site have, or few do not have, must be of the same rows in all runs, or of "
-                f"none of them; {whose[pair[0]]!r} and {whose[pair[1]]!r} share some. Use one of them."
+                "levels that few rows of this site have, or few do not have, must be of the same rows in all runs, or "
+                f"of none of them; {whose[pair[0]]!r} and {whose[pair[1]]!r} share some. Use one of them."
             )
         searches.append((~sparse, settled))
     for which, left in searches:
         search = rows_apart(columns[:, which], few, left)
         if not search.complete:
             raise Refused(
-                "what this table told must leave single rows unknown, which cannot be shown of so many columns of so few "
-                "rows. Use fewer columns, or ask for the same as before."
+                "what this table told must leave single rows unknown, which cannot be shown of so many columns of so "
+                "few rows. Use fewer columns, or ask for the same as before."
             )
         if search.weights is not None:
             parts = np.abs(search.weights)
             involved = {told[j].name for j in np.flatnonzero(which)[parts > _INVOLVED * parts.max()].tolist()}
             asked = {one.name for one in new}
+            names = ", ".join(map(repr, sorted(involved & asked or asked)))
             raise Refused(
                 f"what this site tells, with all that it told, must rest on at least {few} rows; combinations with "
-                f"{', '.join(map(repr, sorted(involved & asked or asked)))} would rest on fewer. Leave these columns out, "
-                "or ask for the same columns and rows as before."
+                f"{names} would rest on fewer. Leave these columns out, or ask for the same columns and rows as before."
             )
 
 

@@ -1,42 +1,42 @@
 """Whether a combination of columns vanishes but on few rows.
 
-Of columns C, shape (n, q), sums of products are told, and with them those of every combination v = C a. One that is zero
-but on a few rows S makes them sums over these rows. Rescaled, transformed, combined columns, a row less in a later run
-(its columns are padded with zeros): all of them are a case of this one, and this is the one rule.
+Of columns C, shape (n, q), sums of products are told, and with them those of every combination v = C a. One that is
+zero but on a few rows S makes them sums over these rows. Rescaled, transformed, combined columns, a row less in a later
+run (its columns are padded with zeros): all of them are a case of this one, and this is the one rule.
 
 Let Q be an orthonormal basis of the span and G = QQ'. A unit vector of the span has at most lambda_max(G_SS) of its
-squares on S; S is found where that is tau = 1 - ETA or more. Let e be the first eigenvector of G_SS, |S| <= k, and i the
-row of its largest entry. Then
+squares on S; S is found where that is tau = 1 - ETA or more. Let e be the first eigenvector of G_SS, |S| <= k, and i
+the row of its largest entry. Then
 
     G_ii >= tau e_i^2 >= tau / k,        sum of the k largest |G_ij| over j >= tau.
 
-So no row of leverage G_ii >= tau / k: there is no such S. Else the rows i that pass both are tried in turn. For a set T
-of rows already taken, tau I - G_SS is not positive definite if and only if (Schur) the rest of S is such a set for
+Where no row has a leverage G_ii of tau / k there is no such S. Else the rows i that pass both are tried in turn. For a
+set T of rows already taken, tau I - G_SS is not positive definite if and only if (Schur) the rest of S is one for
 
     G + G_.T (tau I - G_TT)^-1 G_T.
 
-with k - |T| rows, and the same two bounds hold there. Two rows i, j are one when (tau - G_ii)(tau - G_jj) <= G_ij^2.
-Up to two rows (few = 3) need no branches.
+with k - |T| rows, and the same two bounds hold there. Two rows i, j are one when (tau - G_ii)(tau - G_jj) <= G_ij^2, so
+that up to two rows (few = 3) need no branches.
 
-A search without result that was complete is therefore a certificate: no S of fewer than `few` rows has a combination with
-.999 of its squares there. One that ended for its limit of work is none.
+A search without result that was complete is therefore a certificate: no S of fewer than `few` rows has a combination
+with 1 - ETA of its squares there. One that ended for its limit of work is none.
 
-Columns that are settled by a count over all sites, and nearly empty at this one, are set aside: nobody sees this
-site's sums, and the totals of such a column z rest on enough rows. That is known of z alone. A combination of z and
-anything else may vanish at all other sites, and must not be non-zero in few rows here. Let settled columns be multiples
-of each other or share no row (`clash`), and let u = d + z, no combination of settled columns alone, be non-zero in fewer
-than `few` rows. What is left of u orthogonally to all z is not zero, and is non-zero at most in these rows and in the
+Columns that are settled by a count over all sites, and nearly empty at this one, are set aside: nobody sees this site's
+sums, and the totals of such a column z rest on enough rows. That is known of z alone. A combination of z and anything
+else may vanish at all other sites, and must not be non-zero in few rows here. Let settled columns be multiples of each
+other or share no row (`clash`), and let u = d + z, no combination of settled columns alone, be non-zero in fewer than
+`few` rows. What is left of u orthogonally to all z is not zero, and is non-zero at most in these rows and in the
 supports of settled columns that they meet: in the union of fewer than `few` units, a unit being a row or a whole
-support. It is a combination of what is left of the other columns. So these are searched over units, with Frobenius norms
-of blocks of G in place of entries; some sets that pass row by row are found too. It takes z as given, and so a second
-search is needed of the others alone: that d is z here does not say that it is at other sites.
+support. It is a combination of what is left of the other columns. So these are searched over units, with Frobenius
+norms of blocks of G in place of entries; some sets that pass row by row are found too. It takes z as given, and so a
+second search is needed of the others alone: that d is z here does not say that it is at other sites.
 
-What remains: settled columns z, z' without a common row here, one of which may have none at all, pass; if they are equal
-at all other sites, z - z' tells of their rows. No site can see that. So callers settle levels of the table's own
+What remains: settled columns z, z' without a common row here, one of which may have none at all, pass; if they are
+equal at all other sites, z - z' tells of their rows. No site can see that. So callers settle levels of the table's own
 columns, which an asker cannot make, and count levels before these are merged.
 
-Columns are scaled to length 1 first, and directions of singular values below BLIND are rounding. The search is blind to
-a change of a column by less than that part of the column's length.
+Columns are scaled to length 1 first, and directions of singular values below BLIND are rounding. So the search is blind
+to a change of a column by less than some 3 BLIND of its length: who may add 1e13 to a column hides a row in it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ import numpy as np
 from fedgauss._types import FloatArray, IntArray
 
 ETA = 1e-3  # share of a combination's squares outside of the rows where it is taken to be non-zero
-BLIND = 1e-11  # of a column's length; rounding in columns computed in two ways is below 1e-14
-_WORK = 5e10  # multiplications of one search: about ten seconds
+BLIND = 1e-12  # of a column's length; what rounding leaves of exact dependences was 2e-15 to 6e-14 (n to 100,000)
+_WORK = 5e10  # multiplications of one search: some three seconds
 _A_NODE = 2e5  # multiplications that take the time of all else at a node
 _STRETCH = 2048  # rows
 _CHUNK = 4_000_000  # entries of G at a time: 32 MB
@@ -261,9 +261,10 @@ def _triangle(scaled: FloatArray) -> FloatArray:
 
 
 def _set_aside(scaled: FloatArray, settled: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
-    """What is left of columns orthogonally to settled ones: rows, the row of the table that each is of, starts of units.
+    """What is left of columns orthogonally to settled ones.
 
-    A reflection takes a settled column to the first row of its support, which goes.
+    Rows, where in the table each is from, and where units start. A reflection takes a settled column to the first row
+    of its support, which goes.
     """
     blocks = supports(settled)
     alone = np.setdiff1d(np.arange(len(scaled)), np.concatenate([np.zeros(0, dtype=np.int64), *blocks]))
