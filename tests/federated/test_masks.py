@@ -174,7 +174,8 @@ def test_no_words_are_used_twice():
     """Another message of the run, another run, another secret of the owners, other sites: no word is the same."""
     rows = [
         federation()["a"].words(b"1", 100), federation()["a"].words(b"2", 100), federation()["b"].words(b"1", 100),
-        federation(context=b"roster 2")["a"].words(b"1", 100), federation(context=b"rostersecret")["a"].words(b"1", 100),
+        federation(context=b"roster 2")["a"].words(b"1", 100),
+        federation(context=b"rostersecret")["a"].words(b"1", 100),
         federation(("a", "b"))["a"].words(b"1", 100), federation(("a", "c"))["a"].words(b"1", 100),
     ]  # fmt: skip
     assert len(np.unique(np.concatenate(rows))) == 400 * len(rows)
@@ -207,7 +208,7 @@ def test_a_key_under_two_texts_gives_words_of_its_own_for_each_name():
 
 def test_a_site_whose_key_hides_nothing_is_named():
     own = run_key_of("a")
-    with pytest.raises(Refused, match="site 'b' sent a run key that is none: .* would hide nothing"):
+    with pytest.raises(Refused, match=r"site 'b' sent a run key that is none: .* would hide nothing"):
         Masks(own, {"a": own.public, "b": "00" * 32}, "a", b"")
 
 

@@ -1,4 +1,4 @@
-"""Parties take the same steps from the same messages; what one site or the mailbox does to them ends the run by name."""
+"""Parties take the same steps from the same messages; what a site or the mailbox does to them ends the run by name."""
 
 import copy
 import json
@@ -32,6 +32,8 @@ from fedgauss.federated.roster import Entry
 from fedgauss.federated.transcript import Blamed
 from fedgauss.federated.wire import decode, encode
 from fedgauss.inference.model import Model
+
+SILENT = {name: {} for name in NAMES}
 
 
 def asks_for_words():
@@ -228,9 +230,9 @@ def test_a_round_is_heard_once_and_in_turn():
 
 def test_an_ended_run_has_no_further_round():
     toy = Toy(program=asks_for_words)
-    toy.play(words_alone(dict.fromkeys(NAMES, {})))
+    toy.play(words_alone(SILENT))
     with pytest.raises(Blamed, match="this run has ended; there is no further round"):
-        hear(toy, words_alone(dict.fromkeys(NAMES, {}), salt="2"))
+        hear(toy, words_alone(SILENT, salt="2"))
 
 
 def test_a_party_that_was_shown_another_history_notices_in_the_next_round():
@@ -264,7 +266,8 @@ def test_a_roster_must_be_that_of_the_plan(other):
 
 STRANGE = [
     None, True, 0, -1, 0.5, 1e308, 10**400, "", "x", "a", "\x1b[31m", "\ud800", [], {}, [[]], [1, "x"], "0" * 64,
-    {"$array": [[1], [0.0]]}, {"$words": [[1], "AAAAAAAAAAA="]}, {"$words": [[0, 4], ""]}, {"refused": 5}, {"words": {}},
+    {"$array": [[1], [0.0]]}, {"$words": [[1], "AAAAAAAAAAA="]}, {"$words": [[0, 4], ""]}, {"refused": 5},
+    {"words": {}},
 ]  # fmt: skip
 
 
@@ -297,9 +300,9 @@ def test_mutated_messages_are_refused_in_words(what):
     def program():
         return (yield Question("sums", {"at": 0.0}, SHAPES))
 
-    rng, taken, toy = np.random.default_rng(14), 0, Toy(program=program)
+    rng, taken, words, toy = np.random.default_rng(14), 0, [], Toy(program=program)
     toy.play()
-    for i in range(300):
+    for _ in range(300):
         party = Party(toy.plan, toy.roster, verify, program())
         one = toy.rounds[0]
         try:
@@ -313,13 +316,10 @@ def test_mutated_messages_are_refused_in_words(what):
                 party.hear_commitments(mutant(rng, one["commitments"]) if what == "commitments" else one["commitments"])
                 party.hear_openings(mutant(rng, one["openings"]) if what == "openings" else one["openings"])
             taken += 1
-        except Refused as error:
-            assert str(error).isprintable(), i
-            assert len(str(error)) < 1200
-        except ValueError as error:  # of the wire: what is no message reaches no party
-            assert "must" in str(error)
+        except ValueError as error:  # of the wire, too: what is no message reaches no party
+            words.append(str(error))
     assert taken <= {"commitments": 0, "openings": 0, "message": 200, "past": 0}[what]
-    print(what, taken)
+    assert all(text.isprintable() and len(text) < 1200 for text in words)
 
 
 # ---- runs that go on from an earlier one
@@ -373,7 +373,7 @@ def test_parties_that_were_given_different_pasts_notice():
     toy = continued(whole)
     toy.parties["a"].go_over(whole.earlier(1))
     toy.parties["b"].go_over(whole.earlier(2))
-    openings = words_alone(dict.fromkeys(NAMES, {}))
+    openings = words_alone(SILENT)
     signed = commitments_to(openings, toy.parties["a"].transcript)
     with pytest.raises(Blamed, match="not signed by its key over what this party has seen"):
         toy.parties["b"].hear_commitments(signed)
@@ -405,20 +405,30 @@ ANOTHERS = "this past is another's"
 @pytest.mark.parametrize(
     ("earlier", "why"),
     [
-        (None, PAST), ([], PAST), ({}, PAST), (changed(Toy(), more=1), PAST),
-        (changed(Toy(), plan={}), "a plan must have"), (changed(Toy(), roster={}), "a roster must be a list"),
+        (None, PAST),
+        ([], PAST),
+        ({}, PAST),
+        (changed(Toy(), more=1), PAST),
+        (changed(Toy(), plan={}), "a plan must have"),
+        (changed(Toy(), roster={}), "a roster must be a list"),
         (changed(Toy(), roster=[]), "the roster must be of the sites"),
         (changed(Toy(), roster=Toy(plan_of(nonce="3")).earlier()["roster"]), "the entry of site 'a' must be signed"),
-        (Toy(plan_of(masked=False)).earlier(), ANOTHERS), (Toy(plan_of(("a", "b"))).earlier(), ANOTHERS),
-        (Toy(plan_of(model=Model("y ~ z"))).earlier(), ANOTHERS), (other_version(), ANOTHERS), (other_key(), ANOTHERS),
+        (Toy(plan_of(masked=False)).earlier(), ANOTHERS),
+        (Toy(plan_of(("a", "b"))).earlier(), ANOTHERS),
+        (Toy(plan_of(model=Model("y ~ z"))).earlier(), ANOTHERS),
+        (other_version(), ANOTHERS),
+        (other_key(), ANOTHERS),
         (changed(Toy(), rounds=None), "the rounds of an earlier run must be a list"),
         (changed(Toy(), rounds={"0": {}}), "the rounds of an earlier run must be a list"),
         (changed(Toy(), rounds=[None]), "a round of an earlier run must have commitments and openings"),
         (changed(Toy(), rounds=[{}]), "a round of an earlier run must have commitments and openings"),
         (changed(Toy(), rounds=[{"commitments": [], "openings": {}}]), "round 1 must have a commitment of each site"),
-        (changed(Toy(), rounds=[{"commitments": {}, "openings": {}}]), "the commitment of site 'a' in round 1 is missing"),
+        (
+            changed(Toy(), rounds=[{"commitments": {}, "openings": {}}]),
+            "the commitment of site 'a' in round 1 is missing",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_past_that_is_none_is_refused(earlier, why):
     party = continued(Toy()).parties["a"]
     with pytest.raises(Refused, match=why):

@@ -39,21 +39,31 @@ def test_every_field_makes_another_run(change, is_about_the_same):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"masked": 1}, "'masked' of a plan must be bool; got int"), ({"model": "y ~ x"}, "'model' of a plan must be dict"),
-        ({"sites": ("a", "b")}, "'sites' of a plan must be list"), ({"asker": None}, "'asker' of a plan must be str"),
-        ({"nonce": 1}, "'nonce' of a plan must be str"), ({"model": {}}, "target of a model must be there"),
+        ({"masked": 1}, "'masked' of a plan must be bool; got int"),
+        ({"model": "y ~ x"}, "'model' of a plan must be dict"),
+        ({"sites": ("a", "b")}, "'sites' of a plan must be list"),
+        ({"asker": None}, "'asker' of a plan must be str"),
+        ({"nonce": 1}, "'nonce' of a plan must be str"),
+        ({"model": {}}, "target of a model must be there"),
         ({"model": PLAN.to_wire()["model"] | {"ridge": -1}}, "ridge must be"),
         ({"model": PLAN.to_wire()["model"] | {"ridge": 10**400}}, "must be a model as fedgauss sends it"),
         ({"model": PLAN.to_wire()["model"] | {"merged": None}}, "must be a model as fedgauss sends it"),
-        ({"sites": []}, "1 to 1,000 sites"), ({"sites": [f"{i:04}" for i in range(1001)]}, "1 to 1,000 sites"),
-        ({"sites": ["a", 1]}, "by short names"), ({"sites": [""]}, "by short names"), ({"sites": ["a\x1b"]}, "by short names"),
-        ({"sites": ["a" * 201]}, "by short names"), ({"sites": [["a"]]}, "by short names"),
-        ({"sites": ["b", "a"]}, "sorted by name, each there once"), ({"sites": ["a", "a"]}, "sorted by name, each there once"),
-        ({"asker": ""}, "'asker' of a plan must be short text"), ({"asker": "a\nb"}, "'asker' of a plan must be short text"),
-        ({"nonce": ""}, "'nonce' of a plan must be short text"), ({"nonce": "1" * 201}, "'nonce' of a plan must be short"),
+        ({"sites": []}, "1 to 1,000 sites"),
+        ({"sites": [f"{i:04}" for i in range(1001)]}, "1 to 1,000 sites"),
+        ({"sites": ["a", 1]}, "by short names"),
+        ({"sites": [""]}, "by short names"),
+        ({"sites": ["a\x1b"]}, "by short names"),
+        ({"sites": ["a" * 201]}, "by short names"),
+        ({"sites": [["a"]]}, "by short names"),
+        ({"sites": ["b", "a"]}, "sorted by name, each there once"),
+        ({"sites": ["a", "a"]}, "sorted by name, each there once"),
+        ({"asker": ""}, "'asker' of a plan must be short text"),
+        ({"asker": "a\nb"}, "'asker' of a plan must be short text"),
+        ({"nonce": ""}, "'nonce' of a plan must be short text"),
+        ({"nonce": "1" * 201}, "'nonce' of a plan must be short"),
         ({"more": 1}, "a plan must have model, sites, masked, asker, nonce; this one has other fields"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_plan_is_refused(change, why):
     with pytest.raises(Refused, match=why) as refused:
         Plan.from_wire(PLAN.to_wire() | change)

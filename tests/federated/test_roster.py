@@ -94,18 +94,28 @@ def accept_all(key, statement, signature):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"length": True}, "'length' of an entry must be int; it is bool"), ({"length": 1.0}, "'length' of an entry must be int"),
-        ({"name": 1}, "'name' of an entry must be str; it is int"), ({"head": None}, "'head' of an entry must be str"),
-        ({"version": 3}, "'version' of an entry must be str"), ({"signature": None}, "'signature' of an entry must be str"),
-        ({"key": []}, "'key' of an entry must be str"), ({"run_key": {}}, "'run_key' of an entry must be str"),
-        ({"name": ""}, "names and versions must be 1 to 200"), ({"name": "a" * 201}, "names and versions must be"),
-        ({"name": "a\n  b   abcde"}, "names and versions must be"), ({"version": "\x1b[31m"}, "names and versions must be"),
-        ({"version": "1" * 201}, "names and versions must be"), ({"name": "a\u202e"}, "names and versions must be"),
-        ({"key": "ab" * 31}, "the keys of site 'a' must have 64"), ({"run_key": "AB" * 32}, "the keys of site 'a' must have 64"),
-        ({"head": "x"}, "the ledger of site 'a' must have"), ({"length": -1}, "the ledger of site 'a' must have"),
-        ({"length": 2**53 + 1}, "the ledger of site 'a' must have"), ({"more": 1}, "an entry must have name, key"),
+        ({"length": True}, "'length' of an entry must be int; it is bool"),
+        ({"length": 1.0}, "'length' of an entry must be int"),
+        ({"name": 1}, "'name' of an entry must be str; it is int"),
+        ({"head": None}, "'head' of an entry must be str"),
+        ({"version": 3}, "'version' of an entry must be str"),
+        ({"signature": None}, "'signature' of an entry must be str"),
+        ({"key": []}, "'key' of an entry must be str"),
+        ({"run_key": {}}, "'run_key' of an entry must be str"),
+        ({"name": ""}, "names and versions must be 1 to 200"),
+        ({"name": "a" * 201}, "names and versions must be"),
+        ({"name": "a\n  b   abcde"}, "names and versions must be"),
+        ({"version": "\x1b[31m"}, "names and versions must be"),
+        ({"version": "1" * 201}, "names and versions must be"),
+        ({"name": "a\u202e"}, "names and versions must be"),
+        ({"key": "ab" * 31}, "the keys of site 'a' must have 64"),
+        ({"run_key": "AB" * 32}, "the keys of site 'a' must have 64"),
+        ({"head": "x"}, "the ledger of site 'a' must have"),
+        ({"length": -1}, "the ledger of site 'a' must have"),
+        ({"length": 2**53 + 1}, "the ledger of site 'a' must have"),
+        ({"more": 1}, "an entry must have name, key"),
     ],
-)  # fmt: skip
+)
 def test_fields_are_checked_before_anything_is_done_with_them(change, why):
     with pytest.raises(Refused, match=why) as refused:
         Roster.from_wire(PLAN.run, [ENTRIES[0]._asdict() | change], accept_all)
@@ -131,8 +141,13 @@ def test_a_roster_has_at_most_a_thousand_entries():
         Roster.from_wire(PLAN.run, told, accept_all)
 
 
-@pytest.mark.parametrize(("text", "is_one"), [("a", True), ("é 1", True), ("a" * 200, True), ("a" * 201, False), ("", False),
-                                              ("a\n", False), ("\ud800", False), (None, False), (["a"], False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("a", True), ("é 1", True), ("a" * 200, True), ("a" * 201, False), ("", False), ("a\n", False),
+        ("\ud800", False), (None, False), (["a"], False),
+    ],
+)  # fmt: skip
 def test_names_are_short_text_that_can_be_printed(text, is_one):
     assert is_name(text) == is_one
 

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import math
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -81,14 +82,23 @@ def test_only_finite_numbers_are_sent(value):
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("[1]", "a message must be a JSON object; got list"), ("", "one line of JSON"), ("{", "one line of JSON"),
-        ('{"a":NaN}', "one line of JSON"), ('{"a":-Infinity}', "one line of JSON"), ('{"a":1e999}', "'a' must hold finite"),
-        ('{"a":[[1e999]]}', "'a' must hold finite"), ('{"$a":1}', "must begin with two; got '\\$a'"),
-        ('{"x":{"$":1}}', "must begin with two"), ('{"x":{"$array":[[0],[]],"y":1}}', "must begin with two"),
-        ("[" * 100_000, "one line of JSON"), ('{"a":' + "1" * 5000 + "}", "one line of JSON"),
-        ('{"a":"\x00"}', "one line of JSON"), ("{'a':1}", "one line of JSON"), ("null", "got NoneType"),
+        ("[1]", "a message must be a JSON object; got list"),
+        ("", "one line of JSON"),
+        ("{", "one line of JSON"),
+        ('{"a":NaN}', "one line of JSON"),
+        ('{"a":-Infinity}', "one line of JSON"),
+        ('{"a":1e999}', "'a' must hold finite"),
+        ('{"a":[[1e999]]}', "'a' must hold finite"),
+        ('{"$a":1}', "must begin with two; got '\\$a'"),
+        ('{"x":{"$":1}}', "must begin with two"),
+        ('{"x":{"$array":[[0],[]],"y":1}}', "must begin with two"),
+        ("[" * 100_000, "one line of JSON"),
+        ('{"a":' + "1" * 5000 + "}", "one line of JSON"),
+        ('{"a":"\x00"}', "one line of JSON"),
+        ("{'a':1}", "one line of JSON"),
+        ("null", "got NoneType"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_message_is_refused(value, why):
     for text in (value, value.encode()):
         with pytest.raises(ValueError, match=why) as refused:
@@ -107,7 +117,7 @@ def test_what_is_no_message_is_refused(value, why):
 )  # fmt: skip
 def test_arrays_that_are_none_are_refused(array):
     text = json.dumps({"m": {"$array": array}}).replace("Infinity", "1e999")
-    with pytest.raises(ValueError, match="'m' must hold (finite )?numbers"):
+    with pytest.raises(ValueError, match=r"'m' must hold (finite )?numbers"):
         decode(text)
 
 
@@ -119,7 +129,7 @@ def test_arrays_at_the_limits_are_read():
 
 
 def test_shapes_that_no_array_can_have_are_refused():
-    with pytest.raises(ValueError, match="too big|maximum"):
+    with pytest.raises(ValueError, match=r"too big|maximum"):
         decode(json.dumps({"m": {"$array": [[0] + [64_000_000] * 11, []]}}))
 
 
@@ -166,7 +176,7 @@ def test_sizes_are_bounded(monkeypatch):
 
 def test_a_long_name_is_cut_in_words_about_it():
     for text in ('{"' + "n" * 1000 + '":1e999}', '{"$' + "n" * 1000 + '":1}', "n" * 1000):
-        with pytest.raises(ValueError, match="n{50}") as refused:
+        with pytest.raises(ValueError, match=r"n{50}") as refused:
             decode(text)
         assert len(str(refused.value)) < 150
 
@@ -174,10 +184,8 @@ def test_a_long_name_is_cut_in_words_about_it():
 @FIXED
 @given(st.text(max_size=30) | st.binary(max_size=30))
 def test_any_text_is_a_message_or_refused(text):
-    try:
-        decode(text)
-    except ValueError as error:
-        assert str(error).isprintable()
+    with suppress(ValueError):
+        assert isinstance(decode(text), dict)
 
 
 def test_what_is_shown_takes_no_terminal_over():
