@@ -63,6 +63,8 @@ class Plan:
             model = Model.from_wire(fields["model"])
         except ValueError as error:
             raise Refused(str(error)) from error
+        except (TypeError, AttributeError, OverflowError) as error:  # a part of another kind than any model has
+            raise Refused("'model' of a plan must be a model as fedgauss sends it; this one is not.") from error
         return cls(model, _names(fields["sites"]), fields["masked"], fields["asker"], fields["nonce"])
 
     @property

@@ -47,10 +47,10 @@ def decode(text: str | bytes) -> Message:
     """The message in a line of JSON; anything else is refused."""
     if len(text) > LONGEST:
         raise ValueError(f"a message must have at most {LONGEST:,} characters; got {len(text):,}.")
+    text = text.decode(errors="replace") if isinstance(text, bytes) else text
+    if sum(map(text.count, ",[{")) > _MOST_PARTS:
+        raise ValueError(f"a message must have at most {_MOST_PARTS:,} parts; this one has more.")
     try:
-        text = text.decode() if isinstance(text, bytes) else text
-        if sum(map(text.count, ",[{")) > _MOST_PARTS:
-            raise ValueError(f"it may have {_MOST_PARTS:,} parts.")
         message = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"a message must be one line of JSON; got {text[:_SHOWN]!r}.") from error
