@@ -207,7 +207,7 @@ def _statistics(value: Any) -> FitStatistics | None:
     if value is None:
         return None
     check_keys("statistics", object_of("statistics", value), _STATISTICS)
-    return FitStatistics(**value)
+    return FitStatistics(**value).checked()
 
 
 def _sites_numbers(sites: SiteEstimates) -> dict[str, Any]:

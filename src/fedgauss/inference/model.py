@@ -99,7 +99,7 @@ class Model:
 
     The first argument is the target, or a whole formula: `Model("y ~ x + C(z)", family="binomial")`.
 
-    Attributes
+    Parameters
     ----------
     target : str
         The column to explain; that of the formula where it is left out.
@@ -187,7 +187,8 @@ class Model:
         if self.target is None and isinstance(self.formula, str):
             object.__setattr__(self, "target", _left_hand_side(self.formula))
         for part in fields(self):
-            if (value := getattr(self, part.name)) is not None:
+            value = getattr(self, part.name)
+            if value is not None or part.default is not None:  # None is for what may be left out
                 object.__setattr__(self, part.name, _read(part.name, part.metadata, value))
         if self.target is None:
             raise ValueError('target must be given: the name of a column, or a formula such as "y ~ a + b".')
