@@ -188,8 +188,9 @@ class Design:
 
     def _has_levels(self, factor: Factor) -> bool:
         """Text and the like has levels where it stands by itself; a function of it is refused when it is read."""
-        plain = isinstance(factor, Expression) and not factor.steps
-        return isinstance(factor, Levels) or (plain and self.levels[column_of(factor)] is not None)
+        if isinstance(factor, Expression):
+            return not factor.steps and self.levels[factor.column] is not None
+        return isinstance(factor, Levels)
 
     def _check_levels(self, factor: Factor, total: int) -> None:
         """Refuse identifiers, constants, and a base that is none of the levels."""
