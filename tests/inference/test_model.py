@@ -92,13 +92,9 @@ def test_an_option_of_a_model_is_answered_with_the_line_to_type():
     with pytest.raises(TypeError) as raised:
         fg.fit(FRAME, "visits", "h", "poisson", ["age"], exposure="years", ridge=0.5, level=0.9)
     call = str(raised.value).partition(": use ")[2].removesuffix(".")
-    assert call == (
-        "fg.fit(frame, fg.Model('visits', family='poisson', features=['age'], exposure='years', ridge=0.5), client='h', "
-        "level=0.9)"
-    )
-    typed = fg.fit(
-        FRAME, fg.Model("visits", family="poisson", features=["age"], exposure="years", ridge=0.5), client="h"
-    )
+    model = "fg.Model('visits', family='poisson', features=['age'], exposure='years', ridge=0.5)"
+    assert call == f"fg.fit(frame, {model}, client='h', level=0.9)"
+    typed = fg.fit(FRAME, Model("visits", family="poisson", features=["age"], exposure="years", ridge=0.5), client="h")
     assert typed.facts["Ridge"] == "0.5"
     with pytest.raises(TypeError, match=r"use fg.fit\(frame, target='y ~ x', client='h', solver=fg.SGD\(passes=3\)\)"):
         fg.fit(FRAME, target="y ~ x", client="h", passes=3)

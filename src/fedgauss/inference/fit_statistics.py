@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy import special
@@ -70,7 +70,8 @@ class FitStatistics(Shown):
         if not isinstance(self.gaussian, bool):
             raise ValueError(f"gaussian must be true or false; got {self.gaussian!r}.")
         given = {name: getattr(self, name) for name in ("dof_resid", *_NUMBERS)}
-        return replace(self, **{name: _checks.real(name, each) for name, each in given.items() if each is not None})
+        real: dict[str, Any] = {name: _checks.real(name, each) for name, each in given.items() if each is not None}
+        return replace(self, **real)
 
     @property
     def aic(self) -> float | None:

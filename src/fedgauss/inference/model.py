@@ -43,15 +43,19 @@ def _truth(value: Any) -> bool:
 
 
 def _number(value: Any) -> float:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0.0 <= value < math.inf:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0.0 <= (number := float(value)) < math.inf:
         raise ValueError("not in the range")
-    return float(value)
+    return number
 
 
 def _whole(value: Any) -> int:
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not 0 <= value <= _MOST_ROWS:
+    if (
+        not isinstance(value, numbers.Integral)
+        or isinstance(value, bool)
+        or not 0 <= (number := int(value)) <= _MOST_ROWS
+    ):
         raise ValueError("not in the range")
-    return int(value)
+    return number
 
 
 def _columns(value: Any) -> tuple[str, ...]:
@@ -171,10 +175,10 @@ class Model:
     row_weights: str | None = _option(None, COLUMN, "Column of row weights.")
     cluster: str | None = _option(None, COLUMN, "Column of clusters, for --errors cluster.")
     strata: str | None = _option(None, COLUMN, "Column of strata within sites, for --family cox.")
-    missing: str = _option("refuse", TEXT, "Rows with a missing value.", ("refuse", "drop"))
+    missing: Literal["refuse", "drop"] = _option("refuse", TEXT, "Rows with a missing value.", ("refuse", "drop"))
     ridge: float = _option(0.0, NUMBER, "Penalty on squared coefficients of standardised covariates.")
     site_effects: bool = _option(False, TRUTH, "An intercept for each client or site.")
-    errors: str = _option("HC0", TEXT, "Standard errors.", get_args(Errors))
+    errors: Errors = _option("HC0", TEXT, "Standard errors.", get_args(Errors))  # noqa: RUF009 - a field
     pool_rare: int = _option(0, WHOLE, "Levels that fewer rows have become one, 'other'.")
     merged: Mapping[str, Mapping[str, str]] = _option(dict, LEVELS, "A level that becomes another: stage:IV=III.")
 

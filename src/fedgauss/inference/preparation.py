@@ -78,7 +78,7 @@ class Units:
         if self.response is not None:
             matrix = matrix * self.response.scale[0]
             offset[0] = self.response.mean[0] if self.intercept else 0.0
-        return Readout(np.kron(np.eye(n_outputs), matrix), np.tile(offset, n_outputs))
+        return Readout(np.asarray(np.kron(np.eye(n_outputs), matrix), dtype=float), np.tile(offset, n_outputs))
 
 
 def locate(rows: FloatArray, data: ModelData) -> Location:
