@@ -93,19 +93,6 @@ def test_a_node_that_is_lost_is_left_behind(masked):
         fit_nodes(grid, "visits", n_sites=3, **options)
 
 
-def test_nodes_take_a_pass_of_sgd(tmp_path):
-    app = site_app(own, log_of=lambda context: tmp_path / f"{named(context)}.jsonl", name_of=named)
-    found = fit_nodes(InProcessGrid(app, 3), "cost", n_sites=3, solver="sgd", sync_every=20)
-    pooled = fg.fit(FRAME, "cost", "site", solver=fg.SGD(sync_every=20))
-    np.testing.assert_array_less(np.abs(found.params - pooled.params) / pooled.std_errors, 1e-3)
-    np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-3)
-    assert found.facts == pooled.facts
-    orders = [json.loads(line)["order"] for line in (tmp_path / "b.jsonl").read_text().splitlines()]
-    assert orders[:7] == ["name", "describe", "levels", "design", "squares", "shape", "begin"]
-    assert orders.count("advance") == 4  # the burn-in of 12 steps, then every 20
-    assert orders[-1] == "report"
-
-
 def test_a_node_takes_part_in_one_run_of_an_app():
     """Its Context remembers: what asks again begins no other run on the same rows."""
     grid = InProcessGrid(site_app(own, name_of=named), 3)

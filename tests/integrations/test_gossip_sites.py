@@ -15,10 +15,8 @@ import pytest
 from gossip_threads import Hung, Threads
 
 import fedgauss as fg
-from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.site import Site
 from fedgauss.integrations.gossip.sites import fit_peers, told_to_all
-from site_rows import Channel
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(240, 2))
@@ -118,28 +116,6 @@ def test_every_peer_comes_to_the_pooled_fit_to_the_bit(masked):
     np.testing.assert_allclose(found[0].cov, pooled.cov, rtol=1e-11)
     for other in found[1:]:
         np.testing.assert_array_equal(other.params, found[0].params)
-
-
-@pytest.mark.study
-def test_every_peer_comes_to_the_pass_of_sgd_that_a_coordinator_runs():
-    """To the last bits. The pooled pass also mixes references, which sites keep to themselves: that is second order."""
-    network, logs = fg.networks.ring(4), [io.StringIO() for _ in NAMES]
-
-    def program(peer, exchange):
-        site = Site(FRAME[FRAME.site == NAMES[peer]].drop(columns="site"))
-        return fit_peers(site, peer, network, exchange, NAMES, "died", logs[peer], family="logistic", solver="sgd")
-
-    pooled = fg.fit(FRAME, "died", "site", "logistic", solver=fg.SGD())
-    channel = Channel(FRAME.rename(columns={"site": "h"}))
-    coordinated = fit_sites(channel.ask, channel.names, "died", "logistic", network=network, solver="sgd")
-    for found in Threads(4).run(program):
-        np.testing.assert_allclose(found.params, coordinated.params, rtol=1e-9)
-        np.testing.assert_allclose(found.cov, coordinated.cov, rtol=1e-9)
-        np.testing.assert_array_less(np.abs(found.params - pooled.params) / pooled.std_errors, 0.02)
-        assert found.facts == pooled.facts
-    orders = [json.loads(line)["order"] for line in logs[2].getvalue().splitlines()]
-    assert orders[:6] == ["describe", "levels", "design", "squares", "shape", "begin"]
-    assert orders.count("report") == 2
 
 
 PROCESS = """

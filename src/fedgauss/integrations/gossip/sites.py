@@ -67,8 +67,6 @@ def fit_peers(
             write_down(log, order, reply, contents[rank])
         return [decoded(text) for text in told_to_all(encoded(reply), rank, network, exchange)]
 
-    if options.get("solver") == "sgd":
-        options["network"] = network
     return fit_sites(ask, names, target, **options)
 
 
