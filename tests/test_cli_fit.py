@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -98,9 +99,27 @@ def test_parquet_and_a_formula_say_the_same(table, tmp_path):
     assert first["params"] == second["params"]
 
 
+def test_every_option_of_a_model_is_one_of_the_command(table, tmp_path):
+    shown = fit("--help").output
+    assert all("--" + part.name.replace("_", "-") in shown for part in fields(fg.Model))
+    asked = ("--client", "hospital", "--formula", "died ~ ward + age", "--family", "binomial", "--ridge", "0.5")
+    done = fit(table, *asked, "--link", "probit", "--merged", "ward:west=w", "--pool-rare", "5", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    model = fg.Model("died ~ ward + age", family="binomial", ridge=0.5, link="probit", merged={"ward": {"west": "w"}})
+    found = fg.fit(FRAME, model, client="hospital")
+    assert found.names == ("Intercept", "ward[T.w]", "age")
+    np.testing.assert_allclose(Fit.load(tmp_path / "fit.json").params, found.params)
+
+
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
+        (["--client", "hospital"], "--target must be given"),
+        (["--target", "died", "--client", "hospital", "--merged", "ward=west"], "--merged must be a column and two of"),
+        (
+            ["--target", "died", "--client", "hospital", "--ridge", "-1"],
+            "--ridge must be a number that is not negative",
+        ),
         (["--target", "dead", "--client", "hospital"], "got 'dead'. Did you mean 'died'?"),
         (["--target", "died", "--client", "hospital", "--features", "age,doze"], "Did you mean 'dose'?"),
         (["--target", "died", "--client", "hospital", "--family", "cauchy"], "--family must be one of"),

@@ -29,7 +29,9 @@ MODULES = [
     "fedgauss.inference.hypotheses",
     pytest.param("fedgauss.inference.infer", marks=pytest.mark.study),  # compiles for seconds
     "fedgauss.inference.meta",
+    "fedgauss.inference.model",
     "fedgauss.inference.named",
+    "fedgauss.inference.sgd",
     "fedgauss.inference.site_estimates",
     "fedgauss.networks.changing",
     "fedgauss.networks.graphs",

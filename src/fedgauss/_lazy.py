@@ -21,6 +21,8 @@ def lazy(
         where = places[name]
         if not where or where.endswith("."):
             return importlib.import_module(f"{package}.{where}{name}")
-        return getattr(importlib.import_module(f"{package}.{where}"), name)
+        found = getattr(importlib.import_module(f"{package}.{where}"), name)
+        setattr(importlib.import_module(package), name, found)  # so that nobody asks again
+        return found
 
     return __getattr__, lambda: sorted(names)

@@ -72,7 +72,7 @@ def test_what_a_family_does_not_have_is_not_shown():
 )
 def test_statistics_are_checked(change, rule):
     with pytest.raises(ValueError, match=rule):
-        replace(FitStatistics(100, 2, 98.0), **change)
+        replace(FitStatistics(100, 2, 98.0), **change).checked()
 
 
 @pytest.mark.parametrize("family", RESPONSES)

@@ -177,7 +177,7 @@ class Family(abc.ABC):
         A row of weight w is one of dispersion phi / w where there is a dispersion, and w rows where there is none.
         """
         eta, y = self._predictors(rows, theta), rows.response
-        weights = np.broadcast_to(rows.weights, rows.n)
+        weights = np.broadcast_to(rows.weights, len(rows.x))
         if self.has_dispersion:
             likelihood = self.log_likelihood(eta, y, dispersion / weights)
         else:

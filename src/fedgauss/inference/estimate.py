@@ -88,7 +88,8 @@ class Estimate(Shown):
     shapes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "params", Named(self.params, self.names))
+        if getattr(self.params, "names", None) != self.names:
+            object.__setattr__(self, "params", Named(self.params, self.names))
 
     @property
     def std_errors(self) -> FloatArray:

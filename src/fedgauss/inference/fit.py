@@ -129,11 +129,19 @@ def fit(
     chi2(1) = 0.20, p = 0.658
     """
     level = _checks.level(level)
-    given = {"family": family, "features": features, "formula": formula, "errors": errors, "missing": missing}
+    given: dict[str, Any] = {
+        "family": family,
+        "features": features,
+        "formula": formula,
+        "errors": errors,
+        "missing": missing,
+    }
     given = {name: value for name, value in given.items() if value is not None}
+    if client is None:
+        raise ValueError("client must name a column of the frame, that says to whom a row belongs; got None.")
     if isinstance(target, Model) and given:
         raise ValueError(f"{' and '.join(given)} must be given to the Model, where there is one.")
-    model = target if isinstance(target, Model) else Model(target, **given)
+    model = target if isinstance(target, Model) else Model(target, **given)  # type: ignore[arg-type]
     if not isinstance(solver, SGD) and solver != "scoring":
         raise ValueError(f"solver must be 'scoring' or settings of the paper's pass, fg.SGD(); got {solver!r}.")
     data = read_model_data(frame, client, model)

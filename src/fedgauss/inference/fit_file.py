@@ -76,7 +76,7 @@ def fit_numbers(fit: Fit) -> dict[str, Any]:
         "predicted_coverage": None if fit.predicted_coverage is None else _plain(fit.predicted_coverage),
         "clients_alike": None if test is None else {key: float(value) for key, value in test._asdict().items()},
         "deviations": None if fit.deviations is None else _plain(fit.deviations),
-        "statistics": None if fit.statistics is None else {key: getattr(fit.statistics, key) for key in _STATISTICS},
+        "statistics": None if fit.statistics is None else _statistics_numbers(fit.statistics),
         "sites": None if fit.sites is None else _sites_numbers(fit.sites),
         "design": design_numbers(fit.design) if isinstance(fit.design, FrameDesign) else None,
         "family": family_fields(fit.family) if isinstance(fit.family, Family) else None,
@@ -203,11 +203,16 @@ def _test(value: Any) -> ChiSquared | None:
     return ChiSquared(statistic, int(dof), p)
 
 
+def _statistics_numbers(statistics: FitStatistics) -> dict[str, Any]:
+    found = statistics.checked()
+    return {key: getattr(found, key) for key in _STATISTICS}
+
+
 def _statistics(value: Any) -> FitStatistics | None:
     if value is None:
         return None
     check_keys("statistics", object_of("statistics", value), _STATISTICS)
-    return FitStatistics(**value)
+    return FitStatistics(**value).checked()
 
 
 def _sites_numbers(sites: SiteEstimates) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy import special
@@ -61,17 +61,17 @@ class FitStatistics(Shown):
     rounds: int | None = None
     gaussian: bool = False
 
-    def __post_init__(self) -> None:
+    def checked(self) -> Self:
+        """The same with its numbers as floats, unless one is of another kind: it may come from a file."""
         _checks.whole("n_rows", self.n_rows, at_most=_MOST)
         _checks.whole("n_params", self.n_params, at_least=0, at_most=_MOST)
         if self.rounds is not None:
             _checks.whole("rounds", self.rounds, at_least=0, at_most=_MOST)
         if not isinstance(self.gaussian, bool):
             raise ValueError(f"gaussian must be true or false; got {self.gaussian!r}.")
-        object.__setattr__(self, "dof_resid", _checks.real("dof_resid", self.dof_resid))
-        for name in _NUMBERS:
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, _checks.real(name, getattr(self, name)))
+        given = {name: getattr(self, name) for name in ("dof_resid", *_NUMBERS)}
+        real: dict[str, Any] = {name: _checks.real(name, each) for name, each in given.items() if each is not None}
+        return replace(self, **real)
 
     @property
     def aic(self) -> float | None:

@@ -43,15 +43,19 @@ def _truth(value: Any) -> bool:
 
 
 def _number(value: Any) -> float:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0.0 <= value < math.inf:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0.0 <= (number := float(value)) < math.inf:
         raise ValueError("not in the range")
-    return float(value)
+    return number
 
 
 def _whole(value: Any) -> int:
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not 0 <= value <= _MOST_ROWS:
+    if (
+        not isinstance(value, numbers.Integral)
+        or isinstance(value, bool)
+        or not 0 <= (number := int(value)) <= _MOST_ROWS
+    ):
         raise ValueError("not in the range")
-    return int(value)
+    return number
 
 
 def _columns(value: Any) -> tuple[str, ...]:
@@ -99,7 +103,7 @@ class Model:
 
     The first argument is the target, or a whole formula: `Model("y ~ x + C(z)", family="binomial")`.
 
-    Attributes
+    Parameters
     ----------
     target : str
         The column to explain; that of the formula where it is left out.
@@ -171,10 +175,10 @@ class Model:
     row_weights: str | None = _option(None, COLUMN, "Column of row weights.")
     cluster: str | None = _option(None, COLUMN, "Column of clusters, for --errors cluster.")
     strata: str | None = _option(None, COLUMN, "Column of strata within sites, for --family cox.")
-    missing: str = _option("refuse", TEXT, "Rows with a missing value.", ("refuse", "drop"))
+    missing: Literal["refuse", "drop"] = _option("refuse", TEXT, "Rows with a missing value.", ("refuse", "drop"))
     ridge: float = _option(0.0, NUMBER, "Penalty on squared coefficients of standardised covariates.")
     site_effects: bool = _option(False, TRUTH, "An intercept for each client or site.")
-    errors: str = _option("HC0", TEXT, "Standard errors.", get_args(Errors))
+    errors: Errors = _option("HC0", TEXT, "Standard errors.", get_args(Errors))  # noqa: RUF009 - a field
     pool_rare: int = _option(0, WHOLE, "Levels that fewer rows have become one, 'other'.")
     merged: Mapping[str, Mapping[str, str]] = _option(dict, LEVELS, "A level that becomes another: stage:IV=III.")
 
@@ -187,7 +191,8 @@ class Model:
         if self.target is None and isinstance(self.formula, str):
             object.__setattr__(self, "target", _left_hand_side(self.formula))
         for part in fields(self):
-            if (value := getattr(self, part.name)) is not None:
+            value = getattr(self, part.name)
+            if value is not None or part.default is not None:  # None is for what may be left out
                 object.__setattr__(self, part.name, _read(part.name, part.metadata, value))
         if self.target is None:
             raise ValueError('target must be given: the name of a column, or a formula such as "y ~ a + b".')
@@ -251,13 +256,13 @@ def _read(name: str, about: Mapping[str, Any], value: Any) -> Any:
     try:
         read = kind.read(value)
     except (TypeError, ValueError, AttributeError) as error:
-        shown = repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+        shown = repr(value)[:60] if isinstance(value, str | int | float) else f"a {type(value).__name__}"
         called = getattr(value, "name", None)  # of a column in place of its name
         fix = f" Use {called!r}?" if isinstance(called, str) and kind is COLUMN else ""
-        fix = f" Use [{value!r}]?" if isinstance(value, str) and kind is COLUMNS else fix
-        raise ValueError(f"{name} must be {kind.words}; got {shown[:60]}.{fix}") from error
+        fix = f" Use [{shown}]?" if isinstance(value, str) and kind is COLUMNS else fix
+        raise ValueError(f"{name} must be {kind.words}; got {shown}.{fix}") from error
     if choices:
         from fedgauss import _checks
 
-        return _checks.one_of(name, read, choices)
+        return _checks.one_of(name, read[:60], choices)
     return read

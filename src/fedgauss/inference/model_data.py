@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from fedgauss._types import BoolArray, FloatArray, IntArray
 from fedgauss.families import Family
-from fedgauss.inference.column_checks import check_columns
 from fedgauss.inference.formula.design import Design
 from fedgauss.inference.formula.terms import SITE, Expression, Formula
-from fedgauss.inference.formula.values import Agreed
+from fedgauss.inference.formula.values import Agreed, check_columns
 from fedgauss.inference.model import Model
 from fedgauss.inference.model_terms import right_hand_side
 from fedgauss.inference.pooled_levels import one_after_another, pooled, relabelled
@@ -103,7 +102,9 @@ def read_model_data(frame: Any, client: str, model: Model) -> ModelData:
         raise ValueError(f"target and client must be two columns; both are {target!r}.")
     formula = right_hand_side(table, model, client)
     columns, kept = read_columns(table, model, formula, client)
-    columns, rare = pooled(columns, formula.columns, model.pool_rare)
+    rare: dict[str, dict[str, str]] = {}
+    if model.pool_rare:
+        columns, rare = pooled(columns, formula.columns, model.pool_rare)
     if len(set(columns[target].values.tolist())) == 1:
         value = columns[target].labels[0]
         raise ValueError(f"the target {target!r} is constant ({value!r}): there is nothing to explain.")
@@ -124,7 +125,7 @@ def read_model_data(frame: Any, client: str, model: Model) -> ModelData:
     data = model_data(model, formula, columns, response, labels, counts, len(order), dropped=dropped)
     if data.design is not None:
         data.design.check_stretches(columns, data.agreed)
-    return replace(data, renamed=one_after_another(model.merged, rare))
+    return replace(data, renamed=one_after_another(model.merged, rare)) if model.merged or rare else data
 
 
 def read_columns(

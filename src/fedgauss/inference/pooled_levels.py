@@ -37,7 +37,7 @@ def pooled(
 ) -> tuple[dict[str, FrameColumn], dict[str, dict[str, str]]]:
     """The columns with rare levels of text, of those that are named, pooled; and what became of them, by column."""
     made, renamed = dict(columns), {}
-    for name in names if fewest else ():
+    for name in names:
         levels = columns[name].levels
         if levels and isinstance(levels[0], str):
             counts = np.bincount(columns[name].values.astype(int), minlength=len(levels))

@@ -12,7 +12,6 @@ import numpy as np
 
 from fedgauss._types import BoolArray, FloatArray, IntArray
 from fedgauss.families import Family
-from fedgauss.families.rows import blocks_of
 from fedgauss.inference.estimate import Readout
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.tables import listed
@@ -79,7 +78,7 @@ class Units:
         if self.response is not None:
             matrix = matrix * self.response.scale[0]
             offset[0] = self.response.mean[0] if self.intercept else 0.0
-        return Readout(blocks_of([matrix] * n_outputs), np.tile(offset, n_outputs))
+        return Readout(np.asarray(np.kron(np.eye(n_outputs), matrix), dtype=float), np.tile(offset, n_outputs))
 
 
 def locate(rows: FloatArray, data: ModelData) -> Location:

@@ -16,7 +16,7 @@ Method = Literal["plugin", "bootstrap", "random_scaling", "batch_means"]
 class SGD:
     """Local SGD between clients, for rows that are read once and peers without a coordinator: `fit`'s other solver.
 
-    Attributes
+    Parameters
     ----------
     passes : int or "auto"
         1 reads every row once; more passes are for small data. "auto" reads rows until more passes would move no

@@ -10,8 +10,7 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.families import Family
-from fedgauss.families.glm import GeneralisedLinear
-from fedgauss.families.links import link_named
+from fedgauss.families.glm import LINKS, GeneralisedLinear
 from fedgauss.families.rows import Rows, Sums
 from fedgauss.testing.battery import expect, not_applicable
 from fedgauss.testing.evaluation import SEED
@@ -192,7 +191,7 @@ def _perfect_fit(case: ExactCase) -> None:
     deviance = case.of_predictor("deviance")
     low, high = family.mean_range
     inside = (response > low) & (response < high)
-    perfect = link_named(family.link).predictor(np.where(inside, response, family.mean(case.predictor)[0]))
+    perfect = LINKS[family.link].predictor(np.where(inside, response, family.mean(case.predictor)[0]))
     found, here = deviance(perfect[None])[inside], deviance(case.predictor)
     size, fix = float(np.abs(here).max()), "twice `loss`, less twice the loss of a perfect prediction."
     expect(here.min() >= -_SAME * size, f"a deviance of {here.min():.3g}", fix)

@@ -6,18 +6,28 @@
     sd = sqrt(sum of design.squares(rows, mean) over sites / N)
     design.names, design.columns(rows, {"age": Summary(mean, sd)})
 
-Names, coding and order are those of patsy, which statsmodels uses.
+Names, coding and order are those of patsy, which statsmodels uses. Which levels get a column: full rank, with as few
+reduced factors as can be.
+
+A factor with L levels has a full coding, L indicators, and a reduced one, L - 1: all but the base. The full coding of a
+product spans the reduced codings of all its sub-products,
+
+    full(a) full(b) = 1 + reduced(a) + reduced(b) + reduced(a) reduced(b),
+
+1 being the intercept. So a term contributes those sub-products that no earlier term spans; they are put together
+again, S + S reduced(a) = S full(a), until nothing can be joined. The rule holds among terms with the same numeric
+factors, by themselves: x a has as many columns as a has levels unless x is a term too.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from itertools import product
+from collections.abc import Hashable, Mapping, Sequence
+from enum import IntEnum
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.inference.formula.coding import Coding, codings
 from fedgauss.inference.formula.terms import SITE, Expression, Factor, Formula, Levels, Pooled, Spline, Term, column_of
 from fedgauss.inference.formula.values import Agreed, Summary, knots_of, pooled_values, spline_values, values_of
 from fedgauss.inference.pooled_levels import relabelled
@@ -25,6 +35,14 @@ from fedgauss.inference.tables import Frame, FrameColumn, coded, listed, repeats
 
 Rows = Mapping[str, FrameColumn]
 _MOST_COLUMNS = 2_000  # sites obey strangers: three factors of 50 levels would be 125,000
+
+
+class Coding(IntEnum):
+    """Of a factor in a product."""
+
+    ABSENT = 0
+    REDUCED = 1
+    FULL = 2
 
 
 class Product(NamedTuple):
@@ -170,8 +188,9 @@ class Design:
 
     def _has_levels(self, factor: Factor) -> bool:
         """Text and the like has levels where it stands by itself; a function of it is refused when it is read."""
-        plain = isinstance(factor, Expression) and not factor.steps
-        return isinstance(factor, Levels) or (plain and self.levels[column_of(factor)] is not None)
+        if isinstance(factor, Expression):
+            return not factor.steps and self.levels[factor.column] is not None
+        return isinstance(factor, Levels)
 
     def _check_levels(self, factor: Factor, total: int) -> None:
         """Refuse identifiers, constants, and a base that is none of the levels."""
@@ -273,3 +292,40 @@ def _product(term: Term, coded: Mapping[Factor, Coding]) -> Product:
 def _first_fastest(parts: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """One of each, the first changing fastest."""
     return [chosen[::-1] for chosen in product(*reversed(parts))]
+
+
+def codings(factors: Sequence[Hashable], spanned: set[frozenset[Hashable]]) -> list[tuple[Coding, ...]]:
+    """How the factors with levels of one term are coded: one or several products, a coding for each factor in each.
+
+    Parameters
+    ----------
+    factors : sequence
+        Those of the term, in its order.
+    spanned : set of frozensets
+        The sub-products that terms before it span; this term's are added.
+
+    Returns
+    -------
+    list of tuple of Coding
+    """
+    new: list[tuple[Coding, ...]] = []
+    for size in range(len(factors) + 1):
+        for chosen in combinations(range(len(factors)), size):
+            product = frozenset(factors[i] for i in chosen)
+            if product not in spanned:
+                spanned.add(product)
+                new.append(tuple(Coding(i in chosen) for i in range(len(factors))))
+    while _join(new):
+        pass
+    return new
+
+
+def _join(products: list[tuple[Coding, ...]]) -> bool:
+    """Put the first two together that differ in one factor, absent from one and reduced in the other."""
+    for (i, short), (j, long) in combinations(enumerate(products), 2):
+        apart = [k for k, (one, other) in enumerate(zip(short, long, strict=True)) if one != other]
+        if len(apart) == 1 and (short[apart[0]], long[apart[0]]) == (Coding.ABSENT, Coding.REDUCED):
+            products[j] = (*long[: apart[0]], Coding.FULL, *long[apart[0] + 1 :])
+            del products[i]
+            return True
+    return False

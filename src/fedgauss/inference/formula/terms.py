@@ -1,6 +1,5 @@
 """What a formula is read into: terms, which are products of factors. Each factor is about one column."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 SITE = "\0site"  # the sites as a column among those of a frame, whose names it cannot be
@@ -59,9 +58,9 @@ class Formula(NamedTuple):
     regrouped: bool = False
 
     @property
-    def factors(self) -> Iterator[Factor]:
+    def factors(self) -> list[Factor]:
         """Of all terms."""
-        return (factor for term in self.terms for factor in term)
+        return [factor for term in self.terms for factor in term]
 
     @property
     def columns(self) -> list[str]:
