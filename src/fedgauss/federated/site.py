@@ -50,6 +50,7 @@ class Parts(NamedTuple):
     fresh_run_key: Callable[[], RunKeyLike] = RunKey.fresh
     run_key: Callable[[str], RunKeyLike] = RunKey
     random: Callable[[int], str] = secrets.token_hex
+    rows: type[SiteRows] = SiteRows
 
 
 class Site:
@@ -167,7 +168,7 @@ class Site:
         pairs = Masks(self._run_key, self._roster.run_keys, self._name, context)
         self._masks = pairs if plan.masked else None
         tags = pairs.tags(self.home.digest(self._whole))
-        self._rows = SiteRows(self._table, self._whole, self.policy, plan, self._name, tags, ledger)
+        self._rows = self._parts.rows(self._table, self._whole, self.policy, plan, self._name, tags, ledger)
         self._party = Party(plan, self._roster, self._parts.verify, run_program(plan))
         for earlier in past:
             self._party.go_over(earlier, lambda question: self._rows.reply(question, again=True))
