@@ -4,7 +4,7 @@ The code that they attack is gone: it answered orders of a coordinator who chose
 the names and the number of tries. This program runs against its last state, in a checkout of its own, with Flower:
 
     git worktree add OLD 1f4de58
-    PYTHONPATH=OLD/src python benchmarks/attacks_on_first_sites.py \
+    PYTHONPATH=OLD/src .venv/flower/bin/python benchmarks/attacks_on_first_sites.py \
         --json benchmarks/recorded/attacks_on_first_sites.json
 
 Attacks see what sites reply, as lines of JSON, and know the names of columns. Tables are drawn from seeds. An error is

@@ -20,7 +20,7 @@ import exact_fits
 import test_exact_datasets as data_sets
 
 from fedgauss import families
-from fedgauss.inference import scoring
+from fedgauss.inference import exact, scoring
 
 
 class Count(NamedTuple):
@@ -30,8 +30,8 @@ class Count(NamedTuple):
     matrices: int
 
 
-def counted(fit: Callable[[], Any]) -> Count:
-    """The questions of a fit."""
+def counted(fit: Callable[[], Any], apart: bool = False) -> Count:
+    """The questions of a fit; those beside others as rounds of their own where they are `apart`."""
     asked: list[str] = []
     ordinary = exact_fits.run
 
@@ -43,7 +43,7 @@ def counted(fit: Callable[[], Any]) -> Count:
                     ask = program.send(told)
                 except StopIteration as end:
                     return end.value
-                asked.append(ask.kind)
+                asked.extend([ask.kind, *(["beside"] if apart and ask.beside is not None else [])])
                 told = yield ask
 
         return ordinary(listening(), family, sites)
@@ -69,7 +69,7 @@ def fits() -> Iterator[tuple[str, str, Callable[[], Any]]]:
         yield family.name, name, lambda x=x, y=y, f=family: exact_fits.fit_split(f, x, y, np.arange(len(y)) % 3)
     heart = data_sets._of("heart")
     x = np.column_stack([heart.age, (heart.age - 45.0) ** 2 / 100.0])
-    yield "cox", "heart", lambda: exact_fits.fit_split(
+    yield "cox", "heart", lambda x=x: exact_fits.fit_split(
         families.Cox(), x, heart.survival, np.arange(len(x)) % 3, beside=heart.censors
     )
     diabetes = data_sets.diabetes()
@@ -106,9 +106,9 @@ def rare(n: int, p: int, share: float, size: float, skewed: bool) -> tuple[np.nd
     x = generator.standard_normal((n, p))
     if skewed:
         x[:, ::2] = np.exp(x[:, ::2])
-        x[:, 1] = x[:, 1] > 1.5
+        x[:, 1] = x[:, 1] > 1.0
     x = (x - x.mean(axis=0)) / x.std(axis=0)
-    eta = x @ (size * generator.choice([-1.0, 1.0], p))
+    eta = x @ (size * np.where(np.arange(p) == 1, 1.0, generator.choice([-1.0, 1.0], p)))  # both values have events
     low, high = -20.0, 5.0
     for _ in range(60):
         middle = (low + high) / 2.0
@@ -118,12 +118,12 @@ def rare(n: int, p: int, share: float, size: float, skewed: bool) -> tuple[np.nd
 
 def newton(fit: Callable[[], Any]) -> Count:
     """The same with an information in every round, and rounds of their own for what is asked beside another now."""
-    now = scoring.MOST_MATRICES, scoring._SLOW
-    scoring.MOST_MATRICES, scoring._SLOW = scoring.MOST_ROUNDS, -np.inf
+    now = exact.MOST_MATRICES, scoring._SLOW
+    exact.MOST_MATRICES, scoring._SLOW = scoring.MOST_ROUNDS, -np.inf
     try:
-        return counted(fit)
+        return counted(fit, apart=True)
     finally:
-        scoring.MOST_MATRICES, scoring._SLOW = now
+        exact.MOST_MATRICES, scoring._SLOW = now
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
 import statsmodels.api as sm
@@ -32,6 +32,21 @@ FOLDERS = (Path(__file__).parent / "textbook", Path(__file__).parents[1] / "test
 SITE, RAN = "site", "ran"
 
 
+class AtSites(Protocol):
+    """A fit at sites; `frame()` has a column `SITE`."""
+
+    @property
+    def formula(self) -> str: ...
+
+    @property
+    def family(self) -> str: ...
+
+    @property
+    def options(self) -> dict[str, Any]: ...
+
+    def frame(self) -> pd.DataFrame: ...
+
+
 class Textbook(NamedTuple):
     """A fit: the table, the model, and what makes the sites."""
 
@@ -39,7 +54,7 @@ class Textbook(NamedTuple):
     formula: str
     family: str
     sites: str = SITE  # a column, or "column/K", or "/K"
-    options: dict[str, str] = {}  # noqa: RUF012 - never changed
+    options: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
     def frame(self) -> pd.DataFrame:
         """Rows with a site each; rows without one are left out."""
@@ -84,7 +99,8 @@ LIST = [
         "colon",
         "days ~ rx + sex + age + obstruct + perfor + adhere + nodes + C(differ) + C(extent) + surg",
         "cox",
-        options={"event": "died"},
+        "/5",
+        {"event": "died"},
     ),
     Textbook("veteran", "days ~ trt + cell + karno + diagtime + age + prior", "cox", "/3", {"event": "died"}),
     Textbook("pbc", "days ~ age + edema + log(bili) + log(albumin) + log(protime)", "cox", "/4", {"event": "died"}),
@@ -104,7 +120,7 @@ LIST = [
         "/5",
     ),
     Textbook("medicaid", "visits ~ .", "poisson", "/5"),
-    Textbook("mroz", "lfp ~ k5 + k618 + age + wc + hc + lwg + inc", "binomial"),
+    Textbook("mroz", "lfp ~ k5 + k618 + age + wc + hc + lwg + inc", "binomial", "/5"),
     Textbook("salaries", "salary ~ rank + discipline + yrs_since_phd + yrs_service + sex", "gaussian", "/4"),
     Textbook(
         "swisslabor",
@@ -153,7 +169,7 @@ def table(name: str) -> pd.DataFrame:
     return rows
 
 
-def run(fit: Textbook, masked: bool) -> str:
+def run(fit: AtSites, masked: bool) -> str:
     """`RAN`, or the reasons why sites did not answer; the one place that knows how a fit at sites is started."""
     frame = fit.frame()
     names = sorted(frame[SITE].unique())

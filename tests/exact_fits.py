@@ -15,7 +15,7 @@ from fedgauss.inference.asks import run
 from fedgauss.inference.exact import Exact, exact_program
 
 
-PARTS = ("information", "observed", "squares.rows", "squares.clusters", "squares.n_clusters", "squares.sites")
+PARTS = ("information", "observed", "squares.rows", "squares.clusters", "squares.sites")
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from fedgauss._families import shipped_families
 from fedgauss.cli import app
 from fedgauss.cli.completion import among, several_among
-from fedgauss.inference.errors import Errors
-from fedgauss.inference.fit import Method, Solver
+from fedgauss.inference.model import Errors
+from fedgauss.inference.sgd import Method
 from fedgauss.paper.results import ORDER
 
 
@@ -38,7 +38,7 @@ def offered(line: str, shell: str = "bash") -> list[str]:
         ("fedgauss doctor --j", ["--json"]),
         ("fedgauss fit data.csv --family ", shipped_families()),
         ("fedgauss fit data.csv --errors ", list(get_args(Errors))),
-        ("fedgauss fit data.csv --solver ", list(get_args(Solver))),
+        ("fedgauss fit data.csv --solver ", ["scoring", "sgd"]),
         ("fedgauss fit data.csv --method ", list(get_args(Method))),
         ("fedgauss federate --miss", ["--missing"]),
         ("fedgauss reproduce figure1_left ", list(ORDER)),

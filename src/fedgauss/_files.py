@@ -53,10 +53,10 @@ def whole_file(path: str | os.PathLike[str], public: bool = False) -> Iterator[I
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """A new name is on disk only once its folder is."""
     if os.name == "nt":  # where folders cannot be opened
         return

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgauss import _checks
-from fedgauss._deprecated import renamed_attribute
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
 
@@ -70,8 +69,6 @@ class Linearization(Shown):
                 array = np.array(getattr(self, name), dtype=float)
                 array.setflags(write=False)
                 object.__setattr__(self, name, array)
-
-    freedom = renamed_attribute("freedom", "dof")
 
     @property
     def n_clients(self) -> int:

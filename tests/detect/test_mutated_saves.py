@@ -9,7 +9,6 @@ file were changed, what loads is the monitor that was saved. Memory does not gro
 import contextlib
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from fedgauss.detect.clients.stored import contents_of
 from memory_used import highest_memory
 
 HOW_MANY = pytest.mark.parametrize("how_many", [100, pytest.param(10_000, marks=pytest.mark.study)])
-OLD = Path(__file__).parent / "saved_0_1_0"
 NUMBERS = [0, -1, 1, 0.5, 10**6, 10**18, 10**30, 1e308, -1e308, 1e-300, math.nan, math.inf, -math.inf]
 WORDS = [*NUMBERS, None, True, False, "", "x", "\x1b[31m", [], {}, [[]], [1], {"kind": "listed"}, ["mean"], [3, 7, []]]
 K, DIM = 6, 3
@@ -50,9 +48,6 @@ def of_model(folder):
         assert (monitor.alarm is not None) == (name == "alarm")
         monitor.save(folder / name)
         yield folder / name, given[rounds:]
-    told = json.loads((OLD / "next.json").read_text())
-    for name in ("alarm_with_clients", "server_only"):
-        yield OLD / f"{name}.npz", told[name]["updates"][:4]
 
 
 def of_clients(folder):

@@ -65,8 +65,3 @@ def test_path_every_few_steps():
 def test_two_observers_of_one_name_are_refused():
     with pytest.raises(ValueError, match="'disagreement' is observed twice"):
         runs("disagreement", Disagreement())
-
-
-def test_the_old_name_of_the_cusum_observer_goes_on_working():
-    with pytest.warns(DeprecationWarning, match=r"observers.Cusum is deprecated; use CusumPath instead"):
-        assert fg.observers.Cusum is CusumPath

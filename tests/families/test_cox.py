@@ -109,8 +109,14 @@ def test_refusals():
 
 
 def test_what_a_row_counts_for_is_its_martingale_residual():
-    family, theta = Cox(), np.array([0.4, -0.7])
-    rows = family.rows(Rows(X, TIME, OFFSET, WEIGHTS), DIED)
-    score, information = family.behind(rows, theta)
-    np.testing.assert_allclose(family.sums(rows, theta).score, X.T @ (WEIGHTS * DIED - information), rtol=1e-9)
-    np.testing.assert_allclose(score, np.abs(WEIGHTS * DIED - information))
+    """Score and information are told of these columns; also where times are tied and rows are weighted."""
+    for ties in ("efron", "breslow"):
+        family, theta = Cox(ties), np.array([0.4, -0.7])
+        rows = family.rows(Rows(X, TIME, OFFSET, WEIGHTS), DIED)
+        columns, sums = family.behind(rows, "final", theta), family.sums(rows, theta)
+        np.testing.assert_allclose(X.T @ columns["score 0"], sums.score, rtol=1e-9)
+        for j in range(2):
+            np.testing.assert_allclose(X.T @ columns[f"information 0 x{j}"], sums.information[:, j], rtol=1e-9)
+            np.testing.assert_array_equal(columns[f"squares 0 x{j}"], family.row_scores(rows, theta)[:, j])
+        assert list(family.behind(rows, "score", theta)) == ["score 0"]
+        assert family.behind(rows, "goodness", theta) == {}

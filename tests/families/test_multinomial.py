@@ -7,7 +7,8 @@ import statsmodels.api as sm
 import fedgauss as fg
 from exact_fits import fit_split
 from fedgauss.families import Multinomial, family
-from fedgauss.inference.model_data import ModelSpec, read_model_data
+from fedgauss.inference.model import Model
+from fedgauss.inference.model_data import read_model_data
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(500, 2))
@@ -37,7 +38,7 @@ def test_large_predictors_do_not_overflow():
 
 def test_parameters_are_named_by_their_class_and_the_base_has_none():
     frame = {"y": ["c", "a", "b"] * 10, "x": np.arange(30.0) ** 2, "site": ["one", "two"] * 15}
-    data = read_model_data(frame, "site", ModelSpec("y", "multinomial", ["x"], None, True))
+    data = read_model_data(frame, "site", Model("y", family="multinomial", features=["x"]))
     assert data.all_names == ("b: const", "b: x", "c: const", "c: x")
     assert data.family == Multinomial(2) == family("multinomial", 3)
     assert list(data.sides) == ["y == 'a'", "y == 'b'", "y == 'c'"]

@@ -85,8 +85,17 @@ def test_refusals():
 
 
 def test_what_a_row_counts_for():
-    family, rows, theta = NegativeBinomial(), Rows(X, Y), np.array([0.1, 0.2, -0.5])
-    scores, behind = family.row_scores(rows, theta), family.behind(rows, theta)
-    np.testing.assert_allclose(behind[0][:, None] * np.abs(X), np.abs(scores[:, :-1]))
-    np.testing.assert_allclose(behind[2], np.abs(scores[:, -1]))
-    assert [part.shape for part in behind] == [(400,)] * 3
+    """Each number of an answer is a column of X, or of ones, times one of these."""
+    family, rows, theta = NegativeBinomial(), Rows(X, Y, 0.0, 1.0 + np.arange(400) % 3), np.array([0.1, 0.2, -0.5])
+    columns, sums, scores = (f(rows, *more, theta) for f, more in (
+        (family.behind, ("final",)), (family.sums, ()), (family.row_scores, ())
+    ))  # fmt: skip
+    for what, wanted in (("observed", sums.information), ("squares", scores.T @ scores)):
+        pair = "0" if what == "observed" else "0 0"
+        found = [X.T @ columns[f"{what} {pair} x{j}"] for j in range(2)]
+        np.testing.assert_allclose(found, wanted[:2, :2], rtol=1e-9)
+        np.testing.assert_allclose(X.T @ columns[f"{what} log(alpha)"], wanted[2, :2], rtol=1e-9)
+        np.testing.assert_allclose(columns[f"{what} log(alpha) twice"].sum(), wanted[2, 2], rtol=1e-9)
+    np.testing.assert_allclose([*(X.T @ columns["score 0"]), columns["score log(alpha)"].sum()], sums.score, rtol=1e-9)
+    assert list(family.behind(rows, "score", theta)) == ["score 0", "score log(alpha)"]
+    assert not any(name.startswith("squares") for name in family.behind(rows, "sums", theta))

@@ -329,8 +329,6 @@ def read_sites(rosters: np.ndarray, totals: np.ndarray, own: np.ndarray) -> list
     scale, read = np.where(own.std(axis=0) > 0.0, own.std(axis=0), 1.0), []
     for k, wanted in enumerate(np.eye(rosters.shape[1])):
         combination = np.linalg.lstsq(rosters.T.astype(float), wanted, rcond=None)[0]
-        if np.abs(combination @ rosters - wanted).max() > 1e-9:
-            continue
         error = float(np.max(np.abs(combination @ totals - own[k]) / scale))
         if error <= CLOSE:
             read.append(Read((k,), error, 0.0))

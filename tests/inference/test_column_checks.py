@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from fedgauss.inference.column_checks import is_wild, reads_as_numbers
-from fedgauss.inference.model_data import ModelSpec, read_model_data
+from fedgauss.inference.model import Model
+from fedgauss.inference.model_data import read_model_data
 from fedgauss.inference.tables import coded
 
 RNG = np.random.default_rng(1)
@@ -85,7 +86,7 @@ TEXT, WILD = FRAME.assign(age=AGE.astype(str)), FRAME.assign(age=but(AGE, _3=1e6
     ],
 )
 def test_messages_name_the_column_and_quote_no_value(frame, formula, message):
-    spec = ModelSpec("y", "linear", None, formula, True)
+    spec = Model("y", family="linear", formula=formula)
     if message is None:
         read_model_data(frame, "h", spec)
         return

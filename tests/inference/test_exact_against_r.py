@@ -60,12 +60,12 @@ def fit_of(frame: pd.DataFrame, case: Case) -> Any:
     return fg.fit(frame, target, "site", case.family, formula=case.formula, **case.options)
 
 
-def test_every_table_that_is_stored_is_fitted():
+def test_every_table_that_is_stored_is_fitted() -> None:
     assert set(CASES) == set(EXPECTED) == {file.stem for file in FOLDER.glob("*.csv")}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_fits_are_those_of_r(name):
+def test_fits_are_those_of_r(name: str) -> None:
     ours, theirs = fit_of(pd.read_csv(FOLDER / f"{name}.csv"), CASES[name]), EXPECTED[name]
     assert dict(zip(ours.names, ours.params, strict=True)) == pytest.approx(theirs["params"], rel=1e-6, abs=0.0)
     assert dict(zip(ours.names, ours.std_errors, strict=True)) == pytest.approx(theirs["std_errors"], rel=1e-6, abs=0.0)

@@ -120,9 +120,15 @@ ROWS = {
     "days": RNG.uniform(1, 9, 90), "site": np.arange(90) % 2, "visits": RNG.poisson(3.0, 90),
 }  # fmt: skip
 PREDICTS = fg.fit(
-    ROWS, "visits", "site", "poisson", formula="ns(age, df=2)*C(ward, Treatment('b')) + scale(dose) + I(log(age)**2)",
-    exposure="days",
-)  # fmt: skip
+    ROWS,
+    fg.Model(
+        "visits",
+        family="poisson",
+        formula="ns(age, df=2)*C(ward, Treatment('b')) + scale(dose) + I(log(age)**2)",
+        exposure="days",
+    ),
+    client="site",
+)
 
 
 @pytest.mark.parametrize(("fit", "parts"), [(FIT, ()), (PREDICTS, ("design", "family"))], ids=["full", "predicts"])

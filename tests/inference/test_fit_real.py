@@ -8,9 +8,9 @@ import pytest
 import statsmodels.api as sm
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
-import fedgauss as fg
+from any_fit import any_fit
 
-by_sgd = partial(fg.fit, solver="sgd")
+by_sgd = partial(any_fit, solver="sgd")
 
 SPLITS = 10
 ANES_FIVE = ["logpopul", "selfLR", "age", "educ", "income"]

@@ -90,10 +90,12 @@ def test_with_a_dispersion_by_moments_it_is_the_difference_of_deviances_over_tha
     rng = np.random.default_rng(8)
     frame = {"x": X[:, 1], "y": rng.gamma(2.0, np.exp(ETA) / 2.0), "k": np.arange(300) % 3}
     link, falls = sm.families.links.Log(), 0
-    small = fg.fit(frame, "y", "k", family, ["x"], link="log")
+    small = fg.fit(frame, fg.Model("y", family=family, features=["x"], link="log"), client="k")
     for _ in range(8):
         noise = rng.standard_normal(300)
-        big = fg.fit(frame | {"noise": noise}, "y", "k", family, ["x", "noise"], link="log")
+        big = fg.fit(
+            frame | {"noise": noise}, fg.Model("y", family=family, features=["x", "noise"], link="log"), client="k"
+        )
         one, other = (sm.GLM(frame["y"], x, law(link)).fit(tol=1e-12) for x in (X[:, :2], np.c_[X[:, :2], noise]))
         found = likelihood_ratio(big, small)
         assert found.statistic == pytest.approx((one.deviance - other.deviance) / other.scale, rel=1e-6)
@@ -104,7 +106,7 @@ def test_with_a_dispersion_by_moments_it_is_the_difference_of_deviances_over_tha
 
 def test_penalised_fits_are_not_compared():
     frame = {"x": X[:, 1], "z": X[:, 2], "y": RESPONSES["Poisson"], "k": np.arange(300) % 3}
-    big = fg.fit(frame, "y", "k", "poisson", ["x", "z"], ridge=1.0)
+    big = fg.fit(frame, fg.Model("y", family="poisson", features=["x", "z"], ridge=1.0), client="k")
     assert "The penalty draws coefficients towards zero" in big.summary()
     with pytest.raises(ValueError, match="needs fits without a penalty"):
         likelihood_ratio(big, fg.fit(frame, "y", "k", "poisson", ["x"]))

@@ -379,15 +379,6 @@ def test_a_covariance_of_few_gradients_is_noted():
     assert any("comes from 72 gradients" in note for note in short.notes)
 
 
-def test_degrees_of_freedom_go_by_their_old_name_with_a_warning():
-    found = fg.infer(LINEAR, RING, n_steps=600, sync_every=10, target="population")
-    for result in (found, found.heterogeneity, found.wald()):
-        with pytest.warns(DeprecationWarning, match=rf"{type(result).__name__}.freedom is deprecated; use dof instead"):
-            assert result.freedom == result.dof
-    with pytest.warns(DeprecationWarning, match=r"FisherF.freedom_below is deprecated; use dof_below instead"):
-        assert found.wald().freedom_below == found.wald().dof_below
-
-
 def test_joint_statements_that_cannot_be_made_are_refused():
     found = fg.infer(LINEAR, RING, n_steps=600, sync_every=10)
     for matrix, message in (

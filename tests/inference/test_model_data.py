@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 import statsmodels.formula.api as smf
 
+from fedgauss.inference.model import Model
 from fedgauss.inference.model_data import (
-    ModelSpec,
     check_plain,
     model_data,
     read_model_data,
@@ -42,9 +42,7 @@ SORTED = FRAME.iloc[ORDER].reset_index(drop=True)
 
 def read(frame=FRAME, target="cost", family="linear", features=("age", "ward"), formula=None, **more):
     features = None if formula else list(features)
-    return read_model_data(
-        frame, "h", ModelSpec(target, family, features, formula, more.pop("intercept", True), **more)
-    )
+    return read_model_data(frame, "h", Model(target, family=family, features=features, formula=formula, **more))
 
 
 def test_a_plain_model_has_nothing_beside_it():
@@ -71,7 +69,7 @@ def test_rows_of_every_column_are_those_of_their_client():
 def test_columns_with_another_role_are_no_covariates():
     small = FRAME[["cost", "h", "age", "shift", "weight"]]
     for formula in (None, "cost ~ ."):
-        spec = ModelSpec("cost", "linear", None, formula, True, offset="shift", row_weights="weight")
+        spec = Model("cost", family="linear", formula=formula, offset="shift", row_weights="weight")
         assert read_model_data(small, "h", spec).names == ("age",)
 
 
@@ -108,7 +106,7 @@ def test_effects_of_sites_are_those_of_a_column_of_sites(formula):
 
 def test_sites_make_the_columns_of_the_pooled_frame():
     """Each with its own rows, the levels of all, the list of sites and what was agreed; to the last bit."""
-    spec = ModelSpec("cost", "linear", None, "cost ~ scale(age)*ward + ns(age, df=3)", True, site_effects=True)
+    spec = Model("cost ~ scale(age)*ward + ns(age, df=3)", family="linear", site_effects=True)
     pooled = read_model_data(FRAME, "h", spec)
     for k, site in enumerate(pooled.clients):
         table = Frame(SORTED[SORTED.h == site])
@@ -125,14 +123,14 @@ def test_sites_make_the_columns_of_the_pooled_frame():
 
 
 def test_a_coordinator_names_parameters_without_rows():
-    spec = ModelSpec("cost", "linear", None, "cost ~ scale(age) + ward + offset(days)", True, site_effects=True)
+    spec = Model("cost ~ scale(age) + ward + offset(days)", family="linear", site_effects=True)
     levels = {"cost": None, "age": None, "ward": ("north", "south"), "days": None}
     columns = {name: FrameColumn(name, np.empty(0), some) for name, some in levels.items()}
     formula = right_hand_side(Frame(columns), spec)
     data = model_data(spec, formula, columns, response_of(columns["cost"], "linear"), ("a", "b"), (60, 60), N)
     assert data.all_names == ("Intercept", "ward[T.south]", "site[T.b]", "scale(age)")
     with pytest.raises(ValueError, match="got an offset or exposure"):
-        check_plain(data, apart=True)
+        check_plain(data)
 
 
 @pytest.mark.parametrize("kind", [lambda frame: frame, pl.from_pandas, lambda frame: frame.to_dict("list")])
@@ -162,7 +160,7 @@ GONE = FRAME.assign(age=FRAME.age.where(FRAME.h != "b"))
         (FRAME.assign(weight=np.inf), {"row_weights": "weight"}, r"values must be finite; they are not in 'weight'"),
         (FRAME, {"offset": "cost"}, "'cost' is the target and cannot be the column of offset too"),
         (FRAME, {"offset": "h"}, "'h' is the client and cannot be the column of offset too"),
-        (FRAME, {"missing": "ignore"}, "missing must be 'refuse' or 'drop'; got 'ignore'"),
+        (FRAME, {"missing": "ignore"}, "missing must be one of 'refuse', 'drop'; got 'ignore'"),
         (FRAME.assign(age=np.nan), {"missing": "drop"}, "every row has a missing value in 'cost', 'age' and 'ward'"),
         (GONE, {"missing": "drop"}, "clients must have rows that are complete and of a weight above 0; 'b' has none"),
         (FRAME.assign(h=FRAME.h.where(FRAME.index > 3)), {"missing": "drop"}, "they are in 'h' "),

@@ -9,6 +9,7 @@ import statsmodels.api as sm
 from scipy.special import expit
 
 import fedgauss as fg
+from any_fit import any_fit
 from fedgauss.families import family as named
 from fedgauss.inference.accuracy import average_covariance, estimated_bias, last_covariance, newton_gap, sandwich
 from fedgauss.inference.client_steps import row_batches
@@ -64,7 +65,7 @@ class Cell:
         return sm.GLM(mean, sm.add_constant(x), family=MODELS[self.family]).fit().params
 
     def fit(self, seed, **options):
-        return fg.fit(
+        return any_fit(
             self.frame(seed), "y", "site", self.family, solver="sgd", network=self.network, seed=seed, progress=False,
             **options,
         )  # fmt: skip
@@ -154,7 +155,7 @@ def test_one_pass_ends_where_the_gradient_of_its_window_vanishes(family, interce
     """Against statsmodels on the rows that the window read: within .3 robust errors, and errors within 5 %."""
     cell = Cell(family, intercept, 2_000, 5)
     frame = cell.frame(3)
-    found = fg.fit(frame, "y", "site", family, solver="sgd", seed=1, network=cell.network, standardise=False)
+    found = fg.fit(frame, "y", "site", family, solver=fg.SGD(seed=1, network=cell.network, standardise=False))
     x = sm.add_constant(frame[["x0", "x1", "x2"]].to_numpy())
     rows = row_batches(fg.problems.from_arrays(x, frame.y, frame.site, family), 1)
     first = schedule(rows.n_steps, 4).burn_in
@@ -238,7 +239,7 @@ def test_few_rows_have_errors_of_a_plausible_size():
     pooled = sm.OLS(data.AVGEXP, sm.add_constant(data[columns])).fit(cov_type="HC0")
     for seed in range(10):
         site = np.random.default_rng(seed).permutation(np.arange(72) % 3)
-        found = fg.fit(data.assign(site=site), "AVGEXP", "site", "linear", columns, solver="sgd", seed=seed)
+        found = fg.fit(data.assign(site=site), "AVGEXP", "site", "linear", columns, solver=fg.SGD(seed=seed))
         assert np.all(found.std_errors < 20 * pooled.bse.to_numpy())
         assert any("comes from 57 gradients" in note for note in found.notes)
 
@@ -298,6 +299,6 @@ def test_sites_take_the_same_newton_step_as_the_pooled_frame():
         return [site.answer(order, content) for site, content in zip(sites, contents, strict=True)]
 
     found = fit_sites(ask, ["0", "1", "2"], "y", "logistic", solver="sgd")
-    pooled = fg.fit(frame, "y", "site", "logistic", solver="sgd")
+    pooled = fg.fit(frame, "y", "site", "logistic", solver=fg.SGD())
     np.testing.assert_allclose(found.std_errors, pooled.std_errors, rtol=1e-4)
     assert np.abs((found.params - pooled.params) / pooled.std_errors).max() < 1e-3

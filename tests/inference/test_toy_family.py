@@ -85,7 +85,7 @@ COLUMNS = ["dose", "age"]
 def test_it_fits_as_statsmodels_does_and_prints_its_name():
     link = sm.families.Gamma(sm.families.links.Log())
     pooled = sm.GLM(FRAME.hours, sm.add_constant(FRAME[COLUMNS]), family=link).fit(cov_type="HC0")
-    fit = fg.fit(FRAME, "hours", "h", "exponential", COLUMNS, solver="sgd", passes=15)
+    fit = fg.fit(FRAME, "hours", "h", "exponential", COLUMNS, solver=fg.SGD(passes=15))
     assert np.abs((fit.params - pooled.params.to_numpy()) / pooled.bse.to_numpy()).max() < 0.3
     np.testing.assert_allclose(fit.std_errors, pooled.bse, rtol=0.15)
     assert "Family: exponential" in str(fit)

@@ -55,7 +55,9 @@ def test_a_site_that_is_killed_in_a_round_is_left_behind(program, masked):
     rest = FRAME[FRAME.h != "c"]
     means = FRAME.age.mean(), FRAME.age.std(ddof=0)
     scaled = rest.assign(age=(rest.age - means[0]) / means[1])
-    pooled = fg.fit(scaled, "visits", "h", "poisson", ["age", "dose"], exposure="years")
+    pooled = fg.fit(
+        scaled, fg.Model("visits", family="poisson", features=["age", "dose"], exposure="years"), client="h"
+    )
     np.testing.assert_allclose(found.params, pooled.params, rtol=1e-10)
     np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-9, atol=1e-12)
     assert found.statistics.log_likelihood == pytest.approx(pooled.statistics.log_likelihood, rel=1e-10)
@@ -85,8 +87,11 @@ def test_a_site_that_is_killed_ends_the_fit_with_its_last_words(program, order, 
 def test_a_site_may_be_lost_at_any_order_of_the_fit(program, order, times):
     found = fit_of(program, False, "leave", a=("--die-at", order, "--times", times))
     assert found.facts["Rows"] == "270"
-    pooled = fg.fit(FRAME[FRAME.h != "a"], formula="visits ~ age + dose", target="visits", client="h",
-                    family="poisson", exposure="years")  # fmt: skip
+    pooled = fg.fit(
+        FRAME[FRAME.h != "a"],
+        fg.Model("visits ~ age + dose", family="poisson", exposure="years"),
+        client="h",
+    )
     np.testing.assert_allclose(found.params[2], pooled.params[2], rtol=1e-9)
 
 
@@ -108,8 +113,7 @@ def test_with_effects_of_sites_a_lost_one_ends_the_fit(program):
 
 def test_a_banner_before_the_protocol_is_skipped_and_said(program, capfd):
     found = fit_of(program, b=("--banner", "Welcome to host b\n\x1b[31m*** maintenance on Sunday ***\n"))
-    pooled = fg.fit(FRAME, formula="visits ~ scale(age) + dose", target="visits", client="h", family="poisson",
-                    exposure="years")  # fmt: skip
+    pooled = fg.fit(FRAME, fg.Model("visits ~ scale(age) + dose", family="poisson", exposure="years"), client="h")
     np.testing.assert_allclose(found.params, pooled.params, rtol=1e-10)
     said = capfd.readouterr().err.splitlines()
     assert "site 'b', before its first reply: Welcome to host b" in said

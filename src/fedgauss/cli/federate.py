@@ -3,7 +3,7 @@
 import os
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,9 @@ from fedgauss._progress import bar
 from fedgauss.cli import options
 from fedgauss.cli.app import app, plain_endings
 from fedgauss.cli.completion import among
-from fedgauss.cli.fit import listed_names, show_fit
+from fedgauss.cli.fit import show_fit
+from fedgauss.cli.options import listed_names
+from fedgauss.inference.model import Model
 
 _ROUNDS = "rounds.jsonl"  # of a fit that is not done
 
@@ -35,8 +37,7 @@ Fit a regression to files that stay where they are, and print what `fedgauss fit
 Each --site has a name and a command that runs `fedgauss site`. Orders and replies go through its pipes: no port is \
 opened, and with ssh they are encrypted. Sites sum over all of their rows, one round for each step of the fit. With \
 --masked they add masks that cancel in the total, so that nobody sees a single site's sums. A fit that was stopped \
-resumes from the rounds in the output folder when it is started again. With --solver sgd, sites take gradient steps \
-and average on a ring.
+resumes from the rounds in the output folder when it is started again.
 
 [bold]Example[/bold]
   fedgauss federate --target died --family logistic \
@@ -82,36 +83,16 @@ def site(
 
 
 @app.command(help=_FEDERATE_HELP)
+@options.with_model_options
 def federate(
-    target: options.Target,
     sites: Annotated[list[str], Option("--site", help="NAME=COMMAND, once for each site.")],
-    family: options.Family = None,
-    features: options.Features = None,
-    formula: options.Formula = None,
-    intercept: options.Intercept = True,
-    solver: options.Solver = "scoring",
-    errors: options.Errors = "HC0",
-    link: options.Link = None,
-    trials: options.Trials = None,
-    event: options.Event = None,
-    offset: options.Offset = None,
-    exposure: options.Exposure = None,
-    row_weights: options.RowWeights = None,
-    cluster: options.Cluster = None,
-    site_effects: options.SiteEffects = False,
-    missing: options.Missing = "refuse",
-    ridge: options.Ridge = 0.0,
+    model: Model,
     level: options.Level = 0.95,
     masked: Annotated[bool, Option("--masked", help="Show the coordinator totals over sites only.")] = False,
     lost: Annotated[
         str,
         Option(help="When a site is lost: stop, or leave it out and go on.", autocompletion=among(["stop", "leave"])),
     ] = "stop",
-    sync_every: options.SyncEvery = None,
-    seed: options.Seed = None,
-    network: options.NetworkName = None,
-    weights: options.Weights = None,
-    correct_drift: options.CorrectDrift = None,
     timeout: Annotated[float, Option(help="Seconds to wait for a site's reply.")] = 600.0,
     out: options.Out = Path("fit"),
 ) -> None:
@@ -134,15 +115,10 @@ def federate(
             from fedgauss.inference.federated.coordinator import fit_sites
             from fedgauss.report.coefficients import write_fit
 
+            asked = {part.name: getattr(model, part.name) for part in fields(model)}
             fitted = fit_sites(
-                reached.ask, reached.names, target, family, listed_names(features), formula, intercept=intercept,
-                solver=solver, errors=errors, missing=missing, lost=lost,  # type: ignore[arg-type]
-                link=link, trials=trials, event=event, offset=offset, exposure=exposure, row_weights=row_weights,
-                cluster=cluster, site_effects=site_effects, ridge=ridge, level=level, masked=masked, journal=journal,
-                sync_every=sync_every, seed=seed, network=options.network_named(network, len(commands)),
-                weights=weights,
-                correct_drift=correct_drift, tick=tick,
-            )  # fmt: skip
+                reached.ask, reached.names, **asked, level=level, masked=masked, lost=lost, journal=journal, tick=tick
+            )
         show_fit(fitted, write_fit(fitted, folder))
         journal.remove()
 

@@ -13,6 +13,7 @@ from fedgauss._progress import waiting
 from fedgauss.cli import options
 from fedgauss.cli.app import app, plain_endings
 from fedgauss.cli.completion import among
+from fedgauss.inference.model import Model
 
 if TYPE_CHECKING:
     from fedgauss.inference.fit_result import Fit
@@ -40,26 +41,12 @@ classes are refused.
 
 
 @app.command(help=_FIT_HELP)
+@options.with_model_options
 def fit(
     data: options.Data,
-    target: options.Target,
     client: Annotated[str, Option(help="The column that names the client of each row.")],
-    family: options.Family = None,
-    features: options.Features = None,
-    formula: options.Formula = None,
-    intercept: options.Intercept = True,
+    model: Model,
     solver: options.Solver = "scoring",
-    errors: options.Errors = "HC0",
-    link: options.Link = None,
-    trials: options.Trials = None,
-    event: options.Event = None,
-    offset: options.Offset = None,
-    exposure: options.Exposure = None,
-    row_weights: options.RowWeights = None,
-    cluster: options.Cluster = None,
-    site_effects: options.SiteEffects = False,
-    missing: options.Missing = "refuse",
-    ridge: options.Ridge = 0.0,
     level: options.Level = 0.95,
     passes: Annotated[
         str | None,
@@ -89,7 +76,6 @@ def fit(
         from fedgauss.inference.tables import read_table
         from fedgauss.report.output import writable_folder
 
-        names = listed_names(features)
         with waiting("reading"):
             frame = read_table(data)
         folder = writable_folder(out)
@@ -97,17 +83,13 @@ def fit(
             from fedgauss.inference.fit import fit as fit_frame
             from fedgauss.report.coefficients import write_fit
 
-            fitted = fit_frame(
-                frame, target, client, family, names, formula, intercept=intercept,
-                solver=solver, errors=errors, missing=missing,  # type: ignore[arg-type]
-                link=link, trials=trials, event=event, offset=offset, exposure=exposure, row_weights=row_weights,
-                cluster=cluster, site_effects=site_effects, ridge=ridge, level=level,
-                passes=int(passes) if passes is not None and passes.isdecimal() else passes,  # type: ignore[arg-type]
-                sync_every=sync_every, method=method,  # type: ignore[arg-type]
-                seed=seed, network=_network(network, frame, client),
-                weights=weights,
-                correct_drift=correct_drift, finish=finish, progress=False,
-            )  # fmt: skip
+            given = {
+                "passes": int(passes) if passes is not None and passes.isdecimal() else passes,
+                "sync_every": sync_every, "method": method, "seed": seed, "network": _network(network, frame, client),
+                "weights": weights, "correct_drift": correct_drift, "finish": finish,
+            }  # fmt: skip
+            how = _solver(solver, {name: value for name, value in given.items() if value is not None})
+            fitted = fit_frame(frame, model, client, solver=how, level=level, progress=False)
         show_fit(fitted, write_fit(fitted, folder))
 
 
@@ -122,14 +104,16 @@ def _network(name: str | None, frame: Any, client: str) -> Any:
     return options.network_named(name, len(clients))
 
 
-def listed_names(features: str | None) -> list[str] | None:
-    """Names that commas separate; None where none are given."""
-    if features is None:
-        return None
-    names = [name.strip() for name in features.split(",") if name.strip()]
-    if not names:
-        raise ValueError(f"columns must be names with commas between them; got {features!r}. Leave them out for all.")
-    return names
+def _solver(name: str, given: dict[str, Any]) -> Any:
+    """The solver with this name and these settings, which belong to SGD."""
+    from fedgauss import _checks
+    from fedgauss.inference.sgd import SGD
+
+    if _checks.one_of("solver", name, ["scoring", "sgd"]) == "sgd":
+        return SGD(**given)
+    if given:
+        raise ValueError(f"{next(iter(given))} belongs to --solver sgd; the solver is {name}. Leave it out?")
+    return name
 
 
 def show_fit(fitted: Fit, written: list[Path]) -> None:

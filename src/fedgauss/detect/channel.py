@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgauss import _checks
-from fedgauss._deprecated import warn_renamed
 from fedgauss._linearization import Linearization
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.saved import Saved
@@ -208,13 +207,3 @@ def checked_channels(channels: Sequence[Channel]) -> tuple[Channel, ...]:
     if not names or len(set(names)) != len(names):
         raise ValueError(f"channels must be at least one, each with a name of its own; got {names}.")
     return given
-
-
-def of_channel(attribute: str, name: str) -> Any:
-    """A property under its old name: one channel's entry in the mapping `attribute`."""
-
-    def get(self: Any) -> FloatArray:
-        warn_renamed(f"{type(self).__name__}.{name}", f'{attribute}["{name}"]')
-        return getattr(self, attribute)[name]
-
-    return property(get, doc=f'Deprecated: use `{attribute}["{name}"]`.')

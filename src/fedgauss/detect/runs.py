@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fedgauss import _checks
 from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
-from fedgauss.detect.channel import Channel, Conditions, RoundSeen, checked_channels, of_channel
+from fedgauss.detect.channel import Channel, Conditions, RoundSeen, checked_channels
 from fedgauss.detect.innovations import innovations
 from fedgauss.detect.thresholds import Boundary, boundary
 from fedgauss.detect.watch import CHANNELS_WITH_UPLOADS, DEFAULT_CHANNELS, Watch, rounds_to_drop
@@ -41,9 +41,6 @@ class WatchedRuns:
     onsets: npt.NDArray[np.int64]
     alarms: BoolArray
     travelling: BoolArray
-
-    mean = of_channel("statistics", "mean")
-    spread = of_channel("statistics", "spread")
 
     @property
     def alarm_step(self) -> npt.NDArray[np.int64]:

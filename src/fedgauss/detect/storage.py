@@ -18,15 +18,12 @@ from fedgauss._linearization import Linearization
 from fedgauss._types import FloatArray
 from fedgauss.detect.array_file import LARGEST, ArrayFile
 from fedgauss.detect.channel import Channel
-from fedgauss.detect.saved import Arrays, part, prefixed
+from fedgauss.detect.saved import Arrays, part
 from fedgauss.detect.thresholds import LONGEST_HORIZON, Boundary, checked_horizon, epoch_ends
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.step_sizes import Listed, Polynomial, StepSizes, WarmStart, from_array
 
 _FORMAT = "fedgauss monitor 4"
-_FORMAT_OF_MAXIMA = "fedgauss monitor 3"  # the same state, but thresholds of the largest evidence, not of all combined
-_FORMAT_0_1_0 = "fedgauss monitor 2"
-_FORMATS = (_FORMAT, _FORMAT_OF_MAXIMA, _FORMAT_0_1_0)
 _HEADER = "header"
 _LONGEST_HEADER = 4_000_000  # bytes: names of ten thousand clients, and their surprises at an alarm
 LATEST = LONGEST_HORIZON  # round or step that is read
@@ -55,14 +52,14 @@ def _plain(number: Any) -> Any:
     raise TypeError(f"{type(number).__name__} cannot be written down")
 
 
-def read(path: str | os.PathLike[str], forms: tuple[str, ...] = _FORMATS, by: str = "Monitor.save") -> Contents:
-    """What `write` wrote, in one of these formats."""
+def read(path: str | os.PathLike[str], form: str = _FORMAT, by: str = "Monitor.save") -> Contents:
+    """What `write` wrote, in this format."""
     with open(path, "rb") as opened, _refusing(path, by):
         file = ArrayFile(opened)
         words = _words(file)
-        arrays = {name: file[name] for name in file.sizes if words.get("format") in forms and name != _HEADER}
-    if words.get("format") not in forms:
-        raise ValueError(f"{os.fspath(path)} must have the format {forms[0]!r}; it has {words.get('format')!r:.60}.")
+        arrays = {name: file[name] for name in file.sizes if words.get("format") == form and name != _HEADER}
+    if words.get("format") != form:
+        raise ValueError(f"{os.fspath(path)} must have the format {form!r}; it has {words.get('format')!r:.60}.")
     return words, arrays
 
 
@@ -90,29 +87,9 @@ def _words(file: ArrayFile) -> dict[str, Any]:
     return words
 
 
-def from_0_1_0(words: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Contents:
-    """A file of version 0.1.0, which knew two channels, with today's names; others as they are."""
-    if words["format"] != _FORMAT_0_1_0:
-        return words, arrays
-    words = words | {"channels": ["mean", "spread"], "dof": words["freedom"]}
-    travel, spread = part(arrays, "watch.travel."), part(arrays, "watch.spread.")
-    arrays = {name: array for name, array in arrays.items() if not name.startswith(("watch.travel.", "watch.spread."))}
-    arrays |= {"watch.mean.travel.total": travel.pop("total"), "watch.rounds": arrays["watch.mean.position"]}
-    arrays |= prefixed("watch.mean.travel.places.", travel)
-    if "clients.sums" in arrays:
-        arrays.setdefault("clients.baseline", np.zeros_like(arrays["clients.sums"]))
-    spread |= dict(zip(("rounds", "count", "began"), spread.pop("whole"), strict=True))
-    spread |= dict(zip(("weight", "mass"), spread.pop("masses"), strict=True))
-    step, position = spread.pop("peak_step"), spread.pop("peak_position")
-    group = math.ceil(10 / words["sync_every"])
-    spread |= {"statistic": spread.pop("peak"), "step": step}
-    spread["rounds_before"] = np.where(step < 0, 0, (position + 1) * group)
-    return words, arrays | prefixed("watch.spread.", spread)
-
-
 def named_channels(words: dict[str, Any], channels: tuple[Channel, ...]) -> tuple[Channel, ...]:
     """The channels that a monitor was saved with, or a ValueError that says which are missing."""
-    names = words.get("channels", ["mean", "spread"])  # 0.1.0 wrote none
+    names = words.get("channels")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise ValueError(f"the channels of a monitor must be a list of names, each once; got {reprlib.repr(names)}.")
     by_name = {channel.name: channel for channel in channels}
@@ -172,7 +149,7 @@ def verdict_from_words(
         ChannelReading(_checks.one_of("channel", of, reasons), _checks.real("statistic", top), _threshold(h))
         for of, top, h in words.get("readings", ())
     )
-    if (interval := words.get("onset_interval")) is not None:  # older files have none
+    if (interval := words["onset_interval"]) is not None:
         first, last = (_checks.whole("onset_interval", at, at_least=0, at_most=step + 1) for at in interval)
         fields["onset_interval"] = (first, last)
     note, reason = text("note", words["note"]), reasons[name]
@@ -189,11 +166,6 @@ def text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name} must be text")
     return value
-
-
-def has_thresholds_of_today(words: dict[str, Any]) -> bool:
-    """Whether a file's thresholds are for the statistics as they are now; else they must be found anew."""
-    return bool(words["format"] == _FORMAT)
 
 
 def boundary_from_arrays(arrays: Arrays, channels: Sequence[Channel], sync_every: int, horizon: int | None) -> Boundary:

@@ -12,14 +12,12 @@ from fedgauss.detect.channel import Channel
 from fedgauss.detect.client_record import ClientRecord
 from fedgauss.detect.innovations import innovations
 from fedgauss.detect.saved import part, prefixed
-from fedgauss.detect.thresholds import boundary
 from fedgauss.detect.updates import LONGEST_GAP
 from fedgauss.detect.watch import DEFAULT_CHANNELS
 
 if TYPE_CHECKING:
     from fedgauss.detect.monitor import Monitor
 
-_DEFAULT_BEFORE = ["mean", "spread"]  # of monitors saved before there was a quiet channel
 Settings = tuple[int, float, int | None]  # sync_every, alpha, horizon
 
 
@@ -49,11 +47,11 @@ def contents_of(monitor: Monitor) -> storage.Contents:
 
 
 def read_into(monitor: Monitor, path: str | os.PathLike[str], channels: tuple[Channel, ...]) -> None:
-    """Make a blank monitor the one of a file, by this version or an earlier one; a ValueError where it is damaged."""
+    """Make a blank monitor the one of a file, a ValueError where it is damaged."""
     words, arrays = storage.read(path)
     watched = storage.named_channels(words, channels)
     try:
-        fill(monitor, *storage.from_0_1_0(words, arrays), watched)
+        fill(monitor, words, arrays, watched)
     except Exception as error:  # a damaged file may break anything
         raise ValueError(
             f"{os.fspath(path)} must be a file that Monitor.save wrote; a part is missing or wrong ({error})."
@@ -62,17 +60,14 @@ def read_into(monitor: Monitor, path: str | os.PathLike[str], channels: tuple[Ch
 
 def fill(monitor: Monitor, words: dict[str, Any], arrays: storage.Arrays, channels: tuple[Channel, ...]) -> None:
     """Make a blank monitor the one that `contents_of` took apart; a ValueError where parts do not fit together."""
-    monitor._seed = _checks.whole("seed", words.get("seed", 0), at_least=0)
+    monitor._seed = _checks.whole("seed", words["seed"], at_least=0)
     lin = storage.lin_from_arrays(arrays, words["n_warmup"], words["dof"])
     parts = innovations(lin, storage.steps_from_words(words["steps"], arrays))
     settings = checked_settings(words["sync_every"], words["alpha"], words["horizon"])
     limits = storage.boundary_from_arrays(arrays, channels, settings[0], settings[2])
-    if not storage.has_thresholds_of_today(words):
-        limits = boundary(lin.dim, *settings, monitor._seed, parts.whitening, channels)
     monitor._begin(parts, settings, limits, channels)
-    monitor._may_join = words.get("may_join", False)  # a file of 0.1.0 has its channels
-    names = [channel.name for channel in channels]
-    default = names in ([channel.name for channel in DEFAULT_CHANNELS], _DEFAULT_BEFORE)
+    monitor._may_join = words["may_join"]
+    default = [channel.name for channel in channels] == [channel.name for channel in DEFAULT_CHANNELS]
     if not isinstance(monitor._may_join, bool) or (monitor._may_join and not default):
         raise ValueError("clients may join the default channels only")
     # The origin may lie before step 0: it is sync_every steps before a first update that came early.

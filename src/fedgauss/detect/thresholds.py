@@ -15,7 +15,7 @@ from scipy import optimize, special
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray
-from fedgauss.detect.channel import TEMPERING, Channel, Conditions, RoundSeen, of_channel
+from fedgauss.detect.channel import TEMPERING, Channel, Conditions, RoundSeen
 from fedgauss.detect.innovations import Whitening, dof_needed, scales
 from fedgauss.detect.watch import DEFAULT_CHANNELS, Watch, rounds_to_drop
 
@@ -44,9 +44,6 @@ class Boundary:
 
     ends: npt.NDArray[np.int64]
     levels: Mapping[str, FloatArray]
-
-    mean = of_channel("levels", "mean")
-    spread = of_channel("levels", "spread")
 
     def at(self, step: int) -> tuple[float, ...]:
         """The threshold of each channel after this many steps; the last ones hold beyond the end."""

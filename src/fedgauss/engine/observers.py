@@ -15,7 +15,6 @@ import numpy as np
 from jax import lax
 
 from fedgauss import _checks
-from fedgauss._deprecated import warn_renamed
 from fedgauss._lanes import Sum, add_up, client_mean
 from fedgauss._types import ArrayLike, FloatArray, Int32Array, JaxArray
 from fedgauss.engine.loop import Observer, Step
@@ -377,11 +376,3 @@ def uploads(every: int) -> Uploads:
         An observer for `simulate(..., observe=[...])`.
     """
     return Uploads(_checks.whole("every", every, fix="Use the sync_every of the run."))
-
-
-def __getattr__(name: str) -> Any:
-    """The old name of `CusumPath`."""
-    if name != "Cusum":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warn_renamed("fedgauss.observers.Cusum", "CusumPath")
-    return CusumPath

@@ -185,12 +185,26 @@ class Family(abc.ABC):
         deviance, pearson = (weights @ part(eta, y) for part in (self.deviance, self.pearson))
         return Goodness(float(likelihood.sum()) + rows.constant, float(deviance), float(pearson))
 
-    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
-        """What each row counts for in the sums at a parameter, (n,) each: in the score, and in the information."""
-        eta = self._predictors(rows, theta)
-        residual = np.abs(self.residual(eta, rows.response)) * rows.weights
-        weight = np.abs(self.weight(eta, rows.response)) * rows.weights
-        return [residual.sum(axis=0), weight.reshape(-1, rows.n).sum(axis=0)]
+    def behind(self, rows: Rows, kind: str, theta: FloatArray) -> dict[str, FloatArray]:
+        """What each row counts for in the answer to an `Ask` of a kind, by name: columns u, (n,), that it tells X'u of.
+
+        For each output the score is X'u, with u = -residual; the information is X'(w x_1), ..., X'(w x_p); and "final"
+        tells the observed one so, too, and the squared scores, X'(u^2 x_j); and what "goodness" does, of which each
+        number is 1'u. All times the weights of rows. Where outputs meet in a row, each pair has its own.
+        """
+        eta, y = self._predictors(rows, theta), rows.response
+        if kind == "goodness":
+            weights = np.broadcast_to(rows.weights, rows.n)
+            return {"deviance": weights * self.deviance(eta, y), "pearson": weights * self.pearson(eta, y)}
+        score = -self.residual(eta, y) * rows.weights
+        columns = {f"score {c}": part for c, part in enumerate(score)}
+        if kind in ("sums", "final"):
+            columns |= _times_columns(self.weight(eta, y) * rows.weights, rows.x, "information")
+        if kind == "final":
+            columns |= _times_columns(self.curvature(eta, y) * rows.weights, rows.x, "observed")
+            columns |= _times_columns(score[:, None] * score, rows.x, "squares")
+            columns |= self.behind(rows, "goodness", theta)
+        return columns
 
     def steadied(self, theta: FloatArray, total: Sums) -> Sums:
         """The sums of all sites as a step of scoring should take them, or a `NoFiniteEstimate` that knows why.
@@ -362,6 +376,15 @@ class AdditiveNoise(Family):
         jnp = numpy_for(u)
         student = jnp.sqrt(df * jnp.expm1(-2.0 / df * jnp.log(u))) * jnp.cos(2.0 * np.pi * v)
         return student * np.sqrt((df - 2.0) / df).astype(np.float32)
+
+
+def _times_columns(factor: FloatArray, x: FloatArray, what: str) -> dict[str, FloatArray]:
+    """f x_j for each column; of factors (C, n), or (C, C, n), of which half are others again."""
+    if factor.ndim == 2:
+        pairs = {f"{c}": part for c, part in enumerate(factor)}
+    else:
+        pairs = {f"{b} {c}": factor[b, c] for b in range(len(factor)) for c in range(b + 1)}
+    return {f"{what} {name} x{j}": part * x[:, j] for name, part in pairs.items() for j in range(x.shape[1])}
 
 
 def is_number(level: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Cox regression stratified by site, and within sites where there are strata: times to an event, some censored."""
+"""Cox regression stratified by site, and within sites: times to an event, some of them censored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from fedgauss.families.rows import Goodness, NoFiniteEstimate, Rows, Score, Sums
 
 
 class _Events(NamedTuple):
-    """The events of a site at one parameter; rows are sorted by time, and covariates are about their mean."""
+    """The events of a site at one parameter, stratum by stratum.
+
+    Within a stratum rows are sorted by time, and covariates are about their mean.
+    """
 
     order: IntArray  # of the rows, (n,)
     x: FloatArray  # (n, p)
@@ -25,12 +28,13 @@ class _Events(NamedTuple):
     relative: FloatArray  # w_j exp(eta_j), up to a factor, (n,)
     log_likelihood: float
     of_time: IntArray  # of each event, the number of its time, (e,)
-    upto: IntArray  # how many times of events each row has lived to see, (n,)
+    upto: IntArray  # how many times of events each row has lived to see, and strata before it, (n,)
     ties: FloatArray  # how many events a time has, (g,)
     held: FloatArray  # f, (e,)
     hazard: FloatArray  # h = w / S0, (e,)
     means: FloatArray  # m = S1 / S0, (e, p)
     event_weights: FloatArray  # w, (e,)
+    ends: tuple[int, ...]  # numbers of times, of g, at which a stratum ends and another begins
 
     def by_time(self, of_events: FloatArray) -> FloatArray:
         """Totals over the events of each time, (g, ...)."""
@@ -39,7 +43,9 @@ class _Events(NamedTuple):
 
     def lived(self, by_time: FloatArray) -> FloatArray:
         """Totals over the times that each row has lived to see, (n, ...)."""
-        return np.concatenate([np.zeros((1, *by_time.shape[1:])), np.cumsum(by_time, axis=0)])[self.upto]
+        nothing = np.zeros((1, *by_time.shape[1:]))
+        totals = [(nothing, np.cumsum(part, axis=0)) for part in np.split(by_time, self.ends)]
+        return np.concatenate([part for pair in totals for part in pair])[self.upto]
 
     def expected(self) -> FloatArray:
         """How many events each row was to have had by the end of its time, times its weight, (n,)."""
@@ -48,21 +54,24 @@ class _Events(NamedTuple):
         return np.asarray(self.relative * all_of_it)
 
 
+_JOINED = [name for name in _Events._fields if name not in ("log_likelihood", "of_time", "upto", "ends")]
+
+
 @register
 @dataclass(frozen=True)
 class Cox(Family):
     """Proportional hazards exp(eta), with a baseline hazard for each site, or for each stratum of a site.
 
-    Each event is compared with the rows of its site that were at risk at its time t; those of several sites never
-    meet, so log-likelihoods, scores and informations add up over sites. A site's partial log-likelihood is the sum
-    over its events e of
+    Each event is compared with the rows of its stratum that were at risk at its time t; those of several strata never
+    meet, so log-likelihoods, scores and informations add up over strata, and over sites. A site's partial
+    log-likelihood is the sum over its events e of
 
         w_e (eta_e - log S0_e),   S0_e = sum_(at risk) w_j exp(eta_j) - f_e sum_(events at t) w_j exp(eta_j).
 
     `ties` says what to do with events at one time: f = 0 for "breslow", and f = 0, 1/d, ..., (d - 1)/d for the d events
     of "efron" (the default here and in R; statsmodels' is "breslow"), which then share the mean of their weights.
     The response is a time and, beside it, whether the event came then (1) or the row was censored (0), and perhaps the
-    number of a stratum: then everything is a sum over the strata of the site.
+    number of a stratum.
     """
 
     ties: Literal["efron", "breslow"] = "efron"
@@ -100,14 +109,12 @@ class Cox(Family):
 
     def score(self, rows: Rows, theta: FloatArray) -> Score:
         """The partial log-likelihood and its gradient."""
-        each = [(at.log_likelihood, at.x.T @ (at.weights * at.died - at.expected())) for at in self._strata(rows, theta)]
-        return Score(*map(sum, zip(*each, strict=True)))
+        at = self._events(rows, theta)
+        return Score(at.log_likelihood, at.x.T @ (at.weights * at.died - at.expected()))
 
     def sums(self, rows: Rows, theta: FloatArray) -> Sums:
         """Information: the covariances of the covariates over the rows at risk, one for each event."""
-        return Sums(*map(sum, zip(*(self._sums(at) for at in self._strata(rows, theta)), strict=True)))
-
-    def _sums(self, at: _Events) -> Sums:
+        at = self._events(rows, theta)
         expected = at.expected()
         score = at.x.T @ (at.weights * at.died - expected)
         information = (at.x * expected[:, None]).T @ at.x - (at.means * at.event_weights[:, None]).T @ at.means
@@ -119,30 +126,41 @@ class Cox(Family):
 
     def row_scores(self, rows: Rows, theta: FloatArray) -> FloatArray:
         """Score residuals: w_j times the derivative of the score in w_j (Lin and Wei 1989)."""
-        scores = np.empty((rows.n, len(theta)))
-        for at in self._strata(rows, theta):
-            away = -at.x * at.expected()[:, None]
-            if len(at.of_time):
-                weighted = at.hazard[:, None] * at.means
-                drift = at.lived(at.by_time(weighted))
-                drift[at.died] -= at.by_time(at.held[:, None] * weighted)[at.of_time]
-                away += at.relative[:, None] * drift
-                mean = at.by_time(at.means) / at.ties[:, None]
-                away[at.died] += at.weights[at.died, None] * (at.x[at.died] - mean[at.of_time])
-            scores[at.order] = away
+        at = self._events(rows, theta)
+        away = -at.x * at.expected()[:, None] + at.relative[:, None] * self._drift(at)
+        if len(at.of_time):
+            mean = at.by_time(at.means) / at.ties[:, None]
+            away[at.died] += at.weights[at.died, None] * (at.x[at.died] - mean[at.of_time])
+        scores = np.empty_like(away)
+        scores[at.order] = away
         return scores
 
-    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
-        """The martingale residual of each row, and how many events it was to have had."""
-        counted = np.empty((2, rows.n))
-        for at in self._strata(rows, theta):
-            expected = at.expected()
-            counted[:, at.order] = np.abs(at.weights * at.died - expected), expected
-        return list(counted)
+    def behind(self, rows: Rows, kind: str, theta: FloatArray) -> dict[str, FloatArray]:
+        """The martingale residual m of each row, and for the information how the mean covariates of events are told.
+
+        The score is X'm. The information is X'u_j for each column, with u_j the events that a row was to have had,
+        times how far its covariate is from the mean over the rows at risk then. Squared scores, of "final", are the
+        inner products of the columns of `row_scores`. Of "goodness" the one number is no sum over rows.
+        """
+        if kind == "goodness":
+            return {}
+        at = self._events(rows, theta)
+        expected = at.expected()
+        columns = {"score 0": at.weights * at.died - expected}
+        if kind in ("sums", "final"):
+            apart = at.x * expected[:, None] - at.relative[:, None] * self._drift(at)
+            columns |= {f"information 0 x{j}": column for j, column in enumerate(apart.T)}
+        found = {}
+        for name, column in columns.items():
+            found[name] = np.empty_like(column)
+            found[name][at.order] = column
+        if kind == "final":
+            found |= {f"squares 0 x{j}": column for j, column in enumerate(self.row_scores(rows, theta).T)}
+        return found
 
     def goodness(self, rows: Rows, theta: FloatArray, dispersion: float) -> Goodness:
         """The deviance is minus twice the partial log-likelihood."""
-        likelihood = sum(at.log_likelihood for at in self._strata(rows, theta))
+        likelihood = self._events(rows, theta).log_likelihood
         return Goodness(likelihood + rows.constant, -2.0 * likelihood, 0.0)
 
     def steadied(self, theta: FloatArray, total: Sums) -> Sums:
@@ -163,15 +181,25 @@ class Cox(Family):
         """Nothing: scoring starts at zero."""
         return np.zeros((len(response), 1))
 
-    def _strata(self, rows: Rows, theta: FloatArray) -> list[_Events]:
-        """The events of each stratum; of all rows where there are no strata, or no rows."""
-        of_row = rows.response[:, 2] if rows.response.shape[1] > 2 and rows.n else np.zeros(rows.n)
-        eta = self._predictors(rows, theta)[0]
-        return [self._events(rows, eta, np.flatnonzero(of_row == one)) for one in np.unique(of_row)] or [
-            self._events(rows, eta, np.arange(rows.n))
-        ]
+    def _drift(self, at: _Events) -> FloatArray:
+        """Of each row the total over events, while it was at risk, of hazard times mean covariates, (n, p)."""
+        if not len(at.of_time):
+            return np.zeros_like(at.x)
+        weighted = at.hazard[:, None] * at.means
+        drift = at.lived(at.by_time(weighted))
+        drift[at.died] -= at.by_time(at.held[:, None] * weighted)[at.of_time]
+        return drift
 
-    def _events(self, rows: Rows, eta: FloatArray, which: IntArray) -> _Events:
+    def _events(self, rows: Rows, theta: FloatArray) -> _Events:
+        """Those of all strata, or of all rows where there are none."""
+        eta = self._predictors(rows, theta)[0]
+        if rows.response.shape[1] == 2:
+            return self._stratum(rows, eta, np.arange(rows.n))
+        strata = rows.response[:, 2]
+        parts = [self._stratum(rows, eta, np.flatnonzero(strata == one)) for one in np.unique(strata)]
+        return _joined(parts or [self._stratum(rows, eta, np.arange(0))])
+
+    def _stratum(self, rows: Rows, eta: FloatArray, which: IntArray) -> _Events:
         """Sort these rows by time, and add up from the last to the first: n log n steps."""
         order = which[np.argsort(rows.response[which, 0], kind="stable")]
         time, died = rows.response[order, 0], rows.response[order, 1] > 0
@@ -203,5 +231,17 @@ class Cox(Family):
             likelihood = float(np.sum(weights[died] * eta[died]) - np.sum(event_weights * np.log(whole)))
             hazard, means = event_weights / whole, left(relative[:, None] * x) / whole[:, None]
         return _Events(
-            order, x, died, weights, relative, likelihood, of_time, upto, ties, held, hazard, means, event_weights
+            order, x, died, weights, relative, likelihood, of_time, upto, ties, held, hazard, means, event_weights, ()
         )
+
+
+def _joined(strata: list[_Events]) -> _Events:
+    """Strata one after the other, their times numbered on."""
+    ends = np.cumsum([len(at.ties) for at in strata])
+    before = ends - [len(at.ties) for at in strata]
+    added = {name: np.concatenate([getattr(at, name) for at in strata]) for name in _JOINED}
+    added["of_time"] = np.concatenate([at.of_time + first for at, first in zip(strata, before, strict=True)])
+    starts = before + np.arange(len(strata))
+    added["upto"] = np.concatenate([at.upto + first for at, first in zip(strata, starts, strict=True)])
+    likelihood = sum(at.log_likelihood for at in strata)
+    return _Events(log_likelihood=likelihood, ends=tuple(ends[:-1].tolist()), **added)

@@ -145,13 +145,17 @@ class NegativeBinomial(GeneralisedLinear):
         """With a row and a column for log(alpha)."""
         if self.alpha is not None:
             return super().observed(rows, theta)
+        cross, shape = self._shape_terms(rows, theta)
+        beside = (rows.x.T @ cross)[:, None]
+        return np.block([[self._at(theta).observed(rows, theta[:-1]), beside], [beside.T, np.array([[shape.sum()]])]])
+
+    def _shape_terms(self, rows: Rows, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Minus the second derivative of each row's log-likelihood in its predictor and log(alpha), and in that twice."""
         row, y = self._at(theta), rows.response
         mu = np.exp(row._predictors(rows, theta[:-1])[0])
         t = row._given * mu
-        flat = t / (1.0 + t) ** 2
-        cross = rows.x.T @ (rows.weights * (y - mu) * flat)
-        shape = np.sum(rows.weights * (mu * _bent(t) + (y - mu) * flat - _rising(y, row._given).bends))
-        return np.block([[row.observed(rows, theta[:-1]), cross[:, None]], [cross[None], np.array([[shape]])]])
+        cross = (y - mu) * t / (1.0 + t) ** 2
+        return rows.weights * cross, rows.weights * (mu * _bent(t) + cross - _rising(y, row._given).bends)
 
     def goodness(self, rows: Rows, theta: FloatArray, dispersion: float) -> Goodness:
         """At the alpha of theta."""
@@ -159,12 +163,22 @@ class NegativeBinomial(GeneralisedLinear):
             return super().goodness(rows, theta, dispersion)
         return self._at(theta).goodness(rows, theta[:-1], dispersion)
 
-    def behind(self, rows: Rows, theta: FloatArray) -> list[FloatArray]:
-        """As with the alpha of theta given; and the score of log(alpha)."""
+    def behind(self, rows: Rows, kind: str, theta: FloatArray) -> dict[str, FloatArray]:
+        """As with the alpha of theta given; and what log(alpha) has of the score, 1'u, and of matrices, X'u and 1'u."""
         if self.alpha is not None:
-            return super().behind(rows, theta)
-        shape = np.abs(self.row_scores(rows, theta)[:, -1])
-        return [*self._at(theta).behind(rows, theta[:-1]), shape]
+            return super().behind(rows, kind, theta)
+        row = self._at(theta)
+        columns = row.behind(rows, kind if kind in ("score", "goodness") else "final", theta[:-1])
+        if kind == "goodness":
+            return columns
+        score, shape = columns["score 0"], self.row_scores(rows, theta)[:, -1]
+        columns["score log(alpha)"] = shape
+        if kind in ("sums", "final"):
+            columns["observed log(alpha)"], columns["observed log(alpha) twice"] = self._shape_terms(rows, theta)
+        if kind == "final":
+            columns |= {"squares log(alpha)": score * shape, "squares log(alpha) twice": shape**2}
+        told = ("score", "observed") if kind == "sums" else ("score", "observed", "squares", "deviance", "pearson")
+        return {name: column for name, column in columns.items() if name.startswith(told)}
 
     def steadied(self, theta: FloatArray, total: Sums) -> Sums:
         """Uphill in log(alpha) where its information is not positive, and never by a long step.

@@ -67,7 +67,7 @@ class Ask(NamedTuple):
         Of "goodness".
     parts : tuple of str
         Of "final": "information", "observed" (minus the second derivative of the log-likelihood), and squared scores
-        "squares.rows", "squares.clusters" with "squares.n_clusters", "squares.sites".
+        "squares.rows", "squares.clusters" (and their number, "squares.n_clusters"), "squares.sites".
     compared : tuple of int
         Of "final": parameters of which it is asked how far sites' own estimates lie apart; none where empty.
     beside : Ask, optional

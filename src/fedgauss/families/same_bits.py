@@ -72,7 +72,8 @@ def times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
 
 def dot(left: FloatArray, right: FloatArray) -> float:
     """v'w, rounded once; nan where it overflows."""
-    products = left * right
+    with np.errstate(over="ignore", invalid="ignore"):
+        products = left * right
     return math.fsum(products.tolist()) if np.all(np.isfinite(products)) else math.nan
 
 

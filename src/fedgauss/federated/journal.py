@@ -15,6 +15,8 @@ from fedgauss.federated.plan import Plan
 from fedgauss.federated.roster import Roster
 from fedgauss.federated.wire import Message, decode, encode
 
+_BEGINNING = b'{"plan":'
+
 
 class Journal:
     """Runs about one thing, each line a beginning or a round, in a file that only its owner can read.
@@ -27,7 +29,9 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._runs = self._read() if self.path.exists() else []
+        self._runs: list[Message] = []
+        if self.path.exists():
+            self._read()
 
     def __len__(self) -> int:
         """The number of rounds."""
@@ -56,20 +60,33 @@ class Journal:
             file.write(encode(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        self._note(line)
 
-    def _read(self) -> list[Message]:
-        """All runs, up to a line that a kill cut off."""
-        runs: list[Message] = []
-        for text in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+    def _note(self, line: Message) -> None:
+        """A line is a round of the last run, or the beginning of one."""
+        if line.keys() == {"round"} and self._runs:
+            self._runs[-1]["rounds"].append(line["round"])
+        elif line.keys() == {"plan", "roster"}:
+            self._runs.append({**line, "rounds": []})
+        else:
+            raise ValueError("a line of a journal must be a round, or a plan with its roster.")
+
+    def _read(self) -> None:
+        """All runs, up to a line that a kill cut off; that one goes, or the next would be written behind it."""
+        lines, size = self.path.read_bytes().splitlines(keepends=True), 0
+        if lines and not lines[0].startswith(_BEGINNING):
+            raise ValueError(
+                f"a journal must begin with a plan; {self.path} is another file. Give the journal another name."
+            )
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break
             try:
-                line = decode(text)
+                self._note(decode(line))
             except ValueError:
                 break
-            if "round" in line and runs:
-                runs[-1]["rounds"].append(line["round"])
-            elif line.keys() == {"plan", "roster"}:
-                runs.append({**line, "rounds": []})
-        return runs
+            size += len(line)
+        os.truncate(self.path, size)
 
 
 def _about(run: Message) -> str:

@@ -23,6 +23,13 @@ from fedgauss.federated.refusal import Refused
 _BYTES = 32  # of a key of either kind
 _GROUPS, _DIGITS = 6, 5  # of a fingerprint: 120 bits, which nobody finds a second key for
 
+_DIGITS_OF_HEX = frozenset("0123456789abcdef")
+_SIGN = 1 << 255  # of a point, beside its y
+# y of the points of order 1, 2, 4 and 8 on edwards25519 and what else is read as them: 0, +-1, +-y8 and p, p + 1.
+_PRIME = 2**255 - 19
+_Y8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+_LOW_ORDER = {0, 1, _PRIME - 1, _PRIME, _PRIME + 1, _Y8, _PRIME - _Y8}
+
 Verify = Callable[[str, bytes, str], bool]  # of a public key, a statement and a signature
 
 
@@ -62,7 +69,7 @@ class Key:
 
     Examples
     --------
-    >>> key = Key.beside("north.csv")
+    >>> key = Key.read(Path("north.csv.key"))
     >>> print(fingerprint(key.public))
     """
 
@@ -97,11 +104,14 @@ class Key:
 
 
 def verify(key: str, statement: bytes, signature: str) -> bool:
-    """Whether the owner of a public key has signed the statement."""
+    """Whether the owner of a public key has signed the statement; a key by which anybody could sign has no owner."""
     if not is_hex(key, _BYTES) or not is_hex(signature, 2 * _BYTES):
         return False
+    point = bytes.fromhex(key)
+    if int.from_bytes(point, "little") % _SIGN in _LOW_ORDER:
+        return False
     try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), statement)
+        Ed25519PublicKey.from_public_bytes(point).verify(bytes.fromhex(signature), statement)
     except InvalidSignature:
         return False
     return True
@@ -125,7 +135,9 @@ class RunKey:
         try:
             exchanged = self._pair.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(other_public)))
         except ValueError as error:  # a point of low order: the exchange would give the same to everybody
-            raise Refused("the run key of every site must hide something; one of these would hide nothing.") from error
+            raise Refused(
+                "a run key must be a point whose secret its owner alone has; this one would hide nothing."
+            ) from error
         return HKDF(SHA256(), _BYTES, salt=None, info=context).derive(exchanged)
 
 
@@ -137,4 +149,4 @@ def fingerprint(public: str) -> str:
 
 def is_hex(text: Any, n_bytes: int) -> bool:
     """Whether this is text of so many bytes in lower-case hexadecimal digits."""
-    return isinstance(text, str) and len(text) == 2 * n_bytes and not set(text) - set("0123456789abcdef")
+    return isinstance(text, str) and len(text) == 2 * n_bytes and _DIGITS_OF_HEX.issuperset(text)

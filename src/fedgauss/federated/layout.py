@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
-from fedgauss._types import FloatArray
+from fedgauss._types import FloatArray, IntArray
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -21,7 +23,8 @@ def pack(arrays: Mapping[str, FloatArray], shapes: Shapes) -> FloatArray:
     if arrays.keys() != shapes.keys() or any(np.shape(arrays[name]) != shape for name, shape in shapes.items()):
         raise ValueError(f"an answer must have the arrays {dict(shapes)}; it has others.")
     parts = [np.asarray(arrays[name], dtype=float) for name in shapes]
-    return np.concatenate([np.empty(0), *(part[_upper(part.shape)] if _square(part.shape) else part.ravel() for part in parts)])
+    rows = [part[_upper(len(part))] if _square(part.shape) else part.ravel() for part in parts]
+    return np.concatenate([np.empty(0), *rows])
 
 
 def unpack(row: FloatArray, shapes: Shapes) -> dict[str, FloatArray]:
@@ -31,9 +34,9 @@ def unpack(row: FloatArray, shapes: Shapes) -> dict[str, FloatArray]:
         part = row[start : start + _length(shape)]
         start += len(part)
         if _square(shape):
-            matrix = np.zeros(shape)
-            matrix[_upper(shape)] = part
-            part = matrix + matrix.T - np.diag(np.diag(matrix))
+            matrix = np.empty(shape)
+            matrix[_upper(shape[0])] = matrix.T[_upper(shape[0])] = part
+            part = matrix
         arrays[name] = part.reshape(shape)
     return arrays
 
@@ -42,9 +45,10 @@ def _square(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 and shape[0] == shape[1]
 
 
-def _upper(shape: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
-    return np.triu_indices(shape[0])
+@lru_cache
+def _upper(dim: int) -> tuple[IntArray, IntArray]:
+    return np.triu_indices(dim)
 
 
 def _length(shape: tuple[int, ...]) -> int:
-    return shape[0] * (shape[0] + 1) // 2 if _square(shape) else int(np.prod(shape, dtype=int))
+    return shape[0] * (shape[0] + 1) // 2 if _square(shape) else math.prod(shape)

@@ -1,35 +1,473 @@
-"""Stub until the ledger is there."""
+"""What a table has answered, and the rules that need to know: spans of columns, budgets, rosters and other sites' ledgers.
+
+A ledger is a file of the table's owner, with a second one for the columns that were answered. Nothing is answered before
+it is on disk. Both hold what the table's rows say and a key: they are kept as the table is.
+
+Rules
+-----
+- What is told, with all that was told before, must not have a combination of columns that vanishes but on fewer than
+  `few` rows (`spans`). Columns of an earlier run are zero in rows that it did not use, and a row is the same as long as
+  it says the same. Columns that masked runs told are settled where enough rows of all sites are not zero in them.
+- Tries, parameters and matrices are counted over the whole life of the table (`Budget`).
+- The totals of two runs differ by the sums of the sites that only one of them had. Unless neither was masked, these must
+  be none or `sites_apart`, where the spans of the two runs at this table share more than the column of ones.
+- Another site's ledger never gets shorter, and never has another head at the same length.
+"""
+
 from __future__ import annotations
-from dataclasses import dataclass
+
+import hashlib
+import json
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+
 import numpy as np
+
+from fedgauss._types import AnyArray, FloatArray
+from fedgauss.federated.chain import Chain, Entry
+from fedgauss.federated.column_file import ColumnFile
+from fedgauss.federated.disk import Disk, RealDisk
+from fedgauss.federated.refusal import Refused
+from fedgauss.federated.row_numbers import row_numbers
+from fedgauss.federated.span_rule import Told, about_the_same, check_spans
+from fedgauss.federated.spans import BLIND
+
 
 @dataclass(frozen=True)
 class Budget:
+    """How much a table answers before its owner is asked again.
+
+    A fit takes one try, 5 to 9 parameters and 2 matrices (one at the start, one at the end). Defaults are for 30 fits of
+    the usual kind and three times as many that are refused or stop early.
+
+    Attributes
+    ----------
+    tries : int
+        Runs that are begun, refused ones too. A repeat of an answered run is free.
+    parameters : int
+        At which sums are told. A dishonest site can move them, so each tells of something else.
+    matrices : int
+        Of information, which tell of every product of two columns.
+    """
+
     tries: int = 100
-    parameters: int = 1000
+    parameters: int = 300
     matrices: int = 60
 
+    def __post_init__(self) -> None:
+        for name in ("tries", "parameters", "matrices"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} of a budget must be at least 1; got {getattr(self, name)}.")
+
+
+_BUDGET, _DISK = Budget(), RealDisk()
+
+
 class Admission(NamedTuple):
-    columns: dict
-    rows: Any
-    settled: tuple = ()
+    """What sums are about to be told of."""
+
+    columns: Mapping[str, FloatArray]  # (n,) each; that of ones is called "1"
+    rows: AnyArray  # (n,) from `Ledger.digests`
+    settled: tuple[str, ...] = ()  # columns of which enough rows of all sites are not zero
+
+
+@dataclass
+class _Run:
+    """A run as the lines of the ledger have it."""
+
+    name: str
+    time: str
+    model: str  # digest of what it is about
+    sites: dict[str, str]  # names by key
+    masked: bool
+    counts: bool
+    result: str = "begun"
+    reasons: list[str] = field(default_factory=list)
+    parameters: int = 0
+    matrices: int = 0
+    told: dict[Told, None] = field(default_factory=dict)  # in the order of telling
+
 
 class Ledger:
-    head, length = "", 0
-    def __init__(self, path, few=3, sites_apart=3, budget=Budget()): self.path = path
-    def digests(self, table): return np.arange(len(next(iter(table.values()))))
-    def begin(self, *a): pass
-    def admit(self, a): pass
-    def spend(self, parameters=0, matrices=0): pass
-    def note_peers(self, p): pass
-    def note_asker(self, n, k): pass
-    def refuse(self, r): pass
-    def finish(self, answered): pass
-    def close(self): pass
+    """The ledger of a table.
 
-def place_of(path, name):
-    if path is not None:
-        return Path(str(path) + ".ledger")
-    return Path("/tmp/fgstate") / f"{name}.ledger"
+    Parameters
+    ----------
+    path : path
+        Made, for its owner only, where it is not there; columns are in a file of this name with ".columns" after it.
+    few : int, optional
+        Anything that sums are told of must rest on so many rows.
+    sites_apart : int, optional
+        Two runs about the same must differ by so many sites, if they differ.
+    budget : Budget, optional
+    disk, clock : optional
+        Parts that tests replace.
+
+    Attributes
+    ----------
+    head : str
+        Digest of all lines, which other sites note.
+    length : int
+        The number of lines.
+
+    Examples
+    --------
+    >>> ledger = Ledger(place_of("south.csv", None))
+    >>> numbers = ledger.digests(table)
+    >>> ledger.begin("run 1", plan.about, [("north", north), ("south", south)], asker, model)
+    >>> ledger.admit(Admission({"1": ones, "age": age}, numbers))
+    >>> ledger.finish(answered=True)
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], few: int = 3, sites_apart: int = 3, budget: Budget = _BUDGET,
+        disk: Disk = _DISK, clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:  # fmt: skip
+        if few < 2:
+            raise ValueError(f"few must be at least 2, or single rows would be told; got {few}.")
+        self.path, self._few, self._sites_apart, self._budget = Path(path), few, sites_apart, budget
+        self._disk, self._clock = disk, clock
+        self._chain = Chain(self.path, disk)
+        self._columns = ColumnFile(self.path.with_name(self.path.name + ".columns"), disk)
+        self._key, self._names = b"", list[str]()
+        self._spent: Counter[str] = Counter()
+        self._runs: list[_Run] = []
+        self._peers: dict[str, tuple[str, str, int]] = {}  # name, head and length by key
+        self._live: _Run | None = None
+        self._repeats: list[_Run] = []  # the answered runs of which the live one has told nothing new so far
+        self._let_go: Callable[[], None] | None = None
+        self._load()
+        if not self._key:
+            with self._held():
+                if not self._key:
+                    self._write("ledger", version=1, key=secrets.token_hex(32))
+
+    @property
+    def head(self) -> str:
+        """Digest of all lines."""
+        return self._chain.heads[-1]
+
+    @property
+    def length(self) -> int:
+        """The number of lines."""
+        return len(self._chain.heads)
+
+    def digests(self, table: Mapping[str, Sequence[Any]]) -> AnyArray:
+        """A number for each row of the whole table, before any row is dropped, (n,) uint64.
+
+        Rows are known by the columns that the table had at first. If one of these has gone, all rows are new.
+        """
+        if not self._names or not set(self._names) <= set(table):
+            with self._held():
+                self._write("rows", names=sorted(table))
+        return row_numbers(table, self._names, self._key)
+
+    def begin(
+        self, run: str, about: str, roster: Sequence[tuple[str, str]], asker: str, model: Mapping[str, Any],
+        masked: bool = True,
+    ) -> None:  # fmt: skip
+        """Write a run down before it is answered, and hold the ledger until it ends.
+
+        It counts as a try, unless it has the model and sites of an answered one, and asks for nothing else.
+        """
+        if self._live is not None:
+            raise Refused("a table takes part in one run at a time; one is going on. Wait for its end.")
+        self._hold()
+        try:
+            sites = {key: name for name, key in roster}
+            digest = hashlib.sha256(json.dumps([about, model], sort_keys=True).encode()).hexdigest()
+            same = [
+                earlier for earlier in self._runs
+                if earlier.result == "answered" and earlier.model == digest and earlier.sites.keys() == sites.keys()
+                and earlier.masked == masked
+            ]  # fmt: skip
+            if not same:
+                self._check_tries()
+            self._write(
+                "begin", run=run, time=self._clock().isoformat(timespec="seconds"), asker=asker, model=dict(model),
+                digest=digest, sites=sites, masked=masked, counts=not same,
+            )  # fmt: skip
+            self._live, self._repeats = self._runs[-1], same
+        except BaseException:
+            self._release()
+            raise
+
+    def admit(self, admission: Admission) -> None:
+        """Refuse columns that, with all that was told, would tell of few rows; write them down otherwise.
+
+        To be called before any sum of them is told, and before `spend`. What is admitted counts as told.
+        """
+        run = self._running()
+        rows, columns = _in_order(admission)
+        of_rows = self._columns.hold(rows)
+        told = [
+            Told(name, of_rows, self._columns.hold(column), name in admission.settled)
+            for name, column in columns.items()
+        ]
+        try:
+            if self._repeats and all(map(self._is_as_before, told)):
+                return
+            if not run.counts:  # it asks for something else than the run whose model it has
+                self._check_tries()
+            before = list(dict.fromkeys(one for earlier in self._runs for one in earlier.told))
+            if not {one[1:] for one in told} <= {one[1:] for one in before}:
+                check_spans(before, told, self._few, self._columns.read)
+            self._check_sites(run, told)
+            places = self._columns.write([of_rows, *(one.values for one in told)])
+            self._write(
+                "tell", rows=of_rows, columns=[[one.name, one.values, one.settled] for one in told], places=places
+            )
+            self._repeats = []
+        finally:
+            self._columns.forget([of_rows, *(one.values for one in told)])
+
+    def spend(self, parameters: int = 0, matrices: int = 0) -> None:
+        """Count what a reply is about to tell; to be called before it leaves.
+
+        A repeat tells again what an answered run did, and as much is free.
+        """
+        run = self._running()
+        free = any(
+            run.parameters + parameters <= old.parameters and run.matrices + matrices <= old.matrices
+            for old in self._repeats
+        )
+        for name, more in (("parameters", parameters), ("matrices", matrices)):
+            most = getattr(self._budget, name)
+            if not free and self._spent[name] + more > most:
+                raise Refused(
+                    f"this table answers at most {most} {name} over all runs; it has answered {self._spent[name]}. Ask "
+                    f"its owner for a policy with more {name}."
+                )
+        self._write("spend", parameters=parameters, matrices=matrices, free=free)
+
+    def refuse(self, reasons: Iterable[str]) -> None:
+        """End the run without an answer, and write down why."""
+        self._end("refuse", reasons=list(reasons))
+
+    def finish(self, answered: bool) -> None:
+        """End the run, with or without an answer."""
+        self._end("finish", answered=answered)
+
+    def note_peers(self, peers: Mapping[str, tuple[str, str, int]]) -> None:
+        """Compare other sites' ledgers with what they were, and write down what they are.
+
+        Parameters
+        ----------
+        peers : mapping of str to (str, str, int)
+            Name to key, head and length.
+        """
+        for name, (key, head, length) in peers.items():
+            _, old_head, old_length = self._peers.get(key, (name, head, length))
+            if length < old_length or (length == old_length and head != old_head):
+                raise Refused(
+                    f"a ledger must not lose lines; that of site {name!r} had {old_length} and has {length}"
+                    f"{' others' if length == old_length else ''}. Its owner must put it back."
+                )
+        new = {name: [*own] for name, own in peers.items() if self._peers.get(own[0]) != (name, *own[1:])}
+        if new:
+            with self._held():
+                self._write("peers", peers=new)
+
+    def seen(self, key: str) -> tuple[str, int] | None:
+        """The head and length that another site's ledger had, to be told to it."""
+        return self._peers[key][1:] if key in self._peers else None
+
+    def check_own(self, told: Mapping[str, tuple[str, int]]) -> None:
+        """Notice by what other sites saw of this ledger, name to head and length, that it was lost and begun anew."""
+        for name, (head, length) in told.items():
+            if length > self.length or length < 1 or self._chain.heads[length - 1] != head:
+                raise Refused(
+                    f"a ledger must not lose lines; site {name!r} saw {length} of this one, which has {self.length} and not "
+                    f"the same. Put back {self.path} from before."
+                )
+
+    def report(self) -> str:
+        """What was answered, and what is left of the budgets."""
+        lines = [
+            f"{'time':<25}  {'run':<12}  {'result':<8}  {'sites':>5}  {'parameters':>10}  {'matrices':>8}  columns"
+        ]
+        for run in self._runs:
+            names = ", ".join(dict.fromkeys(one.name for one in run.told))
+            again = "repeat" if not run.counts else run.result
+            lines.append(
+                f"{run.time:<25}  {run.name[:12]:<12}  {again:<8}  {len(run.sites):>5}  {run.parameters:>10}  "
+                f"{run.matrices:>8}  {names}".rstrip()
+            )
+            lines += [f"{'':<27}{reason}" for reason in run.reasons]
+        for name in ("tries", "parameters", "matrices"):
+            most = getattr(self._budget, name)
+            lines.append(f"{name}: {self._spent[name]} of {most}, {max(0, most - self._spent[name])} left")
+        lines.append(f"{self.length} lines, head {self.head}")
+        return "\n".join(lines)
+
+    def _check_tries(self) -> None:
+        if self._spent["tries"] >= self._budget.tries:
+            raise Refused(
+                f"this table takes part in at most {self._budget.tries} runs, refused ones among them; it has in "
+                f"{self._spent['tries']}. Ask its owner for a policy with more tries."
+            )
+
+    def _is_as_before(self, new: Told) -> bool:
+        """Whether a run that is repeated told this column, up to rounding."""
+        for old in (one for run in self._repeats for one in run.told):
+            if (new.name, new.rows, new.settled) == (old.name, old.rows, old.settled):
+                values = self._columns.read(new.values)
+                apart = np.abs(values - self._columns.read(old.values)).max(initial=0.0)
+                if apart <= BLIND * np.abs(values).max(initial=0.0):
+                    return True
+        return False
+
+    def _check_sites(self, run: _Run, new: Sequence[Told]) -> None:
+        """Raise `Refused` where this run's totals and an earlier one's differ by those of few sites."""
+        ours = list(dict.fromkeys((*run.told, *new)))
+        for earlier in self._runs:
+            apart = run.sites.keys() ^ earlier.sites.keys()
+            if not 0 < len(apart) < self._sites_apart or not earlier.told or not (run.masked or earlier.masked):
+                continue
+            if about_the_same(ours, list(earlier.told), self._columns.read):
+                names = sorted({**run.sites, **earlier.sites}[key] for key in apart)
+                raise Refused(
+                    f"two runs about the same must have the same sites, or differ by at least {self._sites_apart}, or "
+                    f"totals tell the sums of those between; this one and that of {earlier.time} differ by "
+                    f"{', '.join(map(repr, names))}. Ask for the sites of then, or for other columns."
+                )
+
+    def _running(self) -> _Run:
+        if self._live is None:
+            raise ValueError("a run must have begun before it is answered; call begin first.")
+        return self._live
+
+    def _end(self, is_: str, **more: Any) -> None:
+        self._running()
+        try:
+            self._write(is_, **more)
+        finally:
+            self._live, self._repeats = None, []
+            self._release()
+
+    def _hold(self) -> None:
+        try:
+            self._let_go = self._disk.lock(self.path)
+        except BlockingIOError as error:
+            raise Refused(
+                f"a table takes part in one run at a time; another process holds {self.path}. Wait for its end."
+            ) from error
+        except OSError as error:
+            raise Refused(
+                f"a ledger must be a file that can be written; {self.path} is not ({error.strerror})."
+            ) from error
+        try:
+            self._load()
+        except BaseException:
+            self._release()
+            raise
+
+    def _release(self) -> None:
+        if self._let_go is not None:
+            self._let_go()
+            self._let_go = None
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the ledger, unless a run does."""
+        if self._let_go is not None:
+            yield
+            return
+        self._hold()
+        try:
+            yield
+        finally:
+            self._release()
+
+    def _load(self) -> None:
+        for entry in self._chain.load():
+            self._apply(entry)
+
+    def _write(self, is_: str, **more: Any) -> None:
+        self._chain.append({"is": is_, **more})
+        self._apply(self._chain.entries[-1])
+
+    def _apply(self, entry: Entry) -> None:
+        """Take a line into account, be it a new one or one that was read."""
+        run = self._runs[-1] if self._runs else None
+        kind = entry["is"]
+        if kind == "ledger":
+            self._key = bytes.fromhex(entry["key"])
+        elif kind == "rows":
+            self._names = entry["names"]
+        elif kind == "peers":
+            for name, (key, head, length) in entry["peers"].items():
+                self._peers[key] = (name, head, length)
+        elif kind == "begin":
+            self._runs.append(
+                _Run(entry["run"], entry["time"], entry["digest"], entry["sites"], entry["masked"], entry["counts"])
+            )
+            self._spent["tries"] += entry["counts"]
+        else:
+            assert run is not None
+            self._apply_to(run, kind, entry)
+
+    def _apply_to(self, run: _Run, kind: str, entry: Entry) -> None:
+        if kind == "tell":
+            self._columns.note(entry["places"])
+            run.told.update({Told(name, entry["rows"], own, settled): None for name, own, settled in entry["columns"]})
+            self._spent["tries"] += not run.counts
+            run.counts = True
+        elif kind == "spend":
+            for name in ("parameters", "matrices"):
+                setattr(run, name, getattr(run, name) + entry[name])
+                self._spent[name] += 0 if entry["free"] else entry[name]
+        elif kind == "refuse":
+            run.result, run.reasons = "refused", entry["reasons"]
+        else:
+            run.result = "answered" if entry["answered"] else "ended"
+
+
+def place_of(table_path: str | os.PathLike[str] | None, name: str | None) -> Path:
+    """Where the ledger of a table is: beside it, or in a folder for the state of programs.
+
+    Parameters
+    ----------
+    table_path : path or None
+        A table's file. Its ledger is beside it where files can be made there.
+    name : str or None
+        What the ledger is called in the other folder, $XDG_STATE_HOME/fedgauss or ~/.local/state/fedgauss; for a table
+        that is no file, or is in a folder that cannot be written.
+
+    Returns
+    -------
+    path
+    """
+    if table_path is not None:
+        table = Path(table_path).resolve()
+        if os.access(table.parent, os.W_OK):
+            return table.with_name(table.name + ".ledger")
+        name = name or f"{table.name}-{hashlib.sha256(str(table).encode()).hexdigest()[:16]}"
+    if not name or name.startswith(".") or set(name) & set("/\\\0"):
+        raise ValueError(
+            f"the ledger of a table that is no file must have a name, of which a file name can be made; got {name!r}."
+        )
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "fedgauss"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder / f"{name}.ledger"
+
+
+def _in_order(admission: Admission) -> tuple[AnyArray, dict[str, FloatArray]]:
+    """The rows of an admission by their numbers, so that a table may be sorted, and its columns in this order."""
+    rows = np.asarray(admission.rows, dtype=np.uint64)
+    order = np.argsort(rows)
+    rows = rows[order]
+    columns = {name: np.asarray(column, dtype=float) for name, column in admission.columns.items()}
+    if np.any(rows[1:] == rows[:-1]):
+        raise ValueError("the numbers of rows must differ; some are twice. Take them from Ledger.digests.")
+    for name, column in columns.items():
+        if column.shape != rows.shape or not np.all(np.isfinite(column)):
+            raise ValueError(f"the column {name!r} must have a finite number for each of {len(rows)} rows; it has not.")
+    return rows, {name: column[order] for name, column in columns.items()}

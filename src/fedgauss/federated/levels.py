@@ -19,13 +19,12 @@ from fedgauss.inference.model import Model
 from fedgauss.inference.pooled_levels import OTHER
 from fedgauss.inference.tables import FrameColumn, coded, listed
 
-_TO_NAME = 3  # rows of a site that have a level which it names
 _MOST_LEVELS = 10_000
 _KINDS = {str: "text", bool: "true and false", int: "categories of numbers", float: "categories of numbers"}
 
 
-def read_levels(column: FrameColumn) -> dict[str, Any] | None:
-    """What a site says of a column: its kind and the levels that it names; None for a column of numbers."""
+def read_levels(column: FrameColumn, few: int) -> dict[str, Any] | None:
+    """What a site says of a column: its kind and the levels of enough rows; None for a column of numbers."""
     if column.levels is None:
         return None
     levels = [level.item() if isinstance(level, np.generic) else level for level in column.levels]
@@ -36,7 +35,7 @@ def read_levels(column: FrameColumn) -> dict[str, Any] | None:
             f"{column.name!r} are not. Make them text."
         )
     counts = np.bincount(column.values.astype(int), minlength=len(levels))
-    named = [level for level, count in zip(levels, counts.tolist(), strict=True) if count >= _TO_NAME]
+    named = [level for level, count in zip(levels, counts.tolist(), strict=True) if count >= few]
     return {"kind": kinds.pop(), "named": named}
 
 
@@ -85,16 +84,14 @@ def recode(column: FrameColumn, levels: Sequence[Any] | None, renamed: Mapping[s
     labels = [label if label in known else OTHER for label in labels]
     if OTHER in labels and OTHER not in known:
         raise Refused(
-            f"levels of {column.name!r} must be named by a site that has them in {_TO_NAME} rows; some here are in no "
-            "site's. Pool rare levels (pool_rare=5), merge them, or leave the column out."
+            f"levels of {column.name!r} must have enough rows at some site to be named; some here have not. Pool rare "
+            "levels (pool_rare=5), merge them, or leave the column out."
         )
     return coded(column.name, labels, list(levels))
 
 
-def counts_of(column: FrameColumn, levels: Sequence[Any] | None) -> FloatArray:
-    """How many rows have each level, and how many none of them; of numbers, how many are not zero."""
-    if levels is None:
-        return np.array([np.count_nonzero(column.values)], dtype=float)
+def counts_of(column: FrameColumn, levels: Sequence[Any]) -> FloatArray:
+    """How many rows have each of these levels, and last how many have another."""
     place = {level: i for i, level in enumerate(levels)}
     codes = [place.get(label, len(levels)) for label in column.labels]
     return np.bincount(codes, minlength=len(levels) + 1).astype(float)

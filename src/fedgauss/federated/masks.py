@@ -17,7 +17,6 @@ A total tells what follows from it: of two sites, each learns the other's part.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from fedgauss.federated.fixed_point import WORDS, Words, add, negate
 from fedgauss.federated.keys import RunKeyLike
+from fedgauss.federated.refusal import Refused
 
 
 class Masks:
@@ -46,10 +46,13 @@ class Masks:
     """
 
     def __init__(self, run_key: RunKeyLike, publics: Mapping[str, str], name: str, context: bytes) -> None:
-        self._name = name
-        self._pairs = {
-            other: run_key.shared(public, context + _pair(name, other)) for other, public in sorted(publics.items()) if other != name
-        }
+        self._name, self._pairs = name, dict[str, bytes]()
+        for other, public in sorted(publics.items()):
+            if other != name:
+                try:
+                    self._pairs[other] = run_key.shared(public, context + _pair(name, other))
+                except Refused as error:
+                    raise Refused(f"site {other!r} sent a run key that is none: {error}") from error
 
     def words(self, transcript: bytes, size: int) -> Words:
         """The sum over the other sites of the words shared with each: plus where this site's name comes first."""
@@ -64,7 +67,7 @@ class Masks:
 
         Nobody else can tell what a tag is of.
         """
-        return {other: hmac.new(key, b"fedgauss tag" + digest, hashlib.sha256).hexdigest() for other, key in self._pairs.items()}
+        return {other: hmac.digest(key, b"fedgauss tag" + digest, "sha256").hex() for other, key in self._pairs.items()}
 
 
 def _pair(name: str, other: str) -> bytes:
@@ -74,6 +77,6 @@ def _pair(name: str, other: str) -> bytes:
 
 def _stream(key: bytes, transcript: bytes, size: int) -> Words:
     """`size` numbers modulo 2^256. The key is used for this message alone, and so the nonce may be 0."""
-    one_time = hmac.new(key, b"fedgauss words" + transcript, hashlib.sha256).digest()
+    one_time = hmac.digest(key, b"fedgauss words" + transcript, "sha256")
     stream = Cipher(ChaCha20(one_time, bytes(16)), mode=None).encryptor().update(bytes(8 * WORDS * size))
     return np.frombuffer(stream, "<u8").astype(np.uint64).reshape(size, WORDS)

@@ -6,6 +6,7 @@ Sites are parties, and so is who carries the messages: it can print the steps th
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,10 @@ from fedgauss.federated.wire import Message, printable
 Program = Generator[Question, Heard, Any]
 _LONGEST = 1000  # characters of a reason
 _MOST_REASONS = 50
+_PARTS = {"words", "salt", "numbers"}
 
 
-class RunRefused(ValueError):
+class RunRefused(Refused):
     """Sites that take no part, with all of their reasons."""
 
     def __init__(self, reasons: Mapping[str, Sequence[str]]) -> None:
@@ -60,9 +62,6 @@ class Party:
         self.transcript.check_openings(messages)
         heard = self._add_up(messages)
         self.transcript.advance()
-        self._advance(heard)
-
-    def _advance(self, heard: Heard) -> None:
         try:
             self.question = self._program.send(heard)
         except StopIteration as end:
@@ -84,19 +83,22 @@ class Party:
         plan = Plan.from_wire(earlier["plan"])
         roster = Roster.from_wire(plan.run, earlier["roster"], self._verify)
         check_roster(plan, roster)
-        if plan.about != self._plan.about or roster.keys != self._roster.keys:
-            raise Refused("a run can continue one with the same model, sites and masks; this past is another's.")
-        transcript = Transcript(roster, self._verify, self._past)
+        if plan.about != self._plan.about or _who(roster) != _who(self._roster):
+            raise Refused(
+                "a run can continue one with the same model, sites, masks and fedgauss; this past is another's."
+            )
+        self.transcript = Transcript(roster, self._verify, self._past)
+        if not isinstance(earlier["rounds"], list):
+            raise Refused("the rounds of an earlier run must be a list; these are not.")
         for one in earlier["rounds"]:
             if self.question is None:
                 raise Refused("a run that ended cannot be continued; ask again without its past.")
+            if not isinstance(one, dict) or one.keys() != {"commitments", "openings"}:
+                raise Refused("a round of an earlier run must have commitments and openings; this one has not.")
             follow(self.question)
-            transcript.check_commitments(one["commitments"])
-            transcript.check_openings(one["openings"])
-            heard = self._add_up(one["openings"])
-            transcript.advance()
-            self._advance(heard)
-        self._past = transcript.digest
+            self.hear_commitments(one["commitments"])
+            self.hear_openings(one["openings"])
+        self._past = self.transcript.digest
         self.transcript = Transcript(self._roster, self._verify, self._past)
 
     def _add_up(self, messages: Messages) -> Heard:
@@ -107,23 +109,21 @@ class Party:
         sites = self._plan.sites
         words = {site: _words(site, messages[site]) for site in sites}
         if any("refused" in own for own in words.values()):
-            reasons = {site: _reasons(own.get("refused", own.get("reasons"))) for site, own in words.items()}
+            reasons = {site: _reasons(own) for site, own in words.items()}
             raise RunRefused({site: own for site, own in reasons.items() if own})
         if not question.shapes:
             return Heard(None, words, [])
         numbers = [_numbers(site, messages[site], 1 + size(question.shapes)) for site in sites]
-        if any(one is None for one in numbers):
+        there = [one for one in numbers if one is not None]
+        if len(there) < len(sites):
             return Heard(None, words, [])
-        total = numbers[0]
-        for one in numbers[1:]:
-            total = add(total, one)
-        row = from_words(total)
+        row = from_words(reduce(add, there))
         if row[0] != len(sites):
             raise Blamed(
-                f"the masks of {len(sites)} sites must cancel; in round {self.transcript.round} they do not. One of them "
-                "made its masks from something else."
+                f"the masks of {len(sites)} sites must cancel; in round {self.transcript.round} they do not. One of "
+                "them made its masks from something else."
             )
-        each = [] if self._plan.masked else [unpack(from_words(one)[1:], question.shapes) for one in numbers]
+        each = [] if self._plan.masked else [unpack(from_words(one)[1:], question.shapes) for one in there]
         return Heard(unpack(row[1:], question.shapes), words, each)
 
 
@@ -133,16 +133,23 @@ def check_roster(plan: Plan, roster: Roster) -> None:
         raise Refused("the roster must be of the sites of this run, and signed for it; this one is not.")
 
 
+def _who(roster: Roster) -> list[tuple[str, str, str]]:
+    return [(entry.name, entry.key, entry.version) for entry in roster.entries]
+
+
 def _words(site: str, message: Message) -> Message:
-    told = message.get("words")
-    if not isinstance(told, dict):
-        raise Blamed(f"site {site!r} sent a message without its words.")
-    return told
+    words, salt = message.get("words"), message.get("salt")
+    if not message.keys() <= _PARTS or not isinstance(words, dict) or not isinstance(salt, str):
+        raise Blamed(f"site {site!r} must send words, salt and numbers alone; it sent something else.")
+    return words
 
 
-def _reasons(told: Any) -> list[str]:
-    reasons = told[:_MOST_REASONS] if isinstance(told, list) else []
-    return [printable(str(reason))[:_LONGEST] for reason in reasons]
+def _reasons(words: Message) -> list[str]:
+    """What a site has against the run, with at least one reason where it refuses it."""
+    told = words.get("refused", words.get("reasons"))
+    reasons = [one for one in told[:_MOST_REASONS] if isinstance(one, str)] if isinstance(told, list) else []
+    shown = [printable(reason[:_LONGEST])[:_LONGEST] for reason in reasons]
+    return shown or (["it refuses, and gave no reason."] if "refused" in words else [])
 
 
 def _numbers(site: str, message: Message, count: int) -> Words | None:

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple, Self
 from fedgauss._types import FloatArray
 from fedgauss.federated.layout import Shapes
 from fedgauss.federated.refusal import Refused
+from fedgauss.federated.roster import MOST_SITES, is_name
 from fedgauss.federated.wire import Message, digest
 from fedgauss.inference.model import Model
-
-_MOST_SITES = 1_000
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,15 @@ class Plan:
         """From plain fields that somebody else sent."""
         kinds = {"model": dict, "sites": list, "masked": bool, "asker": str, "nonce": str}
         if not isinstance(fields, dict) or fields.keys() != kinds.keys():
-            raise Refused(f"a plan must have {', '.join(kinds)}; this one has other fields. Is fedgauss the same everywhere?")
+            raise Refused(
+                f"a plan must have {', '.join(kinds)}; this one has other fields. Is fedgauss the same everywhere?"
+            )
         for name, kind in kinds.items():
             if type(fields[name]) is not kind:
                 raise Refused(f"{name!r} of a plan must be {kind.__name__}; got {type(fields[name]).__name__}.")
+        for name in ("asker", "nonce"):
+            if not is_name(fields[name]):
+                raise Refused(f"{name!r} of a plan must be short text that can be printed; this one is not.")
         try:
             model = Model.from_wire(fields["model"])
         except ValueError as error:
@@ -94,8 +98,8 @@ class Heard(NamedTuple):
 
 
 def _names(sites: Sequence[Any]) -> tuple[str, ...]:
-    if not 1 <= len(sites) <= _MOST_SITES or not all(isinstance(name, str) for name in sites):
-        raise Refused(f"a run must have 1 to {_MOST_SITES} sites, by name.")
+    if not 1 <= len(sites) <= MOST_SITES or not all(is_name(name) for name in sites):
+        raise Refused(f"a run must have 1 to {MOST_SITES:,} sites, by short names that can be printed.")
     if list(sites) != sorted(set(sites)):
         raise Refused("the sites of a run must be sorted by name, each there once; these are not.")
     return tuple(sites)

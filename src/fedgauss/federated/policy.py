@@ -34,8 +34,7 @@ class Policy(Shown):
     """
 
     least_rows: int = _rule(10, "rows that this site must have to take part", "whole", least=2)
-    few: int = _rule(3, "rows that whatever is seen must rest on: totals under masks, this site's sums without", "whole", least=2)
-    few_here: int = _rule(1, "rows, or none, that a level must have at this site under masks, where nobody sees them", "whole", least=1)
+    few: int = _rule(3, "rows, or none, that a level, an outcome or whatever sums are told of must rest on", "whole", least=2)
     rows_per_parameter: float = _rule(3.0, "rows that there must be for each parameter", "number", least=1)
     fewest_sites: int = _rule(2, "sites that a run must have; 3 where one of the sites coordinates", "whole", least=1)
     sites_apart: int = _rule(3, "sites by which two runs about the same must differ, if they differ", "whole", least=1)

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss._types import FloatArray
+from fedgauss._types import FloatArray, IntArray
 from fedgauss.federated.levels import agree, check_levels, is_poolable
+from fedgauss.federated.layout import Shapes
 from fedgauss.federated.plan import Heard, Plan, Question
 from fedgauss.federated.transcript import Blamed
 from fedgauss.federated.wire import Message, printable
@@ -39,7 +40,7 @@ Levels = dict[str, list[Any] | None]
 
 @dataclass(frozen=True)
 class Counted:
-    """How often levels occur over all sites, and what became of rare ones.
+    """How many rows there are, which levels their columns have, and what became of rare ones.
 
     Attributes
     ----------
@@ -47,15 +48,12 @@ class Counted:
         The levels that are left, of each column in words; None for a column of numbers.
     renamed : dict
         What rare levels became.
-    totals : dict
-        Of each level its rows, those that were pooled by their new name; of numbers how many rows are not zero.
     n_rows : int
         Of all sites.
     """
 
     levels: Levels
     renamed: dict[str, dict[str, str]]
-    totals: dict[str, list[float]]
     n_rows: int
 
 
@@ -66,49 +64,46 @@ def run_program(plan: Plan, level: float = 0.95) -> Generator[Question, Heard, F
     for site, words in described.items():
         _check_description(site, words)
     _check_tables({site: words["tags"] for site, words in described.items()})
-    counts, dropped = (np.array([described[site][name] for site in plan.sites]) for name in ("rows", "dropped"))
-    counted = yield from _count(plan, model, {site: described[site]["levels"] for site in plan.sites}, int(counts.sum()))
+    counted, counts, dropped = yield from _count(plan, model, {site: described[site]["levels"] for site in plan.sites})
     model = replace(model, family=model.family or "gaussian")  # sites have refused targets that are no numbers
-    data, nonzero = yield from _design(plan, model, counted, counts, dropped)
-    columns, totals = yield from _locate(data, nonzero, counted.n_rows)
+    data, totals = yield from _design(plan, model, counted, counts, dropped)
+    columns = yield from _locate(data, totals, counted.n_rows)
     check_constant(data.names, columns)
     start = starting_point(data, totals["marks"])
     found = yield from _scoring(plan, data, columns, start, level)
-    found = found.with_notes(*([_MASKED] if plan.masked else []))
+    if plan.masked:
+        facts = {name: fact for name, fact in found.facts.items() if name != "Rows per client"}
+        found = replace(found, facts=facts).with_notes(_MASKED)
     return replace(found, design=frame_design(data, model), family=data.family)
 
 
-def _count(plan: Plan, model: Model, told: Mapping[str, Any], n_rows: int) -> Generator[Question, Heard, Counted]:
-    """How often each level occurs over all sites; rare ones are pooled where the model says so."""
-    named = agree(told)
-    for name, levels in named.items():
-        if levels is not None and is_poolable(model, name, levels) and OTHER not in levels:
-            levels.append(OTHER)
-    places = {name: 1 if levels is None else len(levels) + 1 for name, levels in named.items()}
-    heard = yield Question("count", {"levels": named}, {name: (places[name],) for name in named})
+def _count(
+    plan: Plan, model: Model, described: Mapping[str, Any]
+) -> Generator[Question, Heard, tuple[Counted, IntArray, IntArray]]:
+    """Rows, and how often levels occur over all sites that may be too rare; those are pooled."""
+    named = agree(described)
+    poolable = {name: levels for name, levels in named.items() if levels and is_poolable(model, name, levels)}
+    wanted: Shapes = {"rows": (), "dropped": (), **{name: (len(levels) + 1,) for name, levels in poolable.items()}}
+    heard = yield Question("count", {"levels": poolable}, wanted)
     totals = {name: _whole(row) for name, row in _total(heard).items()}
-    levels_left: Levels = {}
-    renamed: dict[str, dict[str, str]] = {}
-    counts: dict[str, list[float]] = {}
-    for name, levels in named.items():
-        if levels is None:
-            levels_left[name], counts[name] = None, totals[name]
-            continue
-        *by_level, unnamed = totals[name]
+    levels_left, renamed = dict(named), {}
+    for name, levels in poolable.items():
+        *by_level, others = totals[name].tolist()
         rows = dict(zip(levels, by_level, strict=True))
-        if levels[-1:] == [OTHER]:
-            rows[OTHER] += unnamed
-            unnamed = 0.0
-            renamed[name] = {level: OTHER for level in rare_levels(rows, model.pool_rare) if level != OTHER}
-            rows[OTHER] += sum(rows.pop(level) for level in renamed[name])
-        levels_left[name] = [level for level, count in rows.items() if count > 0]
-        counts[name] = [rows[level] for level in levels_left[name] or []] + [unnamed]
-    return Counted(levels_left, renamed, counts, n_rows)
+        renamed[name] = {level: OTHER for level in rare_levels(rows, model.pool_rare) if level != OTHER}
+        others += sum(rows.pop(level) for level in renamed[name]) + rows.pop(OTHER, 0)
+        levels_left[name] = [*rows, OTHER] if others else list(rows)
+    counted = Counted(levels_left, renamed, int(totals["rows"]))
+    if plan.masked:  # how many each site has is not known; that they add up is
+        first = np.arange(len(plan.sites)) == 0
+        counts = counted.n_rows // len(plan.sites) + (counted.n_rows % len(plan.sites)) * first
+        return counted, counts, totals["dropped"] * first
+    return counted, *(np.array([_whole(one[name]) for one in heard.each]) for name in ("rows", "dropped"))
 
 
 def _design(
-    plan: Plan, model: Model, counted: Counted, counts: FloatArray, dropped: FloatArray
-) -> Generator[Question, Heard, tuple[ModelData, FloatArray]]:
+    plan: Plan, model: Model, counted: Counted, counts: IntArray, dropped: IntArray
+) -> Generator[Question, Heard, tuple[ModelData, dict[str, FloatArray]]]:
     """The model without its rows: columns and levels of all sites together, and a name for each parameter."""
     columns = empty_columns(model, counted.levels)
     response = response_of(columns[model.target], model.family, *beside_columns(model, columns), link=model.link)
@@ -129,27 +124,22 @@ def _design(
     )
     renamed = one_after_another(model.merged, counted.renamed)
     shown, classes = (tuple(map(_shown, labels)) for labels in (data.names, data.classes))
-    about_columns = {"counted": counted, "agreed": agreed}
-    heard = yield Question("columns", about_columns, {"nonzero": (len(data.names),)})
-    nonzero = np.array(_whole(_total(heard)["nonzero"]))
-    return replace(data, names=shown, classes=classes, renamed=renamed), nonzero
+    marks = data.family.start_terms(np.zeros(1)).shape[1]
+    wanted: Shapes = {"sums": (len(data.names),), "response": (), "marks": (marks,)}
+    totals = _total((yield Question("design", {"counted": counted, "agreed": agreed}, wanted)))
+    return replace(data, names=shown, classes=classes, renamed=renamed), totals
 
 
-def _locate(
-    data: ModelData, nonzero: FloatArray, n_rows: int
-) -> Generator[Question, Heard, tuple[Location, dict[str, FloatArray]]]:
-    """Means and scales of the covariates, and the totals from which the fit starts."""
-    p, marks = len(data.names), data.family.start_terms(np.zeros(1)).shape[1]
-    wanted = {"sums": (p,), "response": (), "marks": (marks,)}
-    totals = _total((yield Question("design", {"nonzero": nonzero}, wanted)))
-    centred = data.constant is not None
+def _locate(data: ModelData, totals: Mapping[str, FloatArray], n_rows: int) -> Generator[Question, Heard, Location]:
+    """Means and scales of the covariates."""
+    p, centred = len(data.names), data.constant is not None
     means = totals["sums"] / n_rows if centred else np.zeros(p)
     response = totals["response"] / n_rows if centred else np.zeros(())
     about = {"means": means, "response": float(response)}
     squares = _total((yield Question("squares", about, {"squares": (p,), "response": ()})))
     if not squares["response"] > 0.0:
         raise ValueError(f"the target {data.target!r} is constant ({float(response):g}): there is nothing to explain.")
-    return Location(means, np.sqrt(np.maximum(squares["squares"], 0.0) / n_rows)), totals
+    return Location(means, np.sqrt(np.maximum(squares["squares"], 0.0) / n_rows))
 
 
 def _scoring(
@@ -178,9 +168,6 @@ def empty_columns(model: Model, levels: Mapping[str, Sequence[Any] | None]) -> d
 
 def _check_description(site: str, words: Message) -> None:
     try:
-        for name in ("rows", "dropped"):
-            if type(words.get(name)) is not int or not 0 <= words[name] <= _MOST_ROWS:
-                raise ValueError(f"{name!r} must be a whole number from 0 to {_MOST_ROWS:,}.")
         check_levels(words.get("levels"))
         if not isinstance(words.get("tags"), dict):
             raise ValueError("'tags' of its table must be there, one for each other site.")
@@ -201,11 +188,11 @@ def _total(heard: Heard) -> dict[str, FloatArray]:
     return heard.total
 
 
-def _whole(row: FloatArray) -> list[float]:
+def _whole(row: FloatArray) -> IntArray:
     """Counts, which no honest sites add up to anything else."""
     if np.any(row != np.floor(row)) or np.any(row < 0) or np.any(row > _MOST_ROWS):
         raise Blamed("rows are counted in whole numbers; the total of all sites is none. A site sent something else.")
-    return row.tolist()
+    return np.asarray(row).astype(np.int64)
 
 
 def _shown(label: Any) -> Any:

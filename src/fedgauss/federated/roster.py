@@ -12,7 +12,9 @@ from fedgauss.federated.wire import Message, digest, encode
 from fedgauss.inference.tables import repeats
 
 _KINDS = {"name": str, "key": str, "run_key": str, "head": str, "length": int, "version": str, "signature": str}
+MOST_SITES = 1_000  # of a run; 2^96 from each of them stays far below 2^127
 _LONGEST_NAME = 200
+_LONGEST_LEDGER = 2**53
 
 
 class Entry(NamedTuple):
@@ -52,12 +54,11 @@ class Roster:
     def __init__(self, run: str, entries: Sequence[Entry], verify: Verify) -> None:
         self.run, self.entries = run, tuple(sorted(entries))
         self.names = tuple(entry.name for entry in self.entries)
-        _check_alone("name", self.names)
+        for what in ("name", "key", "run_key"):
+            self._check_alone(what)
         for entry in self.entries:
             if not verify(entry.key, entry.statement(run), entry.signature):
                 raise Refused(f"the entry of site {entry.name!r} must be signed by its key for this run; it is not.")
-        for what, keys in (("key", [one.key for one in self.entries]), ("run key", [one.run_key for one in self.entries])):
-            _check_alone(what, keys, self.names)
         if len({entry.version for entry in self.entries}) > 1:
             shown = ", ".join(f"{entry.name!r} has {entry.version}" for entry in self.entries)
             raise Refused(f"all sites must have the same fedgauss, or they would take different steps; {shown}.")
@@ -67,8 +68,8 @@ class Roster:
     @classmethod
     def from_wire(cls, run: str, told: Any, verify: Verify) -> Roster:
         """From plain fields that somebody else sent."""
-        if not isinstance(told, list):
-            raise Refused("a roster must be a list of entries; this one is not.")
+        if not isinstance(told, list) or len(told) > MOST_SITES:
+            raise Refused(f"a roster must be a list of at most {MOST_SITES:,} entries; this one is not.")
         return cls(run, [_entry(fields) for fields in told], verify)
 
     def to_wire(self) -> list[Message]:
@@ -93,6 +94,26 @@ class Roster:
         """Names and fingerprints, for owners to compare."""
         return "\n".join(f"  {entry.name:<20} {fingerprint(entry.key)}" for entry in self.entries)
 
+    def _check_alone(self, what: str) -> None:
+        """No two sites may share a name or a key: one table would count twice, and its sums could be worked out."""
+        values = [getattr(entry, what) for entry in self.entries]
+        if twice := repeats(values):
+            who = [name for name, value in zip(self.names, values, strict=True) if value == twice[0]]
+            raise Refused(
+                f"every site must have a {what.replace('_', ' ')} of its own, or one table would count twice; "
+                f"{' and '.join(map(repr, who))} have the same. Name each table once."
+            )
+
+
+def is_name(text: Any) -> bool:
+    """Whether this is short text of one line, which nothing can hide in when it is printed."""
+    return isinstance(text, str) and 0 < len(text) <= _LONGEST_NAME and text.isprintable()
+
+
+def is_ledger(head: Any, length: Any) -> bool:
+    """Whether these can be the head and the length of a ledger."""
+    return is_hex(head, 32) and type(length) is int and 0 <= length <= _LONGEST_LEDGER
+
 
 def _entry(fields: Any) -> Entry:
     if not isinstance(fields, Mapping) or fields.keys() != _KINDS.keys():
@@ -100,16 +121,12 @@ def _entry(fields: Any) -> Entry:
     for name, kind in _KINDS.items():
         if type(fields[name]) is not kind:
             raise Refused(f"{name!r} of an entry must be {kind.__name__}; it is {type(fields[name]).__name__}.")
-    if not 0 < len(fields["name"]) <= _LONGEST_NAME or not all(is_hex(fields[name], 32) for name in ("key", "run_key")):
-        raise Refused(f"an entry must have a name of 1 to {_LONGEST_NAME} characters and keys of 64 digits; one has not.")
-    return Entry(**fields)
-
-
-def _check_alone(what: str, values: Sequence[str], names: Sequence[str] = ()) -> None:
-    """No two sites may share a name or a key: one table would count twice, and its sums could be worked out."""
-    if twice := repeats(values):
-        who = [name for name, value in zip(names or values, values, strict=True) if value == twice[0]]
+    if not is_name(fields["name"]) or not is_name(fields["version"]):
         raise Refused(
-            f"every site must have a {what} of its own, or one table would count twice; {' and '.join(map(repr, who))} "
-            "have the same. Name each table once."
+            f"names and versions must be 1 to {_LONGEST_NAME} characters that can be printed; one of an entry is not."
         )
+    if not is_hex(fields["key"], 32) or not is_hex(fields["run_key"], 32):
+        raise Refused(f"the keys of site {fields['name']!r} must have 64 hexadecimal digits; one has not.")
+    if not is_ledger(fields["head"], fields["length"]):
+        raise Refused(f"the ledger of site {fields['name']!r} must have a digest and a length; this one has not.")
+    return Entry(**fields)

@@ -1,7 +1,7 @@
-"""A site's reasons not to take part, by its policy. Each rule is about what somebody would see.
+"""A site's reasons not to take part, by its policy.
 
-Where sums leave a site masked, nobody sees its own: levels, outcomes and parameters are held against the totals of all
-sites. Without masks they are held against what this site alone would tell. All reasons are gathered before any is told.
+A level, an outcome or a stretch between knots has enough rows at the site, or none, masked or not: other sites that join
+forces can take their own part off a total. All reasons are gathered before any is told.
 """
 
 from __future__ import annotations
@@ -11,12 +11,22 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from fedgauss._types import IntArray
+from fedgauss._types import FloatArray, IntArray
 from fedgauss.families import Family
 from fedgauss.federated.plan import Plan
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.refusal import Refused
-from fedgauss.inference.tables import listed
+from fedgauss.inference.formula.terms import Expression, Formula, Pooled, Spline
+from fedgauss.inference.preparation import Location
+from fedgauss.inference.tables import FrameColumn, listed
+
+_POWERS = (("**", 2.0), ("**", 3.0))  # steps whose numbers are no constants to choose
+_FARTHEST = 1e6  # that a mean or a row may lie from the other, in units of it: ten digits are left
+_TINY = 1e-300
+_UNITS = (
+    "means and scales of all sites must suit the rows of each; those of this run are a million times off here. A site "
+    "sent wrong sums, or its columns are in other units."
+)
 
 
 @contextmanager
@@ -58,44 +68,95 @@ def check_family(policy: Policy, family: Family) -> None:
         raise Refused(f"this site's policy allows the families {listed(policy.families)}; got {family.name!r}.")
 
 
-def check_levels(
-    few: int, levels: Mapping[str, Sequence[object]], counts: Mapping[str, Sequence[float]], whose: str
-) -> None:
-    """Every level must have enough rows."""
-    rare = [
-        f"{name} = {level}"
-        for name, of_all in levels.items()
-        for level, count in zip(of_all, counts[name], strict=False)
-        if 0 < count < few
-    ]
+def check_constants(formula: Formula) -> None:
+    """Constants must be round: with any constants a function can rise between two rows of any column.
+
+    One constant with two digits to an expression, and two digits to a knot, leave a coarse grid of thresholds.
+    """
+    for factor in (*formula.factors, *formula.offsets):
+        of = factor.of if isinstance(factor, Pooled | Spline) else factor
+        steps = of.steps if isinstance(of, Expression) else ()
+        constants = [number for sign, number in steps if number != 0.0 and (sign, number) not in _POWERS]
+        knots = (*(factor.knots or ()), *(factor.bounds or ())) if isinstance(factor, Spline) else ()
+        if len(constants) > 1 or not all(map(_is_round, (*constants, *knots))):
+            raise Refused(
+                "an expression of a run between sites may have one constant, and constants and knots two digits, or they "
+                f"could be put between two rows; {factor.name} has more. Use center(), scale(), or rounder numbers."
+            )
+
+
+def check_levels(few: int, column: FrameColumn) -> None:
+    """A level must have enough rows at this site, or none."""
+    if column.levels is None:
+        return
+    counts = np.bincount(column.values.astype(int), minlength=len(column.levels))
+    rare = [f"{column.name} = {level}" for level, count in zip(column.levels, counts, strict=True) if 0 < count < few]
     if rare:
         raise Refused(
-            f"levels must have at least {few} rows {whose}; fewer have {listed(rare, quote=False)}. Pool rare levels "
-            f"(pool_rare={few}), merge them, or leave the column out."
+            f"levels must have at least {few} rows at this site, or none; {listed(rare, quote=False)} has fewer. Pool "
+            f"rare levels (pool_rare={few}), merge them, or leave the column out."
         )
 
 
-def check_outcome(few: int, target: str, ones: float, n_rows: float, whose: str) -> None:
-    """A target of zeros and ones must have enough of both."""
-    rarer = min(ones, n_rows - ones)
-    if 0 < rarer < few:
+def check_outcome(few: int, column: FrameColumn) -> None:
+    """A target of zeros and ones must have enough of both at this site, or none of one."""
+    if column.levels is not None or not np.all((column.values == 0.0) | (column.values == 1.0)):
+        return
+    ones = int(np.sum(column.values))
+    if 0 < ones < few or 0 < len(column.values) - ones < few:
         raise Refused(
-            f"{target!r} must have at least {few} rows of either outcome {whose}; one has fewer. Fit it with more sites, "
-            "or take an outcome that is less rare."
+            f"{column.name!r} must have at least {few} rows of either outcome at this site, or none of one; it has fewer "
+            "of one. Take an outcome that is less rare, or leave this site out."
         )
 
 
-def check_parameters(policy: Policy, parameters: int, rows: int, whose: str) -> None:
-    """There must be enough rows for each parameter."""
+def check_parameters(policy: Policy, parameters: int, rows: int, masked: bool) -> None:
+    """There must be enough rows for each parameter: of all sites under masks, of this one without."""
     most = int(rows / policy.rows_per_parameter)
     if parameters > most:
         raise Refused(
-            f"there must be {policy.rows_per_parameter:g} rows {whose} for each parameter; {rows} rows are enough for "
-            f"{most}, and this model has {parameters}. Use fewer columns, or pool levels."
+            f"there must be {policy.rows_per_parameter:g} rows {'of all sites' if masked else 'at this site'} for each "
+            f"parameter; {rows} rows are enough for {most}, and this model has {parameters}. Use fewer columns, pool "
+            f"levels{'' if masked else ', or fit with --masked'}."
         )
 
 
-def check_clusters(policy: Policy, clusters: IntArray | None) -> None:
-    """Squared sums of clusters are told where clusters are asked for: two rows in most would be rows."""
-    if clusters is not None and len(np.unique(clusters)) < policy.few:
-        raise Refused(f"there must be at least {policy.few} clusters at this site; there are fewer.")
+def check_stretches(few: int, fewest: Mapping[str, int]) -> None:
+    """There must be enough rows between two knots of every spline. Which has too few is not said."""
+    if any(count < few for count in fewest.values()):
+        raise Refused(
+            f"at least {few} rows of this site must lie between two knots of a spline; for one of "
+            f"{listed(fewest, quote=False)} fewer do. Use fewer knots, or the logarithm of a skewed column."
+        )
+
+
+def check_clusters(few: int, clusters: IntArray | None) -> None:
+    """Squared sums of clusters are told beside those of rows: few rows that share one would be in the difference."""
+    if clusters is None:
+        return
+    counts = np.unique(clusters, return_counts=True)[1]
+    shared, outside = int(counts[counts > 1].sum()), len(clusters) - int(counts.max(initial=0))
+    if 0 < shared < few or 0 < outside < few:
+        raise Refused(
+            f"at least {few} rows must share their cluster with others at this site, and as many be outside of the "
+            "largest cluster; fewer do. Use errors='HC0'."
+        )
+
+
+def check_means(columns: Sequence[FloatArray], means: FloatArray) -> None:
+    """Means of all sites must be near enough to the rows of this one for a difference to keep its digits."""
+    for own, mean in zip(columns, means.tolist(), strict=True):
+        if len(own) and not abs(mean) <= _FARTHEST * max(_TINY, float(np.abs(own).max())):
+            raise Refused(_UNITS)
+
+
+def check_units(covariates: FloatArray, columns: Location) -> None:
+    """Scales of all sites must be of the size of these rows: in others a parameter would cut rows apart."""
+    check_means(list(covariates.T), columns.mean)
+    away = np.abs(covariates - columns.mean).max(axis=0, initial=0.0)
+    if not np.all((columns.scale > 0.0) & (away <= _FARTHEST * columns.scale)):
+        raise Refused(_UNITS)
+
+
+def _is_round(number: float) -> bool:
+    return float(f"{number:.1e}") == number

@@ -1,4 +1,4 @@
-"""Messages between parties, a line of JSON each: text, numbers, lists, arrays with their shape. Nothing in them can run.
+"""Messages between parties, a line of JSON each: text, numbers, lists, arrays with shapes. Nothing in them can run.
 
 A message has one text: names are sorted and floats keep every bit, so that a digest of the text is one of the message.
 
@@ -24,14 +24,18 @@ import numpy as np
 Message = dict[str, Any]
 
 LONGEST = 64_000_000  # bytes of one message; a d x d matrix of d = 1,000 is a third of it
+_MOST_PARTS = 4_000_000  # commas and brackets of one message, each of which may cost 100 bytes of memory
 _DEEPEST = 12
 _ARRAY, _WORDS = "$array", "$words"  # of a shape and numbers
 _SHOWN = 60  # characters of what is no message, in words about it
+_NUMBERS = {int, float}
+_AS_IT_IS = {str, int, float, bool, type(None)}
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True).encode
 
 
 def encode(message: Message) -> str:
     """The one line of JSON for a message, of ASCII alone."""
-    return json.dumps(_plain(message), separators=(",", ":"), allow_nan=False, sort_keys=True)
+    return _encode(_plain(message))
 
 
 def digest(message: Message) -> str:
@@ -44,6 +48,9 @@ def decode(text: str | bytes) -> Message:
     if len(text) > LONGEST:
         raise ValueError(f"a message must have at most {LONGEST:,} characters; got {len(text):,}.")
     try:
+        text = text.decode() if isinstance(text, bytes) else text
+        if sum(map(text.count, ",[{")) > _MOST_PARTS:
+            raise ValueError(f"it may have {_MOST_PARTS:,} parts.")
         message = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"a message must be one line of JSON; got {text[:_SHOWN]!r}.") from error
@@ -62,14 +69,16 @@ def _refused(constant: str) -> NoReturn:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray) and value.dtype == np.uint64:
-        return {_WORDS: [list(value.shape), base64.b64encode(value.astype("<u8").tobytes()).decode()]}
-    if isinstance(value, np.ndarray):
-        return {_ARRAY: [list(value.shape), value.astype(float).ravel().tolist()]}
+    if type(value) in _AS_IT_IS:
+        return value
     if isinstance(value, dict):
         return {f"${name}" if str(name).startswith("$") else name: _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
+    if isinstance(value, np.ndarray) and value.dtype == np.uint64:
+        return {_WORDS: [list(value.shape), base64.b64encode(value.astype("<u8", copy=False).tobytes()).decode()]}
+    if isinstance(value, np.ndarray):
+        return {_ARRAY: [list(value.shape), value.astype(float).ravel().tolist()]}
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -97,12 +106,15 @@ def _restore_parts(value: Message, depth: int) -> Message:
 
 
 def _array(name: str, shape: Any, values: Any) -> Any:
+    right = isinstance(values, list) and set(map(type, values)) <= _NUMBERS
+    if not right or not _is_shape(shape) or len(values) != math.prod(shape):
+        raise ValueError(f"{name!r} must hold numbers, as many as its shape says.")
     try:
         array = np.array(values, dtype=float)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name!r} must hold numbers.") from error
-    if not _is_shape(shape) or array.ndim != 1 or array.size != math.prod(shape) or not np.all(np.isfinite(array)):
-        raise ValueError(f"{name!r} must hold finite numbers, as many as its shape says; got {array.size} of them.")
+    except OverflowError:  # of an integer
+        array = np.array([np.inf])
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name!r} must hold finite numbers.")
     return array.reshape(shape)
 
 

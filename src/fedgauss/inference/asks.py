@@ -34,7 +34,9 @@ def shapes(ask: Ask, family: Family) -> Shapes:
         found = {"found": (), "theta": (dim,), "cov": (dim, dim)}
     else:
         found = dict.fromkeys(_GOODNESS, ())
-    found |= {name: () if name == "squares.n_clusters" else (dim, dim) for name in ask.parts}
+    found |= {name: (dim, dim) for name in ask.parts}
+    if "squares.clusters" in ask.parts:
+        found["squares.n_clusters"] = ()
     if ask.compared:
         few = len(ask.compared)
         found |= {"apart.square": (), "apart.pull": (few,), "apart.weight": (few, few), "apart.sites": ()}
@@ -61,8 +63,9 @@ def total(answers: Sequence[Answer | None]) -> Answer | None:
     if len(there) < len(answers):
         return None
     added = dict(there[0])
-    for one in there[1:]:
-        added = {name: value + one[name] for name, value in added.items()}
+    with np.errstate(over="ignore", invalid="ignore"):
+        for one in there[1:]:
+            added = {name: value + one[name] for name, value in added.items()}
     return added if all(np.all(np.isfinite(value)) for value in added.values()) else None
 
 
@@ -104,27 +107,25 @@ def _arrays(fields: Mapping[str, FloatArray | float]) -> Answer:
 def _parts(family: Family, rows: Rows, ask: Ask) -> Answer:
     """Matrices at the estimate, those that are asked for."""
     theta, found = ask.theta, {}
-    scores = family.row_scores(rows, theta)
     if "information" in ask.parts:
         found["information"] = family.sums(rows, theta).information
+    observed = family.observed(rows, theta) if "observed" in ask.parts or ask.compared else np.empty((0, 0))
     if "observed" in ask.parts:
-        found["observed"] = family.observed(rows, theta)
+        found["observed"] = observed
+    scores = family.row_scores(rows, theta)
     if "squares.rows" in ask.parts:
         found["squares.rows"] = scores.T @ scores
     if "squares.clusters" in ask.parts:
-        found["squares.clusters"] = np.zeros((len(theta), len(theta)))
-        found["squares.n_clusters"] = np.zeros(())
-        if rows.clusters is not None:
-            labels, code = np.unique(rows.clusters, return_inverse=True)
-            totals = np.zeros((len(labels), len(theta)))
-            np.add.at(totals, code, scores)
-            found["squares.clusters"] = totals.T @ totals
-            found["squares.n_clusters"] = np.array(float(len(labels)))
+        clusters = np.empty(0) if rows.clusters is None else rows.clusters
+        labels, code = np.unique(clusters, return_inverse=True)
+        totals = np.zeros((len(labels), len(theta)))
+        np.add.at(totals, code, scores[: len(clusters)])
+        found |= {"squares.clusters": totals.T @ totals, "squares.n_clusters": np.array(float(len(labels)))}
     if "squares.sites" in ask.parts:
         whole = scores.sum(axis=0)
         found["squares.sites"] = np.outer(whole, whole)
     if ask.compared:
-        found |= _apart(scores, family.observed(rows, theta), np.array(ask.compared))
+        found |= _apart(scores, observed, np.array(ask.compared))
     return found
 
 
@@ -170,4 +171,5 @@ def _own(family: Family, rows: Rows, start: FloatArray) -> Answer:
     except NoFiniteEstimate:
         return nothing
     scores = family.row_scores(rows, end.theta)
-    return {"found": np.ones(()), "theta": end.theta, "cov": bread @ (scores.T @ scores) @ bread}
+    theta = end.at + bread @ end.last.score  # the last step again, now Newton's
+    return {"found": np.ones(()), "theta": theta, "cov": bread @ (scores.T @ scores) @ bread}

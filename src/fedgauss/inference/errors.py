@@ -50,7 +50,7 @@ def parts_of(errors: Errors, family: Family) -> tuple[str, ...]:
     """What is asked for at the estimate (`Ask.parts`): no more than these errors need."""
     if errors == "model":
         return ("information",) if family.model_errors == "expected" else ("observed",)
-    squares = {"cluster": ("squares.clusters", "squares.n_clusters"), "site": ("squares.sites",)}
+    squares = {"cluster": ("squares.clusters",), "site": ("squares.sites",)}
     return ("observed", *squares.get(errors, ("squares.rows",)))
 
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fedgauss import _checks
-from fedgauss._deprecated import renamed_attribute
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray, IntArray
 from fedgauss.inference.coefficient_table import CoefficientTable
@@ -87,8 +86,6 @@ class Estimate(Shown):
     deviations: FloatArray | None = None
     intercepts: tuple[int, ...] = ()
     shapes: tuple[int, ...] = ()
-
-    freedom = renamed_attribute("freedom", "dof")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "params", Named(self.params, self.names))

@@ -11,11 +11,11 @@ from scipy.special import chdtrc
 from fedgauss._types import FloatArray
 from fedgauss.families import Family
 from fedgauss.families.rows import Ask, Goodness, NoFiniteEstimate, Rows
-from fedgauss.families.same_bits import inverse
+from fedgauss.families.same_bits import factor, inverse, solve
 from fedgauss.inference.asks import beside
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.reference_laws import ChiSquared
-from fedgauss.inference.scoring import ascent, penalised
+from fedgauss.inference.scoring import MOST_MATRICES, ascent, penalised
 
 Totals = Mapping[str, FloatArray]
 _NULL_CLOSE = 1e-6  # a last step of the model without covariates: what it leaves is about its square
@@ -72,11 +72,13 @@ def exact_program(
     if told is None or first is None:
         raise NoFiniteEstimate("where scoring starts, some site's numbers are not finite")
     check(told["information"])
-    alone = yield from ascent(family, start, null, ridge, first, close=_NULL_CLOSE)
+    most = MOST_MATRICES - 1
+    alone = yield from ascent(family, start, null, ridge, first, close=_NULL_CLOSE, most=most)
+    most -= alone.matrices
     if begin is None:
-        end = yield from ascent(family, alone.at, ridge=ridge, first=alone.last)
+        end = yield from ascent(family, alone.at, ridge=ridge, first=alone.last, most=most)
     else:
-        end = yield from ascent(family, begin, ridge=ridge, steps=steps)
+        end = yield from ascent(family, begin, ridge=ridge, steps=steps, most=most)
     final = yield Ask(
         "final", end.theta, parts=tuple(parts), compared=tuple(compared), beside=Ask("goodness", alone.theta)
     )
@@ -91,9 +93,12 @@ def exact_program(
         without = without._replace(log_likelihood=_goodness(told and beside(told)).log_likelihood)
         rounds += 1
     assert final is not None
-    matrices = {name: final[name] for name in parts}
+    matrices = {name: value for name, value in final.items() if name in (*parts, "squares.n_clusters")}
     matrices |= {name: final[name] + np.diag(penalty) for name in ("information", "observed") if name in parts}
-    return Exact(end.theta, matrices, dispersion, goodness, without, _heterogeneity(final), rounds)
+    theta = end.theta
+    if steps is None and (known := [matrices[name] for name in ("observed", "information") if name in matrices]):
+        theta = end.at + solve(factor(known[0]), end.last.score)  # the last step again, now Newton's
+    return Exact(theta, matrices, dispersion, goodness, without, _heterogeneity(final), rounds)
 
 
 def _goodness(told: Totals | None) -> Goodness:

@@ -109,10 +109,11 @@ def fit_program(
     slopes = [np.arange(each) >= int(intercept)] * family.n_outputs
     moves = np.concatenate([*slopes, np.zeros(extra, dtype=bool)])  # what the model without covariates leaves at zero
     readout = _readout(Units(columns, None, intercept), family.n_outputs, extra)
+    likely = family.model_errors != "none"  # else the loss is no likelihood, and no model is compared with another
     begin = None if finish is None else np.asarray(np.linalg.solve(readout.matrix, finish.params - readout.offset))
     try:
         exact = yield from exact_program(
-            family, start, np.flatnonzero(~moves).tolist(), n_rows, parts_of(errors, family),
+            family, start, np.flatnonzero(~moves & likely).tolist(), n_rows, parts_of(errors, family),
             _compared(data, moves) if compare else (), ridge * moves if ridge else None,
             check=lambda information: _check_independent(data, information), begin=begin,
             steps=None if finish is None else finish.steps,
@@ -130,9 +131,7 @@ def fit_program(
     fit = as_fit(estimate, data, columns.scale, {"Ridge": f"{ridge:g}"} if ridge else {})
     notes = few_clusters(clusters_of(errors, exact.matrices, len(data.clients)), dim)
     fit = fit.with_notes(*notes, *([_SHRUNK] if ridge else []))
-    good = (
-        _statistics(exact, family, n_rows) if family.model_errors != "none" else None
-    )  # else the loss is no likelihood
+    good = _statistics(exact, family, n_rows) if likely else None
     found = (yield Ask("own", exact.theta)) if own else []
     return replace(fit, statistics=good, sites=_sites(found, data, readout, level))
 

@@ -252,7 +252,9 @@ def _read(name: str, about: Mapping[str, Any], value: Any) -> Any:
         read = kind.read(value)
     except (TypeError, ValueError, AttributeError) as error:
         shown = repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
-        fix = f" Use [{value!r}]?" if kind is COLUMNS and isinstance(value, str) else ""
+        called = getattr(value, "name", None)  # of a column in place of its name
+        fix = f" Use {called!r}?" if isinstance(called, str) and kind is COLUMN else ""
+        fix = f" Use [{value!r}]?" if isinstance(value, str) and kind is COLUMNS else fix
         raise ValueError(f"{name} must be {kind.words}; got {shown[:60]}.{fix}") from error
     if choices:
         from fedgauss import _checks

@@ -173,8 +173,7 @@ def inverse(matrices: FloatArray) -> FloatArray:
     if not np.all(values[:, -1] > 0.0):
         raise ValueError(
             "the Hessian must not vanish; over the first rows or the burn-in its largest eigenvalue is "
-            f"{values[:, -1].min():.3g}. Use a start nearer to the optimum. With Huber's loss no row lies within the "
-            "threshold there: use a larger threshold, or an intercept."
+            f"{values[:, -1].min():.3g}. Use a start nearer to the optimum, or with Huber's loss a larger threshold."
         )
     safe = np.maximum(values, _FLOOR * values[:, -1:])
     return np.einsum("rip,rp,rjp->rij", vectors, 1.0 / safe, vectors)

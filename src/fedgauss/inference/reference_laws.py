@@ -7,7 +7,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy import special  # scipy.stats takes long to load
 
-from fedgauss._deprecated import renamed_attribute
 from fedgauss._types import FloatArray
 
 _DRAWS = 100_000  # for simultaneous intervals: the 95 % point has an error of about .005
@@ -48,10 +47,6 @@ class RandomScaled(NamedTuple):
 
 
 JointTest = ChiSquared | FisherF | RandomScaled
-
-for _test in (ChiSquared, FisherF):
-    _test.freedom = renamed_attribute("freedom", "dof")  # type: ignore[union-attr]
-FisherF.freedom_below = renamed_attribute("freedom_below", "dof_below")  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,11 @@ A round asks for the log-likelihood l and the score s at theta, and the program 
 
     theta + (1/2)^h B^-1 s,
 
-with h the first of 0, 1, 2, ... that does not lower l. B is the information I where that has been asked for last, and
-after each step of d, by which the score fell by y, it is mended to what that step has shown, B d = y (Broyden, Fletcher,
-Goldfarb, Shanno):
-
-    B + y y' / y'd - B d d'B / d'B d.
-
-Each information tells of rows, so another one is asked for only where steps shrink too slowly. What sites send adds up,
-so the fit is that of the pooled rows to rounding, whatever the split. Nothing is random, and the next question has the
-same bits wherever it is worked out from the same totals (`same_bits`).
+with h the first of 0, 1, 2, ... that does not lower l. B is the information where that has been asked for last; after
+each step it is mended to the curvature that the step has met (`mended`). Each information tells of rows, so another one
+is asked for only where steps shrink too slowly, and no more than a few times. What sites send adds up, so the fit is that
+of the pooled rows to rounding, whatever the split. Nothing is random, and the next question has the same bits wherever
+it is worked out from the same totals (`same_bits`).
 """
 
 from __future__ import annotations
@@ -29,11 +25,14 @@ from fedgauss.families.same_bits import dot, factor, solve, times
 
 CLOSE = 1e-10  # a step, relative to the parameter, at which scoring ends
 MOST_ROUNDS = 60
-MOST_MATRICES = 4
+MOST_MATRICES = 3  # on the way, that at the start among them
 _MOST_HALVINGS = 12
 _ROUNDING = 1e-11  # of a log-likelihood, by which it may seem to fall
-_SLOW = 0.1  # of s'B^-1 s, twice what a step is to gain, that a step should leave at most
+_SLOW = 0.4  # of s'B^-1 s, about twice what a step is to gain: where the next one is to gain as much, B is of little use
 _CURVED = 1e-8  # of d'B d, what y'd must be at least for a step to tell of the curvature
+_BEND = 0.9  # of y, by which it is corrected at most
+_TOLD = 1e-6  # of a log-likelihood, what y'd must be at least for it to tell of the bend
+_DEFINITE = 0.3  # of the determinant of B, what the update of rank one must leave of it
 
 Totals = Mapping[str, FloatArray]
 Rounds = Generator[Ask, Totals | None, "Ascent"]
@@ -46,6 +45,7 @@ class Ascent(NamedTuple):
     at: FloatArray  # (d,), before the last step
     last: Sums  # there, with B in place of the information
     rounds: int
+    matrices: int  # how many of these told one
 
 
 def ascent(
@@ -56,6 +56,7 @@ def ascent(
     first: Sums | None = None,
     steps: int | None = None,
     close: float = CLOSE,
+    most: int = MOST_MATRICES,
 ) -> Rounds:
     """Ask at one parameter after the other until a step is small.
 
@@ -75,6 +76,8 @@ def ascent(
         End after so many steps, wherever that is; by default where they are below `close`.
     close : float
         In units of 1 + max |theta_j|.
+    most : int
+        How many informations may be asked for.
 
     Raises
     ------
@@ -84,7 +87,7 @@ def ascent(
     moving = np.arange(len(start)) if free is None else np.asarray(free, dtype=int)
     penalty = np.zeros(len(start)) if ridge is None else ridge
     theta, rounds, matrices, taken = np.array(start, dtype=float), 0, 0, 0
-    before, since = np.inf, 0
+    before = np.inf
     here = first
     if here is None:
         here, rounds, matrices = penalised((yield Ask("sums", theta)), theta, penalty), 1, 1
@@ -95,16 +98,16 @@ def ascent(
         step = np.zeros(len(theta))
         step[moving] = solve(factor(here.information[np.ix_(moving, moving)]), here.score[moving])
         if np.abs(step).max(initial=0.0) <= close * (1.0 + np.abs(theta).max(initial=0.0)):
-            return Ascent(theta + step, theta, here, rounds)
+            return Ascent(theta + step, theta, here, rounds, matrices)
         if taken == steps:
-            return Ascent(theta, theta, here, rounds)
+            return Ascent(theta, theta, here, rounds, matrices)
         gain = dot(here.score[moving], step[moving])
         slow = gain > _SLOW * before
         lowest = here.log_likelihood - _ROUNDING * (1.0 + abs(here.log_likelihood))
         for _ in range(_MOST_HALVINGS):
             if rounds == MOST_ROUNDS:
                 raise NoFiniteEstimate(f"scoring did not settle within {MOST_ROUNDS} rounds")
-            wanted = "sums" if slow and matrices < MOST_MATRICES else "score"
+            wanted = "sums" if slow and matrices < most else "score"
             there = penalised((yield Ask(wanted, theta + step)), theta + step, penalty, here.information)
             rounds, matrices = rounds + 1, matrices + (wanted == "sums")
             if there is not None and there.log_likelihood >= lowest:
@@ -113,9 +116,8 @@ def ascent(
         else:
             raise NoFiniteEstimate("no step raises the log-likelihood")
         if wanted == "score":
-            there = there._replace(information=mended(here.information, step, here.score - there.score))
-        theta, here, taken = theta + step, there, taken + 1
-        before, since = gain, 0 if wanted == "sums" else since + 1
+            there = there._replace(information=mended(here, there, step))
+        theta, here, taken, before = theta + step, there, taken + 1, gain
 
 
 def penalised(
@@ -131,10 +133,31 @@ def penalised(
     return Sums(likelihood, told["score"] - penalty * theta, matrix)
 
 
-def mended(matrix: FloatArray, step: FloatArray, fall: FloatArray) -> FloatArray:
-    """B, so that it gives the fall of the score over the last step; as it is where that step tells nothing."""
+def mended(here: Sums, there: Sums, step: FloatArray) -> FloatArray:
+    """B, so that it gives the curvature that the last step d has met; as it was where that step tells nothing.
+
+    The score fell by y over the step, B d = y on average. With log-likelihoods and scores at both ends of it
+
+        d'B d = y'd + 6 (l1 - l0) - 3 (s0 + s1)'d
+
+    at its end, to third order (Zhang and Xu 1999), and y is stretched to that. Then, with r = y - B d,
+
+        B + r r' / r'd
+
+    where that is definite, and else B + y y' / y'd - B d d'B / d'B d (Broyden, Fletcher, Goldfarb, Shanno), which is.
+    """
+    matrix, fall = here.information, here.score - there.score
     expected = times(matrix, step)
     before, found = dot(step, expected), dot(step, fall)
     if not found > _CURVED * before:
         return matrix
+    if found > _TOLD * (1.0 + abs(there.log_likelihood)):
+        rise = there.log_likelihood - here.log_likelihood
+        bend = (6.0 * rise - 3.0 * dot(here.score + there.score, step)) / found
+        fall = fall * (1.0 + min(max(bend, -_BEND), _BEND))
+        found = dot(step, fall)
+    left = fall - expected
+    along = dot(left, step)
+    if abs(along) > _CURVED * before and 1.0 + dot(left, solve(factor(matrix), left)) / along > _DEFINITE:
+        return np.asarray(matrix + np.multiply.outer(left, left) / along)
     return np.asarray(matrix + np.multiply.outer(fall, fall) / found - np.multiply.outer(expected, expected) / before)

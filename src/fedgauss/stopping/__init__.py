@@ -2,7 +2,7 @@
 
     runs.converged(tolerance=0.01)                         how far would more steps move the average?
     Monitored(..., stop_when=Plateau("accuracy", 0.01))    would as many rounds again still gain that much?
-    fit(..., solver="sgd", passes="auto")                  read a table again until the estimate hardly moves
+    fit(..., solver=fg.SGD(passes="auto"))                 read a table again until the estimate hardly moves
 
 Everything here is NumPy and SciPy.
 """

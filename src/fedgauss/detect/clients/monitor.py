@@ -394,7 +394,7 @@ class ClientMonitor:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClientMonitor:
         """The monitor that `save` wrote; a ValueError says that the file is none, or is damaged."""
-        words, arrays = storage.read(path, (FORMAT,), "ClientMonitor.save")
+        words, arrays = storage.read(path, FORMAT, "ClientMonitor.save")
         try:
             monitor = cls(words["alpha"], words["horizon"], words["rate"], words["seed"])
             fill(monitor, words, arrays)

@@ -24,9 +24,6 @@ A run ends early, with its results, when a rule says so:
     strategy = Monitored(FedAvg(...), Clients(), stop_when=Plateau("accuracy", min_gain=0.01))
 """
 
-from typing import TYPE_CHECKING
-
-from fedgauss._lazy import lazy
 from fedgauss.integrations.extras import needed
 
 needed("flwr.serverapp", extra="flower")
@@ -53,6 +50,3 @@ __all__ = [
     "report_partition",
     "run_chains",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, {}, __all__, renamed={"Good": "GoodRound"})

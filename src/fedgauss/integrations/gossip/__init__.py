@@ -8,14 +8,8 @@ with Metropolis weights on the survivors. Every peer watches its own neighbourho
 `on_alarm="exclude"` it goes on without a neighbour that it named.
 """
 
-from typing import TYPE_CHECKING
-
-from fedgauss._lazy import lazy
 from fedgauss.integrations.gossip.peer import PeerRound, PeerRun, run_peer
 from fedgauss.integrations.gossip.sites import fit_peers
 from fedgauss.integrations.gossip.torch_links import TorchLinks
 
 __all__ = ["PeerRound", "PeerRun", "TorchLinks", "fit_peers", "run_peer"]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, {}, __all__, renamed={"Round": "PeerRound"})

@@ -1,0 +1,87 @@
+"""A file of lines that is only ever added to, each line bound to all before it.
+
+A line is JSON and, after a space, the SHA-256 of the digest of the line before and this JSON: an edit anywhere is
+seen, and whoever has noted the last digest and the number of lines sees a file that was cut short or written anew.
+
+A line is on disk before its line break is written. So one without a line break was never acknowledged and is dropped,
+and one that was acknowledged never is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from fedgauss.federated.disk import Disk
+from fedgauss.federated.refusal import Refused
+
+Entry = dict[str, Any]
+
+
+class Chain:
+    """The lines of a file.
+
+    Attributes
+    ----------
+    entries : list of dict
+    heads : list of str
+        The digest after each line.
+    """
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self._path, self._disk, self._size = path, disk, 0
+        self.entries: list[Entry] = []
+        self.heads: list[str] = []
+
+    def load(self) -> list[Entry]:
+        """Read what was added since the last time, by this process or another."""
+        content = self._disk.read(self._path) or b""
+        lines = content.split(b"\n")[:-1]
+        entries: list[Entry] = []
+        heads: list[str] = []
+        for number, line in enumerate(lines, 1):
+            text, _, end = line.rpartition(b" ")
+            head = end.decode(errors="replace")
+            if head != _digest(heads[-1] if heads else "", text):
+                raise Refused(
+                    f"a ledger must be as it was written; line {number} of {self._path} is not. Put back the file from "
+                    "before it was edited: what the line said may be what must be refused."
+                )
+            entries.append(json.loads(text))
+            heads.append(head)
+        if heads[: len(self.heads)] != self.heads:
+            raise Refused(
+                f"a ledger must not lose lines; {self._path} has {len(heads)} and had {len(self.heads)}, or others. "
+                "Put the file back."
+            )
+        added = entries[len(self.entries) :]
+        self.entries, self.heads, self._size = entries, heads, sum(map(len, lines)) + len(lines)
+        return added
+
+    def append(self, entry: Entry) -> None:
+        """Add a line; it is on disk when this returns."""
+        text = json.dumps(entry, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
+        head = _digest(self.heads[-1] if self.heads else "", text)
+        body = text + b" " + head.encode()
+        write(self._disk, self._path, body, self._size)
+        write(self._disk, self._path, b"\n", self._size + len(body))
+        self._size += len(body) + 1
+        self.entries.append(json.loads(text))
+        self.heads.append(head)
+
+
+def write(disk: Disk, path: Path, content: bytes, at: int) -> None:
+    """Write to a disk; where it cannot, nothing may be answered."""
+    try:
+        disk.append(path, content, at)
+    except OSError as error:
+        raise Refused(
+            f"what a site answers is written down first; {path} could not be ({error.strerror or error}). Make room on "
+            "the disk, or let this user write there."
+        ) from error
+
+
+def _digest(before: str, text: bytes) -> str:
+    return hashlib.sha256(before.encode() + text).hexdigest()

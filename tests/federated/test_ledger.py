@@ -1,0 +1,652 @@
+"""The ledger of a table against who adapts to it, against crashes, and against who deletes or edits it."""
+
+import json
+import stat
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from memory_disk import Crash, MemoryDisk
+
+from fedgauss.federated.disk import RealDisk
+from fedgauss.federated.ledger import Admission, Budget, Ledger, place_of
+from fedgauss.federated.refusal import Refused
+
+EIGHT = [(f"site{j}", f"key{j}") for j in range(8)]
+FILE = Path("/table.csv.ledger")
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def hospital(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    age = rng.normal(60, 12, n).round()
+    return {
+        "id": np.arange(float(n)), "age": age, "sex": (rng.random(n) < 0.5) * 1.0,
+        "bmi": rng.lognormal(3.3, 0.15, n).round(1), "sbp": (100 + 0.5 * age + rng.normal(0, 15, n)).round(),
+        "died": (rng.random(n) < 0.2) * 1.0, "name": np.array([f"patient {j}" for j in range(n)]),
+    }  # fmt: skip
+
+
+class Site:
+    """A table with its ledger, which can be stopped and started, and asked in one line."""
+
+    def __init__(self, table=None, disk=None, **options):
+        self.table = hospital() if table is None else table
+        self.disk = MemoryDisk() if disk is None else disk
+        self.options = {"disk": self.disk, "clock": lambda: NOON} | options
+        self.runs = 0
+        self.start()
+
+    def start(self):
+        self.disk.restart()
+        self.ledger = Ledger(FILE, **self.options)
+
+    def run(self, columns, rows=slice(None), *, model=None, roster=EIGHT, settled=(), masked=True, spend=(0, 0)):
+        """One run; where it is refused the ledger gets the reason, and so does the test."""
+        numbers = self.ledger.digests(self.table)[rows]
+        self.runs += 1
+        about = {"columns": sorted(columns)} if model is None else model
+        self.ledger.begin(f"run {self.runs}", "about", roster, "asker", about, masked=masked)
+        try:
+            told = {"1": np.ones(len(numbers))} | {name: np.asarray(own)[rows] for name, own in columns.items()}
+            self.ledger.admit(Admission(told, numbers, settled))
+            self.ledger.spend(*spend)
+        except Refused as refusal:
+            self.ledger.refuse([str(refusal)])
+            raise
+        self.ledger.finish(answered=True)
+
+    def columns(self, *names):
+        return {name: self.table[name] for name in names}
+
+
+@pytest.fixture
+def site():
+    return Site()
+
+
+def changed(column, row, by=1.0):
+    other = np.array(column, dtype=float)
+    other[row] += by
+    return other
+
+
+class TestAdaptiveAttempts:
+    """Runs that together tell of one row, each of which is fine alone."""
+
+    def refused(self, site, *runs, restart=False):
+        for columns in runs[:-1]:
+            site.run(columns)
+            if restart:
+                site.start()
+        with pytest.raises(Refused, match="rest on at least 3 rows"):
+            site.run(runs[-1])
+
+    @pytest.mark.parametrize("restart", [False, True])
+    def test_a_column_rescaled_that_differs_in_a_row(self, site, restart):
+        age = site.table["age"]
+        self.refused(site, {"age": age}, {"dose": 3.0 - 2.5 * changed(age, 7)}, restart=restart)
+
+    @pytest.mark.parametrize("transform", [np.log, np.square, np.sqrt, lambda x: x - x.mean()])
+    def test_a_transformed_column(self, site, transform):
+        age = site.table["age"]
+        self.refused(site, {"a": transform(age)}, {"b": 2.0 * transform(changed(age, 7))} | site.columns("age"))
+
+    def test_a_difference_in_one_run_and_a_sum_in_the_next(self, site):
+        a, b = site.table["age"], site.table["sbp"]
+        self.refused(site, {"d": a - b}, {"s": a + b}, {"a": changed(a, 3, 1e-3)})
+
+    def test_three_columns_of_three_runs(self, site):
+        a, b = site.table["age"], site.table["sbp"]
+        self.refused(site, {"a": a}, {"b": b}, {"c": 0.3 * a - 0.7 * changed(b, 5)}, restart=True)
+
+    def test_zeros_and_ones_that_differ_in_a_row(self, site):
+        sex = site.table["sex"]
+        self.refused(site, {"sex": sex}, {"female": 1.0 - np.where(site.table["id"] == 9, 1.0 - sex, sex)})
+
+    def test_a_change_far_smaller_than_the_column(self, site):
+        age = site.table["age"]
+        self.refused(site, {"age": age}, {"a": changed(age, 9, 1e-9 * np.linalg.norm(age))})
+
+    def test_one_row_that_is_dropped(self, site):
+        site.run(site.columns("age", "died"))
+        site.start()
+        rows = np.flatnonzero(site.table["id"] != 17)
+        with pytest.raises(Refused, match="rest on at least 3 rows"):
+            site.run(site.columns("bmi"), rows)  # ones alone tell its weight in every sum
+        site.run(site.columns("bmi"), np.flatnonzero(site.table["id"] >= 3))
+
+    def test_a_table_that_was_sorted_or_grew_is_the_same(self, site):
+        site.run(site.columns("age", "died"))
+        order = np.argsort(site.table["bmi"])
+        site.table = {name: own[order] for name, own in site.table.items()}
+        site.start()
+        site.run(site.columns("age", "bmi"))
+        more = hospital(304, seed=0)
+        site.table = {
+            name: np.concatenate([own, more[name][300 : 300 + 1]]) for name, own in site.table.items()
+        }
+        site.start()
+        with pytest.raises(Refused, match="rest on at least 3 rows"):
+            site.run(site.columns("sbp"))  # the row that came
+
+    def test_a_row_that_is_corrected_left_and_came(self, site):
+        site.run(site.columns("age"))
+        site.table = site.table | {"bmi": changed(site.table["bmi"], 4)}
+        with pytest.raises(Refused, match="rest on at least 3 rows"):
+            site.run(site.columns("bmi"))
+
+    def test_a_table_with_more_columns_is_the_same(self, site):
+        site.run(site.columns("age"))
+        site.table = site.table | {"late": np.arange(300.0)}
+        with pytest.raises(Refused, match="rest on at least 3 rows"):
+            site.run({"age": changed(site.table["age"], 2)})
+
+    def test_numbers_that_became_text_are_the_same_rows(self, site):
+        numbers = site.ledger.digests(site.table)
+        as_text = site.table | {"age": [f"{value:.0f}" for value in site.table["age"]]}
+        assert np.array_equal(site.ledger.digests(as_text), numbers)
+        assert len(set(numbers.tolist())) == 300
+
+    def test_rows_that_say_the_same_are_numbered(self, site):
+        numbers = Site({"sex": np.array([1.0, 0.0, 1.0, np.nan, np.nan])}).ledger.digests
+        first = numbers({"sex": np.array([1.0, 0.0, 1.0, np.nan, np.nan])})
+        assert len(set(first.tolist())) == 5
+        assert set(numbers({"sex": np.array([0.0, np.nan, 1.0])}).tolist()) <= set(first.tolist())
+
+    def test_what_was_refused_was_not_told(self, site):
+        for _ in range(2):
+            with pytest.raises(Refused, match="'id9'"):
+                site.run({"id9": site.table["id"] == 9})
+        site.run(site.columns("age"))
+
+    def test_what_a_run_told_that_never_ended_counts(self, site):
+        numbers, age = site.ledger.digests(site.table), site.table["age"]
+        site.ledger.begin("a", "about", EIGHT, "asker", {})
+        site.ledger.admit(Admission({"1": np.ones(300), "age": age}, numbers))
+        site.start()
+        with pytest.raises(Refused, match="rest on at least 3"):
+            site.run({"age": changed(age, 3)})
+
+    def test_more_columns_than_rows_can_bear(self, site):
+        rng = np.random.default_rng(1)
+        with pytest.raises(Refused, match="rest on at least 3 rows|cannot be shown"):
+            for _ in range(40):
+                site.run({f"x{j}": rng.standard_normal(300) for j in range(10)})
+        site.run(site.columns("1") if "1" in site.table else {})  # the column of ones still is
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_random_adaptive_asker_never_spans_a_row(self, seed):
+        """An asker who combines, rescales and changes columns at will: all that was told never spans few rows."""
+        rng = np.random.default_rng(seed)
+        site, told, refusals = Site(hospital(120, seed)), [np.ones(120)], 0
+        pool = [site.table[name] for name in ("age", "sex", "bmi", "sbp", "died")]
+        for _ in range(25):
+            column = sum(rng.standard_normal() * pool[j] for j in rng.choice(len(pool), 2, replace=False))
+            if rng.random() < 0.4:
+                column = changed(column, rng.choice(120, rng.integers(1, 3), replace=False), rng.standard_normal())
+            try:
+                site.run({"c": column})
+            except Refused:
+                refusals += 1
+            else:
+                told.append(column)
+                pool.append(column)
+        columns = np.column_stack(told)
+        basis, values, _ = np.linalg.svd(columns / np.linalg.norm(columns, axis=0), full_matrices=False)
+        basis = basis[:, values > 1e-10]
+        gram = basis @ basis.T
+        a, c = np.diag(gram)[:, None], np.diag(gram)[None, :]
+        pairs = (a + c + np.sqrt((a - c) ** 2 + 4.0 * gram**2)) / 2.0
+        np.fill_diagonal(pairs, 0.0)
+        assert refusals >= 3
+        assert pairs.max() < 1.0 - 1e-3
+
+
+class TestSettled:
+    def rare(self, site, *rows):
+        return np.isin(site.table["id"], rows).astype(float)
+
+    def test_a_level_that_few_rows_have_here(self, site):
+        site.run({"stage 4": self.rare(site, 7)} | site.columns("age", "died"), settled=("stage 4",))
+        site.run({"stage 4": self.rare(site, 7)} | site.columns("bmi"), settled=("stage 4",))
+        with pytest.raises(Refused, match="'stage 4'"):
+            Site().run({"stage 4": self.rare(site, 7)})
+
+    def test_it_is_not_settled_without_masks(self, site):
+        site.run({"stage 4": self.rare(site, 7)}, settled=("stage 4",))
+        with pytest.raises(Refused, match="'stage 4'"):
+            site.run({"stage 4": self.rare(site, 7)}, masked=False)
+
+    def test_two_that_differ_in_a_row(self, site):
+        site.run({"stage 4": self.rare(site, 7, 8)}, settled=("stage 4",))
+        with pytest.raises(Refused, match="share some"):
+            site.run({"other": self.rare(site, 8)}, settled=("other",))
+        with pytest.raises(Refused, match="'other'"):  # it has three rows, and differs in one
+            site.run({"other": self.rare(site, 7, 8, 9)}, settled=("other",))
+        site.run({"other": self.rare(site, 10, 11)}, settled=("other",))
+
+    def test_one_combined_with_other_columns(self, site):
+        rare, age = self.rare(site, 7, 8), site.table["age"]
+        site.run({"stage 4": rare, "age": age}, settled=("stage 4",))
+        for alone in (7, 100):
+            with pytest.raises(Refused, match="'both'"):
+                site.run({"both": 2.0 * age - 3.0 * rare + self.rare(site, alone)})
+
+    def test_another_column_that_differs_where_it_is_not_zero(self, site):
+        rare, age = self.rare(site, 7), site.table["age"]
+        site.run({"stage 4": rare, "age": age}, settled=("stage 4",))
+        with pytest.raises(Refused, match="'a'"):  # elsewhere the difference may be zero
+            site.run({"a": age + rare})
+
+    def test_a_level_that_all_but_few_rows_have(self, site):
+        treated, age = 1.0 - self.rare(site, 7), site.table["age"]
+        with pytest.raises(Refused, match="'treated'"):
+            Site().run({"treated": treated})
+        site.run({"treated": treated, "age": age}, settled=("treated",))
+        for other in (treated * 3.0 + 1.0, 5.0 + self.rare(site, 7), age + treated, age + treated * 2.0):
+            with pytest.raises(Refused, match="'other'"):
+                site.run({"other": other})
+
+
+class TestBudgets:
+    def test_tries_count_over_restarts_refused_ones_too(self):
+        site = Site(budget=Budget(tries=4))
+        site.run(site.columns("age"))
+        for _ in range(2):
+            with pytest.raises(Refused, match="rest on"):
+                site.run({"id1": site.table["id"] == 1})
+            site.start()
+        site.run(site.columns("bmi"))
+        for _ in range(3):
+            site.start()
+            with pytest.raises(Refused, match="at most 4 runs"):
+                site.run(site.columns("sbp"))
+        site.run(site.columns("age"))  # a repeat
+        assert "tries: 4 of 4, 0 left" in site.ledger.report()
+
+    @pytest.mark.parametrize("what", ["parameters", "matrices"])
+    def test_parameters_and_matrices(self, what):
+        site = Site(budget=Budget(parameters=10, matrices=10))
+        spend = (5, 0) if what == "parameters" else (0, 5)
+        site.run(site.columns("age"), spend=spend)
+        site.start()
+        site.run(site.columns("bmi"), spend=spend)
+        site.start()
+        with pytest.raises(Refused, match=f"at most 10 {what}"):
+            site.run(site.columns("sbp"), spend=(what == "parameters", what == "matrices"))
+        site.run(site.columns("bmi"), spend=spend)  # a repeat
+
+    def test_a_repeat_is_free_as_long_as_it_is_one(self):
+        site = Site(budget=Budget(tries=2, parameters=10))
+        site.run(site.columns("age"), spend=(5, 0))
+        for _ in range(3):
+            site.start()
+            site.run(site.columns("age"), spend=(5, 0))
+        assert "tries: 1 of 2, 1 left" in site.ledger.report()
+        assert "parameters: 5 of 10" in site.ledger.report()
+        with pytest.raises(Refused, match="at most 10 parameters"):  # more than the first time
+            site.run(site.columns("age"), spend=(6, 0))
+        site.run({"age": site.table["bmi"]}, spend=(5, 0))  # it has the model of the first and asks for something else
+        assert "tries: 2 of 2, 0 left" in site.ledger.report()
+        with pytest.raises(Refused, match="at most 2 runs"):
+            site.run({"age": site.table["sbp"]})
+        with pytest.raises(Refused, match="at most 2 runs"):
+            site.run(site.columns("age"), roster=EIGHT[:5])
+        site.run({"age": site.table["bmi"]}, spend=(5, 0))
+
+    def test_a_repeat_of_a_sorted_table_is_one(self):
+        site = Site(budget=Budget(tries=1))
+        site.run(site.columns("age") | {"centred": site.table["age"] - 60.1})
+        order = np.argsort(site.table["bmi"])
+        site.table = {name: own[order] for name, own in site.table.items()}
+        site.run(site.columns("age") | {"centred": (site.table["age"] - 60.1) * (1.0 + 1e-15)})
+
+    def test_a_refused_run_is_not_repeated_for_free(self):
+        site = Site(budget=Budget(tries=2))
+        for _ in range(2):
+            with pytest.raises(Refused, match="rest on"):
+                site.run({"id1": site.table["id"] == 1})
+        with pytest.raises(Refused, match="at most 2 runs"):
+            site.run({"id1": site.table["id"] == 1})
+
+    def test_budgets_are_positive(self):
+        with pytest.raises(ValueError, match="tries of a budget must be at least 1; got 0"):
+            Budget(tries=0)
+
+
+class TestSitesApart:
+    def test_a_roster_without_one_site_is_refused_about_the_same(self, site):
+        site.run(site.columns("age", "died"))
+        for roster in (EIGHT[:7], EIGHT[:6], [*EIGHT[:7], ("new", "newkey")]):
+            with pytest.raises(Refused, match="site7"):
+                site.run({"scaled": 2.0 - site.table["age"] * 3.0}, roster=roster)
+        site.run(site.columns("bmi"), roster=EIGHT[:7])  # about something else
+        site.run(site.columns("age"), roster=EIGHT[:5])
+
+    def test_names_do_not_matter_and_keys_do(self, site):
+        site.run(site.columns("age"))
+        site.run(site.columns("age", "bmi"), roster=[(f"other{j}", key) for j, (_, key) in enumerate(EIGHT)])
+        with pytest.raises(Refused, match="differ by"):
+            site.run(site.columns("age"), roster=[*EIGHT[:7], ("site7", "forged")])
+
+    def test_without_masks_sums_of_sites_are_seen_anyway(self, site):
+        site.run(site.columns("age"), masked=False)
+        site.run(site.columns("age"), masked=False, roster=EIGHT[:7])
+        with pytest.raises(Refused, match="differ by"):
+            site.run(site.columns("age"), masked=True, roster=EIGHT[:6])
+
+    def test_it_is_remembered_over_restarts_and_of_runs_that_did_not_end(self, site):
+        numbers = site.ledger.digests(site.table)
+        site.ledger.begin("a", "about", EIGHT, "asker", {})
+        site.ledger.admit(Admission({"1": np.ones(300), "age": site.table["age"]}, numbers))
+        site.start()
+        with pytest.raises(Refused, match="differ by"):
+            site.run({"x": site.table["age"] + 5.0}, roster=EIGHT[:7])
+
+    def test_a_combination_in_common_is_enough(self, site):
+        a, b = site.table["age"], site.table["sbp"]
+        site.run({"a": a, "b": b})
+        with pytest.raises(Refused, match="differ by"):
+            site.run({"c": a - 2.0 * b, "d": site.table["bmi"]}, roster=EIGHT[:7])
+
+
+class TestOthersLedgers:
+    def test_a_ledger_that_got_shorter_or_other_is_noticed(self, site):
+        site.ledger.note_peers({"south": ("k", "aa", 10), "north": ("n", "bb", 3)})
+        site.start()
+        site.ledger.note_peers({"south": ("k", "aa", 10)})
+        site.ledger.note_peers({"south": ("k", "cc", 12)})
+        for head, length in (("aa", 10), ("cc", 1), ("dd", 12)):
+            with pytest.raises(Refused, match="'south'"):
+                site.ledger.note_peers({"south": ("k", head, length)})
+        with pytest.raises(Refused, match="'renamed'"):
+            site.ledger.note_peers({"renamed": ("n", "bb", 2)})
+        assert site.ledger.seen("k") == ("cc", 12)
+        assert site.ledger.seen("unknown") is None
+
+    def test_what_was_seen_before_is_not_written_again(self, site):
+        site.ledger.note_peers({"south": ("k", "aa", 10)})
+        length = site.ledger.length
+        site.ledger.note_peers({"south": ("k", "aa", 10)})
+        assert site.ledger.length == length
+
+    def test_a_deleted_ledger_is_noticed_by_what_others_saw_even_after_it_has_grown(self, site):
+        site.run(site.columns("age"))
+        seen = {"south": (site.ledger.head, site.ledger.length)}
+        site.run(site.columns("bmi"))
+        site.ledger.check_own(seen)
+        site.disk.files.clear()
+        site.start()
+        with pytest.raises(Refused, match="'south'"):
+            site.ledger.check_own(seen)
+        for name in ("age", "bmi", "sbp"):
+            site.run(site.columns(name))
+        assert site.ledger.length > seen["south"][1]
+        with pytest.raises(Refused, match="'south'"):
+            site.ledger.check_own(seen)
+        with pytest.raises(Refused, match="'south'"):
+            site.ledger.check_own({"south": ("", 0)})
+
+    def test_head_and_length_are_those_of_another_instance(self, site):
+        site.run(site.columns("age"))
+        head, length = site.ledger.head, site.ledger.length
+        site.start()
+        assert (site.ledger.head, site.ledger.length) == (head, length)
+
+
+class TestTheFile:
+    def test_an_edited_line_is_noticed(self, site):
+        site.run(site.columns("age"))
+        content = site.disk.files[FILE]
+        for position in range(0, len(content) - 1, 7):
+            edited = bytearray(content)
+            edited[position] ^= 1
+            site.disk.files[FILE] = bytes(edited)
+            with pytest.raises(Refused, match="as it was written"):
+                site.start()
+
+    def test_lines_taken_out_swapped_or_twice_are_noticed(self, site):
+        site.run(site.columns("age"))
+        lines = site.disk.files[FILE].splitlines(keepends=True)
+        for other in ([*lines[:2], *lines[3:]], [lines[0], *lines[2:]], [*lines, lines[-1]], [*lines[1::-1], *lines[2:]]):
+            site.disk.files[FILE] = b"".join(other)
+            with pytest.raises(Refused, match="as it was written"):
+                site.start()
+
+    def test_a_file_cut_short_while_it_is_open_is_noticed(self, site):
+        site.run(site.columns("age"))
+        site.disk.files[FILE] = b"".join(site.disk.files[FILE].splitlines(keepends=True)[:3])
+        with pytest.raises(Refused, match="must not lose lines"):
+            site.run(site.columns("bmi"))
+        site.disk.files.clear()
+        with pytest.raises(Refused, match="must not lose lines"):
+            site.run(site.columns("bmi"))
+
+    def test_columns_that_are_lost_or_edited_are_noticed(self, site):
+        site.run(site.columns("age", "sex"))
+        path = FILE.with_name("table.csv.ledger.columns")
+        content = site.disk.files[path]
+        for other in (b"", content[:-1], content.replace(content[-3:], b"abc"), None):
+            if other is None:
+                del site.disk.files[path]
+            else:
+                site.disk.files[path] = other
+            site.start()
+            with pytest.raises(Refused, match="columns"):
+                site.run(site.columns("bmi"))
+
+    def test_two_at_once(self, site):
+        other = Ledger(FILE, disk=site.disk)
+        site.ledger.begin("a", "about", EIGHT, "asker", {})
+        for busy in (site.ledger, other):
+            with pytest.raises(Refused, match="one run at a time"):
+                busy.begin("b", "about", EIGHT, "asker", {})
+        site.ledger.finish(answered=False)
+        other.begin("b", "about", EIGHT, "asker", {})
+        with pytest.raises(Refused, match="one run at a time"):
+            site.ledger.begin("c", "about", EIGHT, "asker", {})
+        other.finish(answered=False)
+        assert site.ledger.length + 2 == other.length
+        site.ledger.begin("c", "about", EIGHT, "asker", {})
+        assert "b " in site.ledger.report()
+
+    def test_what_another_process_told_is_known(self, site):
+        other = Site(site.table, disk=site.disk)
+        site.run(site.columns("age"))
+        with pytest.raises(Refused, match="rest on"):
+            other.run({"age": changed(site.table["age"], 3)})
+
+    def test_a_run_must_have_begun(self, site):
+        numbers = site.ledger.digests(site.table)
+        for call in (
+            lambda: site.ledger.admit(Admission({}, numbers)), site.ledger.spend, lambda: site.ledger.refuse(["no"]),
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match="call begin first"):
+                call()
+
+    def test_columns_must_fit_their_rows(self, site):
+        numbers = site.ledger.digests(site.table)
+        site.ledger.begin("a", "about", EIGHT, "asker", {})
+        with pytest.raises(ValueError, match="finite number for each of 300"):
+            site.ledger.admit(Admission({"x": np.ones(299)}, numbers))
+        with pytest.raises(ValueError, match="finite number for each of 300"):
+            site.ledger.admit(Admission({"x": np.full(300, np.nan)}, numbers))
+        with pytest.raises(ValueError, match="some are twice"):
+            site.ledger.admit(Admission({"x": np.ones(2)}, numbers[[0, 0]]))
+
+    def test_the_report_is_for_reading(self, site):
+        site.run(site.columns("age", "died"), spend=(6, 2))
+        with pytest.raises(Refused):
+            site.run({"id1": site.table["id"] == 1})
+        report = site.ledger.report()
+        assert report.splitlines()[1].split() == [
+            "2026-01-01T12:00:00+00:00", "run", "1", "answered", "8", "6", "2", "1,", "age,", "died",
+        ]  # fmt: skip
+        assert "refused" in report
+        assert "rest on at least 3 rows" in report
+        assert "parameters: 6 of 300, 294 left" in report
+        assert "matrices: 2 of 60, 58 left" in report
+
+
+def script(site):
+    """What a site does in two runs; yields after every call that has returned."""
+    table, ledger = site.table, site.ledger
+    numbers = ledger.digests(table)
+    yield
+    for name in ("age", "bmi"):
+        ledger.begin(name, "about", EIGHT, "asker", {"x": name})
+        yield
+        ledger.note_peers({"south": ("k", name, len(name) + ledger.length)})
+        yield
+        ledger.admit(Admission({"1": np.ones(300), name: table[name]}, numbers))
+        yield
+        ledger.spend(2, 1)
+        yield
+        ledger.finish(answered=True)
+        yield
+
+
+def lines_of(disk):
+    return disk.files[FILE].split(b"\n")[:-1]
+
+
+def state(ledger):
+    return ledger.head, ledger.length, ledger.report()
+
+
+def number_of_writes():
+    site = Site()
+    for _ in script(site):
+        pass
+    return site.disk.writes
+
+
+@pytest.mark.parametrize("at", range(number_of_writes()))
+@pytest.mark.parametrize("seed", range(5))
+def test_a_crash_at_any_write_leaves_all_that_was_acknowledged(at, seed):
+    disk = MemoryDisk(seed)
+    disk.crash_at = at
+    heads = []
+    with pytest.raises(Crash):
+        for _ in script(Site(disk=disk)):
+            heads = lines_of(disk)
+    site = Site(disk=disk)
+    after = lines_of(disk)
+    assert after[: len(heads)] == heads
+    assert site.ledger.length <= max(1, len(heads)) + 1
+    site.run({"late": site.table["sbp"]})  # and it goes on
+    site.start()
+    assert "late" in site.ledger.report()
+    told = [name for name in ("age", "bmi") if f"1, {name}" in site.ledger.report()]
+    for name in told:
+        with pytest.raises(Refused, match="rest on"):
+            site.run({"x": changed(site.table[name], 3)})
+
+
+@pytest.mark.parametrize("at", range(2, number_of_writes()))  # the first two made the file
+def test_a_full_disk_refuses_in_words_and_loses_nothing(at):
+    site = Site()
+    site.disk.fail_at = at
+    lines = lines_of(site.disk)
+    with pytest.raises(Refused, match=r"could not be \(No space left on device\)"):
+        for _ in script(site):
+            lines = lines_of(site.disk)
+    with suppress(ValueError):  # of a run that has not begun
+        site.ledger.refuse(["the disk was full"])
+    site.run(site.columns("sbp"))
+    site.start()
+    assert lines_of(site.disk)[: len(lines)] == lines
+    assert "sbp" in site.ledger.report()
+
+
+class TestRealDisk:
+    def test_only_the_owner_reads_it(self, tmp_path):
+        path = tmp_path / "t.ledger"
+        site = Site(disk=MemoryDisk())
+        ledger = Ledger(path)
+        ledger.begin("a", "about", EIGHT, "asker", {})
+        ledger.admit(Admission({"age": site.table["age"]}, ledger.digests(site.table)))
+        ledger.finish(answered=True)
+        assert sorted(file.name for file in tmp_path.iterdir()) == ["t.ledger", "t.ledger.columns"]
+        assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
+        again = Ledger(path)
+        assert state(again) == state(ledger)
+        assert np.array_equal(again.digests(site.table), ledger.digests(site.table))
+
+    def test_it_does_as_the_one_in_memory(self, tmp_path):
+        memory, real = MemoryDisk(), RealDisk()
+        path = tmp_path / "file"
+        assert real.read(path) is None
+        for content, at in ((b"abcdef", 0), (b"gh", 6), (b"x", 3), (b"", 2)):
+            memory.append(path, content, at)
+            real.append(path, content, at)
+            assert real.read(path) == memory.read(path)
+        let_go = real.lock(path)
+        with pytest.raises(BlockingIOError):
+            real.lock(path)
+        let_go()
+        real.lock(path)()
+
+    def test_a_second_process_is_refused_until_the_first_ends(self, tmp_path):
+        path = tmp_path / "t.ledger"
+        ledger = Ledger(path)
+        held = (
+            "import sys; from fedgauss.federated.ledger import Ledger; ledger = Ledger(sys.argv[1]); "
+            "ledger.begin('a', 'about', [('x', 'y')], 'asker', {}); print('held', flush=True); sys.stdin.read()"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", held, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout.readline() == "held\n"
+            with pytest.raises(Refused, match="another process holds"):
+                ledger.begin("b", "about", EIGHT, "asker", {})
+            Ledger(path).report()  # who only reads need not wait
+            process.kill()
+        ledger.begin("b", "about", EIGHT, "asker", {})
+        ledger.finish(answered=False)
+
+    def test_a_folder_that_is_not_there(self, tmp_path):
+        with pytest.raises(Refused, match="can be written"):
+            Ledger(tmp_path / "none" / "t.ledger")
+
+    def test_nothing_in_it_runs(self, tmp_path):
+        ledger = Ledger(tmp_path / "t.ledger")
+        for line in ledger.path.read_bytes().splitlines():
+            json.loads(line[:-65])
+
+
+class TestPlace:
+    def test_beside_the_table(self, tmp_path):
+        assert place_of(tmp_path / "a.csv", None) == tmp_path / "a.csv.ledger"
+        assert place_of(tmp_path / "a.csv", "name") == tmp_path / "a.csv.ledger"
+
+    def test_in_the_state_folder_where_there_is_no_file(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        assert place_of(None, "south") == tmp_path / "state" / "fedgauss" / "south.ledger"
+        assert stat.S_IMODE((tmp_path / "state" / "fedgauss").stat().st_mode) == 0o700
+        monkeypatch.delenv("XDG_STATE_HOME")
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        assert place_of(None, "south") == tmp_path / "home" / ".local" / "state" / "fedgauss" / "south.ledger"
+
+    def test_in_the_state_folder_where_the_table_s_is_read_only(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        monkeypatch.setattr("os.access", lambda path, mode: False)
+        one, other = place_of(tmp_path / "a.csv", None), place_of(tmp_path / "b" / "a.csv", None)
+        assert one.parent == other.parent == tmp_path / "state" / "fedgauss"
+        assert one != other
+        assert place_of(tmp_path / "a.csv", "south").name == "south.ledger"
+
+    @pytest.mark.parametrize("name", [None, "", "../up", "a/b", ".hidden", "a\0b"])
+    def test_a_name_must_be_one_of_a_file(self, name):
+        with pytest.raises(ValueError, match="must have a name"):
+            place_of(None, name)
+
+
+def test_few_must_be_two_at_least():
+    with pytest.raises(ValueError, match="few must be at least 2"):
+        Ledger(FILE, few=1, disk=MemoryDisk())
