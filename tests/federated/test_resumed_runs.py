@@ -20,6 +20,7 @@ class PutAway(Sites):
         replies = super().ask(order, contents)
         for name, site in self.sites.items():
             state = decode(encode(site.state()))
+            site.put_away()
             self.sites[name] = site_of(own(ROWS, name), site.policy, site.home)
             self.sites[name].restore(state)
         return replies

@@ -116,13 +116,13 @@ def ledger(data: _Table) -> None:
 @group.command()
 def withdraw(data: _Table) -> None:
     """Withdraw consent: from now on the table answers nothing."""
-    _with_ledger(data, lambda book: book.withdraw() or "Consent is withdrawn: this table answers nothing.")
+    _with_ledger(data, lambda book: book.consent(False) or "Consent is withdrawn: this table answers nothing.")
 
 
 @group.command()
 def consent(data: _Table) -> None:
     """Take a withdrawal back."""
-    _with_ledger(data, lambda book: book.consent() or "This table answers again.")
+    _with_ledger(data, lambda book: book.consent(True) or "This table answers again.")
 
 
 @group.command()

@@ -1,4 +1,4 @@
-"""What a table has answered, and the rules that need to know: spans of columns, budgets, rosters and other sites' ledgers.
+"""What a table has answered, and the rules that need to know it: spans, budgets, rosters, other sites' ledgers.
 
 A ledger is a file of the table's owner, with a second one for the columns that were answered. Nothing is answered before
 it is on disk. Both hold what the table's rows say and a key: they are kept as the table is.
@@ -34,6 +34,7 @@ from fedgauss._types import AnyArray, FloatArray
 from fedgauss.federated.chain import Chain, Entry
 from fedgauss.federated.column_file import ColumnFile
 from fedgauss.federated.disk import Disk, RealDisk
+from fedgauss.federated.keys import fingerprint
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.row_numbers import row_numbers
 from fedgauss.federated.span_rule import Told, about_the_same, check_spans
@@ -140,6 +141,8 @@ class Ledger:
         self._spent: Counter[str] = Counter()
         self._runs: list[_Run] = []
         self._peers: dict[str, tuple[str, str, int]] = {}  # name, head and length by key
+        self._askers: dict[str, str] = {}  # keys by name
+        self._consents = True
         self._live: _Run | None = None
         self._repeats: list[_Run] = []  # the answered runs of which the live one has told nothing new so far
         self._let_go: Callable[[], None] | None = None
@@ -181,6 +184,10 @@ class Ledger:
             raise Refused("a table takes part in one run at a time; one is going on. Wait for its end.")
         self._hold()
         try:
+            if not self._consents:
+                raise Refused("the owner of this table has withdrawn consent; it answers nothing. Ask the owner.")
+            if any(earlier.name == run for earlier in self._runs):
+                raise Refused("every run must have a number of its own; this one was begun before. Ask again.")
             sites = {key: name for name, key in roster}
             digest = hashlib.sha256(json.dumps([about, model], sort_keys=True).encode()).hexdigest()
             same = [
@@ -198,6 +205,19 @@ class Ledger:
         except BaseException:
             self._release()
             raise
+
+    def resume(self, run: str) -> None:
+        """Hold the ledger for a run that was begun by a site that has been put away since."""
+        self._hold()
+        if not self._runs or (self._runs[-1].name, self._runs[-1].result) != (run, "begun"):
+            self._release()
+            raise Refused("a site can go on with the last run that it began, and no other; that run is over.")
+        self._live = self._runs[-1]
+
+    def close(self) -> None:
+        """Let go of the ledger; a run that has begun is not ended by that."""
+        self._live, self._repeats = None, []
+        self._release()
 
     def admit(self, admission: Admission) -> None:
         """Refuse columns that, with all that was told, would tell of few rows; write them down otherwise.
@@ -263,7 +283,9 @@ class Ledger:
         peers : mapping of str to (str, str, int)
             Name to key, head and length.
         """
+        known = {name: key for key, (name, _, _) in self._peers.items()}
         for name, (key, head, length) in peers.items():
+            _check_key("site", name, key, known.get(name))
             _, old_head, old_length = self._peers.get(key, (name, head, length))
             if length < old_length or (length == old_length and head != old_head):
                 raise Refused(
@@ -274,6 +296,23 @@ class Ledger:
         if new:
             with self._held():
                 self._write("peers", peers=new)
+
+    def note_asker(self, name: str, key: str) -> None:
+        """Trust the first key under this name, and no other after it."""
+        _check_key("asker", name, key, self._askers.get(name))
+        if name not in self._askers:
+            with self._held():
+                self._write("asker", name=name, key=key)
+
+    def forget(self, name: str) -> None:
+        """Trust the next key that comes with this name: its owner has confirmed that it changed."""
+        with self._held():
+            self._write("forget", name=name)
+
+    def consent(self, given: bool) -> None:
+        """Withdraw consent to all runs, or give it again."""
+        with self._held():
+            self._write("consent", given=given)
 
     def seen(self, key: str) -> tuple[str, int] | None:
         """The head and length that another site's ledger had, to be told to it."""
@@ -304,6 +343,12 @@ class Ledger:
         for name in ("tries", "parameters", "matrices"):
             most = getattr(self._budget, name)
             lines.append(f"{name}: {self._spent[name]} of {most}, {max(0, most - self._spent[name])} left")
+        for name, key in self._askers.items():
+            lines.append(f"asks     {name:<20} {fingerprint(key)}")
+        for key, (name, _, length) in self._peers.items():
+            lines.append(f"site     {name:<20} {fingerprint(key)}  its ledger had {length} lines")
+        if not self._consents:
+            lines.append("Consent is withdrawn: this table answers nothing.")
         lines.append(f"{self.length} lines, head {self.head}")
         return "\n".join(lines)
 
@@ -405,6 +450,13 @@ class Ledger:
         elif kind == "peers":
             for name, (key, head, length) in entry["peers"].items():
                 self._peers[key] = (name, head, length)
+        elif kind == "asker":
+            self._askers[entry["name"]] = entry["key"]
+        elif kind == "forget":
+            self._askers.pop(entry["name"], None)
+            self._peers = {key: peer for key, peer in self._peers.items() if peer[0] != entry["name"]}
+        elif kind == "consent":
+            self._consents = entry["given"]
         elif kind == "begin":
             self._runs.append(
                 _Run(entry["run"], entry["time"], entry["digest"], entry["sites"], entry["masked"], entry["counts"])
@@ -457,6 +509,15 @@ def place_of(table_path: str | os.PathLike[str] | None, name: str | None) -> Pat
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "fedgauss"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder / f"{name}.ledger"
+
+
+def _check_key(what: str, name: str, key: str, known: str | None) -> None:
+    """The first key that came with a name is the one that is trusted."""
+    if known is not None and known != key:
+        raise Refused(
+            f"{name!r} must have the key {fingerprint(known)}, as at the first contact; this {what} has {fingerprint(key)}. If "
+            f"its owner confirms that the key has changed: fedgauss site forget FILE {name}"
+        )
 
 
 def _in_order(admission: Admission) -> tuple[AnyArray, dict[str, FloatArray]]:

@@ -85,8 +85,7 @@ class Site:
         self._whole = {name: table.column(name) for name in table.names}
         self._ledger: Any = Pausable(self.home.ledger)
         self._heard: list[tuple[str, Message]] = []  # orders, from which the site can be restored
-        self._commits_left = 0  # commitments that a site makes again while it takes up where it was
-        self._due = "join"
+        self._due, self._begun = "join", False  # whether the ledger has a run that goes on
 
     def answer(self, order: str, content: Message) -> Message:
         """The reply to an order, or {"error": why}.
@@ -101,44 +100,57 @@ class Site:
             self._heard.append((order, content))
             return reply
         except Refused as error:
-            self._due = "join"
+            self._give_up()
             return {"error": str(error)[:_LONGEST]}
         except Exception:
-            self._due = "join"
+            self._give_up()
             self._say(traceback.format_exc())
             return {"error": f"the order {order[:60]!r} failed at this site. Its owner was told why."}
 
     def close(self) -> None:
-        """Let another run on the table begin."""
+        """End the run that goes on, if there is one, and let another begin."""
+        self._give_up()
+        self.home.close()
+
+    def put_away(self) -> None:
+        """Let go of the table between two orders; `state` and `restore` take the run up again."""
         self.home.close()
 
     def state(self) -> Message:
         """What another `Site` with the same rows needs to go on from here. Keep it as safe as the rows."""
         if self._due == "join":
             return {"heard": []}
-        return {"heard": [list(pair) for pair in self._heard], "run_key": self._run_key.private, "salts": self._salts}
+        message = self._message if self._due in ("open", "hear") else None
+        return {"heard": [list(pair) for pair in self._heard], "run_key": self._run_key.private, "message": message}
 
     def restore(self, state: Message) -> None:
-        """Take up where a site with these rows was; nothing leaves, and the ledger is told nothing twice."""
+        """Take up where a site with these rows was. Nothing is worked out that has left already."""
         if not state["heard"]:
             return
-        salts, parts = list(state["salts"]), self._parts
-        self._parts = parts._replace(
-            fresh_run_key=lambda: parts.run_key(state["run_key"]), random=lambda size: salts.pop(0)
-        )
-        self._ledger.paused, self._commits_left = True, len(salts)
+        parts = self._parts
+        self._parts = parts._replace(fresh_run_key=lambda: parts.run_key(state["run_key"]))
+        self._ledger.paused = True
         try:
             for order, content in state["heard"]:
                 if "error" in (reply := self.answer(order, content)):
                     raise Refused(reply["error"])
         finally:
-            self._parts, self._ledger.paused, self._commits_left = parts, False, 0
+            self._parts, self._ledger.paused = parts, False
+        if state["message"] is not None:
+            self._message = state["message"]
+            self._ledger.resume(self._plan.run)
+
+    def _give_up(self) -> None:
+        """A run with an error in it is over for this site."""
+        if self._begun:
+            self._ledger.finish(answered=False)
+        self._begun, self._due = False, "join"
 
     # The orders.
 
     def _join(self, plan: Message, name: str, key: str, signature: str) -> Message:
         """A signed entry for the roster."""
-        self._heard, self._salts = [], []
+        self._heard = []
         self._plan, self._name = Plan.from_wire(plan), name
         if name not in self._plan.sites:
             raise Refused(f"a site must be among the sites of the run; {name[:60]!r} is not.")
@@ -163,7 +175,8 @@ class Site:
             {one.name: (one.key, one.head, one.length) for one in self._roster.entries if one.name != self._name}
         )
         keys = list(self._roster.keys.items())
-        ledger.begin(plan.run, plan.about, keys, plan.asker, plan.model.wire())
+        ledger.begin(plan.run, plan.about, keys, plan.asker, plan.model.wire(), plan.masked)
+        self._begun = True
         context = self._roster.digest.encode() + self._secret()
         pairs = Masks(self._run_key, self._roster.run_keys, self._name, context)
         self._masks = pairs if plan.masked else None
@@ -172,7 +185,7 @@ class Site:
         self._party = Party(plan, self._roster, self._parts.verify, run_program(plan))
         for earlier in past:
             self._party.go_over(earlier, lambda question: self._rows.reply(question, again=True))
-        if not self._commits_left:
+        if not ledger.paused:
             self._say(f"A run of {len(keys)} sites, asked for by {plan.asker!r}:\n{self._roster}")
         return self._commit()
 
@@ -188,7 +201,7 @@ class Site:
         if self._party.question is not None:
             return self._commit()
         self._ledger.finish(answered=True)
-        self._due = "join"
+        self._begun, self._due = False, "join"
         return {"ended": True}
 
     def _commit(self) -> Message:
@@ -196,20 +209,19 @@ class Site:
         question = self._party.question
         if question is None:
             raise Refused("the past of this run is the whole of it; nothing is left to ask.")
-        self._commits_left = max(0, self._commits_left - 1)
-        again = self._commits_left > 0  # a commitment that was opened since: its numbers are not needed any more
-        numbers, words = self._rows.reply(question, again)
+        self._due = "open"
+        numbers, words = self._rows.reply(question, again=self._ledger.paused)
+        if self._ledger.paused:
+            return {}
         if "refused" in words:
             self._ledger.refuse(words["refused"])
-        salt = self._parts.random(_SALT)
-        self._salts.append(salt)
-        self._message: Message = {"words": words, "salt": salt}
+            self._begun = False
+        self._message: Message = {"words": words, "salt": self._parts.random(_SALT)}
         if question.shapes and numbers is not None:
             self._message["numbers"] = self._masked(pack(numbers, question.shapes))
         ledger, transcript = self._ledger, self._party.transcript
         commitment = digest(self._message)
         statement = transcript.statement(commitment, ledger.head, ledger.length)
-        self._due = "open"
         return {
             "commitment": commitment, "head": ledger.head, "length": ledger.length,
             "signature": self.home.key.sign(statement),

@@ -97,7 +97,7 @@ def _reply(
         reply = site.answer(order, content)
         context.state[_RECORD] = ConfigRecord({"state": encode(site.state())})
     finally:
-        site.close()
+        site.put_away()
     return reply
 
 
