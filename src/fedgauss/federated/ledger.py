@@ -109,7 +109,7 @@ class Ledger:
     sites_apart : int, optional
         Two runs about the same must differ by so many sites, if they differ.
     budget : Budget, optional
-    disk, clock : optional
+    disk, clock, random : optional
         Parts that tests replace.
 
     Attributes
@@ -131,6 +131,7 @@ class Ledger:
     def __init__(
         self, path: str | os.PathLike[str], few: int = 3, sites_apart: int = 3, budget: Budget = _BUDGET,
         disk: Disk = _DISK, clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        random: Callable[[int], str] = secrets.token_hex,
     ) -> None:  # fmt: skip
         if few < 2:
             raise ValueError(f"few must be at least 2, or single rows would be told; got {few}.")
@@ -151,7 +152,7 @@ class Ledger:
         if not self._key:
             with self._held():
                 if not self._key:
-                    self._write("ledger", version=1, key=secrets.token_hex(32))
+                    self._write("ledger", version=1, key=random(32))
 
     @property
     def head(self) -> str:

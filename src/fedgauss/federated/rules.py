@@ -92,11 +92,10 @@ def check_levels(few: int, column: FrameColumn) -> None:
     if column.levels is None:
         return
     counts = np.bincount(column.values.astype(int), minlength=len(column.levels))
-    rare = [f"{column.name} = {level}" for level, count in zip(column.levels, counts, strict=True) if 0 < count < few]
-    if rare:
+    if np.any((0 < counts) & (counts < few)):  # which they are is not said: one may be the name of a patient
         raise Refused(
-            f"levels must have at least {few} rows at this site, or none; {listed(rare, quote=False)} has fewer. Pool "
-            f"rare levels (pool_rare={few}), merge them, or leave the column out."
+            f"levels must have at least {few} rows at this site, or none; some of {column.name!r} have fewer. Pool rare "
+            f"levels (pool_rare={few}), merge them, or leave the column out."
         )
 
 

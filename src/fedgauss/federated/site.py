@@ -11,6 +11,7 @@ import secrets
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +51,7 @@ class Parts(NamedTuple):
     fresh_run_key: Callable[[], RunKeyLike] = RunKey.fresh
     run_key: Callable[[str], RunKeyLike] = RunKey
     random: Callable[[int], str] = secrets.token_hex
+    rows: type[SiteRows] = SiteRows
 
 
 class Site:
@@ -93,6 +95,8 @@ class Site:
         What the site's own code raises is for its owner: its words may quote a row.
         """
         try:
+            if order == "join":  # whoever asks may have been stopped: a new run takes the place of the last one
+                self._give_up()
             if order != self._due:
                 raise Refused(f"orders must come in turn, once each; {self._due!r} is due, got {order[:60]!r}.")
             _check_fields(order, content)
@@ -121,7 +125,8 @@ class Site:
         if self._due == "join":
             return {"heard": []}
         message = self._message if self._due in ("open", "hear") else None
-        return {"heard": [list(pair) for pair in self._heard], "run_key": self._run_key.private, "message": message}
+        heard = [list(pair) for pair in self._heard]
+        return {"heard": heard, "run_key": self._run_key.private, "message": message, "begun": self._begun}
 
     def restore(self, state: Message) -> None:
         """Take up where a site with these rows was. Nothing is worked out that has left already."""
@@ -129,22 +134,23 @@ class Site:
             return
         parts = self._parts
         self._parts = parts._replace(fresh_run_key=lambda: parts.run_key(state["run_key"]))
-        self._ledger.paused = True
+        self._ledger.paused, self._message = True, state["message"]
         try:
             for order, content in state["heard"]:
                 if "error" in (reply := self.answer(order, content)):
                     raise Refused(reply["error"])
         finally:
             self._parts, self._ledger.paused = parts, False
-        if state["message"] is not None:
-            self._message = state["message"]
+        self._begun = state["begun"]
+        if self._begun:
             self._ledger.resume(self._plan.run)
 
     def _give_up(self) -> None:
-        """A run with an error in it is over for this site."""
-        if self._begun:
-            self._ledger.finish(answered=False)
-        self._begun, self._due = False, "join"
+        """A run with an error in it is over for this site. Where the disk is full, the ledger has its beginning."""
+        begun, self._begun, self._due = self._begun, False, "join"
+        if begun:
+            with suppress(Refused):
+                self._ledger.finish(answered=False)
 
     # The orders.
 
@@ -181,7 +187,7 @@ class Site:
         pairs = Masks(self._run_key, self._roster.run_keys, self._name, context)
         self._masks = pairs if plan.masked else None
         tags = pairs.tags(self.home.digest(self._whole))
-        self._rows = SiteRows(self._table, self._whole, self.policy, plan, self._name, tags, ledger)
+        self._rows = self._parts.rows(self._table, self._whole, self.policy, plan, self._name, tags, ledger)
         self._party = Party(plan, self._roster, self._parts.verify, run_program(plan))
         for earlier in past:
             self._party.go_over(earlier, lambda question: self._rows.reply(question, again=True))
@@ -200,8 +206,8 @@ class Site:
         self._party.hear_openings(openings)
         if self._party.question is not None:
             return self._commit()
-        self._ledger.finish(answered=True)
         self._begun, self._due = False, "join"
+        self._ledger.finish(answered=True)
         return {"ended": True}
 
     def _commit(self) -> Message:
@@ -214,8 +220,8 @@ class Site:
         if self._ledger.paused:
             return {}
         if "refused" in words:
-            self._ledger.refuse(words["refused"])
             self._begun = False
+            self._ledger.refuse(words["refused"])
         self._message = {"words": words, "salt": self._parts.random(_SALT)}
         if question.shapes and numbers is not None:
             self._message["numbers"] = self._masked(pack(numbers, question.shapes))
