@@ -145,6 +145,7 @@ def test_a_roster_has_at_most_a_thousand_entries():
     ("text", "is_one"),
     [
         ("a", True), ("é 1", True), ("a" * 200, True), ("a" * 201, False), ("", False), ("a\n", False),
+        ("a ", False), (" a", False), ("a b", True),
         ("\ud800", False), (None, False), (["a"], False),
     ],
 )  # fmt: skip

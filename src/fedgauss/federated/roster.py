@@ -107,7 +107,8 @@ class Roster:
 
 def is_name(text: Any) -> bool:
     """Whether this is short text of one line, which nothing can hide in when it is printed."""
-    return isinstance(text, str) and 0 < len(text) <= _LONGEST_NAME and text.isprintable()
+    short = isinstance(text, str) and 0 < len(text) <= _LONGEST_NAME
+    return short and text.isprintable() and text == text.strip()
 
 
 def is_ledger(head: Any, length: Any) -> bool:
