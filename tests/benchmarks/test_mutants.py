@@ -81,7 +81,8 @@ def test_a_table_of_what_tests_notice(tree, capsys):
     text = capsys.readouterr().out
     assert text.splitlines()[1].split() == [MODULE, "3", "2", "1", "0", "0.667"]
     assert f"{MODULE}:2\n- return left <= right\n+ return left < right" in text
-    reason = '[[mutant]]\nmodule = "src/small/sums.py"\ndiff = """- return left <= right\n+ return left < right"""\nreason = "x"'
+    diff = "- return left <= right\n+ return left < right"
+    reason = f'[[mutant]]\nmodule = "{MODULE}"\ndiff = """{diff}"""\nreason = "It is not."'
     (tree / "equivalent.toml").write_text(reason)
     mutants.report(found, tests, Results(out))
     assert capsys.readouterr().out.splitlines()[1].split() == [MODULE, "3", "2", "0", "1", "1.000"]
@@ -124,5 +125,5 @@ def test_where_tests_are_is_said_or_asked_for(tree):
     (tree / "tests/small/test_sums.py").touch()
     assert mutants.tests_of("src/fedgauss/small/sums.py", {}) == ("tests/small/test_sums.py",)
     assert mutants.tests_of(MODULE, {MODULE: ("tests/test_sums.py",)}) == ("tests/test_sums.py",)
-    with pytest.raises(SystemExit, match="must be there; .* is not. Use --tests"):
+    with pytest.raises(SystemExit, match=r"must be there; .* is not. Use --tests"):
         mutants.tests_of("src/fedgauss/small/other.py", {})
