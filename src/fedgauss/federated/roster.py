@@ -90,6 +90,11 @@ class Roster:
         """Those for this run, by name of the site."""
         return {entry.name: entry.run_key for entry in self.entries}
 
+    @property
+    def who(self) -> list[tuple[str, str, str]]:
+        """Names, keys and versions, which a run and one that goes on from it have in common."""
+        return [(entry.name, entry.key, entry.version) for entry in self.entries]
+
     def __str__(self) -> str:
         """Names and fingerprints, for owners to compare."""
         return "\n".join(f"  {entry.name:<20} {fingerprint(entry.key)}" for entry in self.entries)
@@ -107,7 +112,8 @@ class Roster:
 
 def is_name(text: Any) -> bool:
     """Whether this is short text of one line, which nothing can hide in when it is printed."""
-    return isinstance(text, str) and 0 < len(text) <= _LONGEST_NAME and text.isprintable()
+    short = isinstance(text, str) and 0 < len(text) <= _LONGEST_NAME
+    return short and text.isprintable() and text == text.strip()
 
 
 def is_ledger(head: Any, length: Any) -> bool:
