@@ -31,43 +31,43 @@ class Chain:
     """
 
     def __init__(self, path: Path, disk: Disk) -> None:
-        self._path, self._disk, self._size = path, disk, 0
+        self._path, self._disk, self._content = path, disk, b""
         self.entries: list[Entry] = []
         self.heads: list[str] = []
 
     def load(self) -> list[Entry]:
         """Read what was added since the last time, by this process or another."""
         content = self._disk.read(self._path) or b""
-        lines = content.split(b"\n")[:-1]
+        content = content[: content.rfind(b"\n") + 1]
+        same = content.startswith(self._content)  # of these lines nothing has to be worked out again
         entries: list[Entry] = []
-        heads: list[str] = []
-        for number, line in enumerate(lines, 1):
+        heads = self.heads.copy() if same else []
+        for line in content[len(self._content) if same else 0 :].split(b"\n")[:-1]:
             text, _, end = line.rpartition(b" ")
             head = end.decode(errors="replace")
             if head != _digest(heads[-1] if heads else "", text):
                 raise Refused(
-                    f"a ledger must be as it was written; line {number} of {self._path} is not. Put back the file from "
-                    "before it was edited: what the line said may be what must be refused."
+                    f"a ledger must be as it was written; line {len(heads) + 1} of {self._path} is not. Put back the file "
+                    "from before it was edited: what the line said may be what must be refused."
                 )
             entries.append(json.loads(text))
             heads.append(head)
-        if heads[: len(self.heads)] != self.heads:
+        if not same:
             raise Refused(
                 f"a ledger must not lose lines; {self._path} has {len(heads)} and had {len(self.heads)}, or others. "
                 "Put the file back."
             )
-        added = entries[len(self.entries) :]
-        self.entries, self.heads, self._size = entries, heads, sum(map(len, lines)) + len(lines)
-        return added
+        self.entries, self.heads, self._content = self.entries + entries, heads, content
+        return entries
 
     def append(self, entry: Entry) -> None:
         """Add a line; it is on disk when this returns."""
         text = json.dumps(entry, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
         head = _digest(self.heads[-1] if self.heads else "", text)
         body = text + b" " + head.encode()
-        write(self._disk, self._path, body, self._size)
-        write(self._disk, self._path, b"\n", self._size + len(body))
-        self._size += len(body) + 1
+        write(self._disk, self._path, body, len(self._content))
+        write(self._disk, self._path, b"\n", len(self._content) + len(body))
+        self._content += body + b"\n"
         self.entries.append(json.loads(text))
         self.heads.append(head)
 

@@ -1,0 +1,290 @@
+"""Who knows all tables, sees all messages, and says what must never happen.
+
+It works out for itself what sites and mailboxes should have: sums and fits by plain NumPy (`cohort`), who signed what, which
+numbers were masked, what a ledger must still have after a crash. It believes no check that a party made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedgauss.federated.fixed_point import add, negate, to_words
+from fedgauss.federated.layout import Shapes, pack
+from fedgauss.federated.plan import Plan, Question
+from fedgauss.federated.roster import Entry
+from fedgauss.federated.wire import Message, digest
+from fedgauss.inference.fit_result import Fit
+from simulated.cohort import NUMBERS, SECRET, Cohort, Twin, levels_of, same
+
+CLOSE = 1e-8  # of a standard error and the estimate, by which a fit may miss the pooled one
+_COMMITMENT = b"fedgauss commitment 1 "
+_WORDS = {"levels", "reasons", "tags", "refused"}
+_TO_NAME = 3  # rows that a level has which a site names
+_PLAIN = (0, 2**64 - 1)  # the upper word of every number below 2^64 in size
+_EVERY = 8  # rounds whose masks are looked at number by number
+_EXPLAINED = re.compile(r"site '|this site|[Tt]his table|sites|masks|run|column|level|estimate|must|roster|ledger")
+
+
+class Failure(BaseException):
+    """Something that must never happen. No party may catch it."""
+
+
+@dataclass
+class _Watched:
+    """What is known of an honest machine."""
+
+    plan: Plan | None = None
+    continued: bool = False
+    roster: list[Entry] = field(default_factory=list)
+    commitments: Message = field(default_factory=dict)
+    question: Question | None = None
+    plain: Any = None  # numbers before masks
+    signed_head: tuple[int, str] = (0, "")
+    tries: int = 0
+    parameters: int = 0
+    matrices: int = 0
+    answered: set[str] = field(default_factory=set)  # digests of models with their sites
+    rosters: dict[str, list[tuple[frozenset[str], bool]]] = field(default_factory=lambda: defaultdict(list))
+
+
+class Auditor:
+    """Raises `Failure` where a party of a simulated world does what none may.
+
+    Attributes
+    ----------
+    machines : dict of str to Machine
+        All of the world, by public key.
+    rounds : int
+    """
+
+    def __init__(self) -> None:
+        self.machines: dict[str, Any] = {}
+        self.rounds = 0
+        self._watched: dict[str, _Watched] = defaultdict(_Watched)
+        self._said: dict[str, tuple[str, str]] = {}  # by key the last transcript and round that it signed for
+        self._signed: set[tuple[Any, ...]] = set()
+        self._commitment: dict[tuple[str, str, str], str] = {}
+        self._masks: set[bytes] = set()
+        self._pooled: dict[tuple[str, ...], tuple[Cohort, Twin]] = {}
+        self._digests: dict[int, tuple[Message, str]] = {}
+        self.correlation = np.zeros(2)  # n, and the sum over it of masked numbers, from -1/2 to 1/2, times signs of what they hide
+
+    # What machines do.
+
+    def note_signature(self, public: str, statement: bytes) -> None:
+        """A key has signed something: an honest one signs one commitment a round."""
+        if not statement.startswith(_COMMITMENT):
+            return
+        transcript, turn, commitment, head, length = statement[len(_COMMITMENT) :].decode().split(" ")
+        self._said[public] = transcript, turn
+        self._signed.add((public, transcript, turn, commitment, head, int(length)))
+        if self.machines[public].honest:
+            if self._commitment.setdefault((public, transcript, turn), commitment) != commitment:
+                raise Failure(f"site {self.machines[public].name} signed two commitments for round {turn}")
+
+    def note_start(self, machine: Any, head: str, length: int) -> None:
+        """A process starts from its disk: what it signed before must be there."""
+        if not machine.honest:
+            return
+        signed_length, signed_head = self._watched[machine.key.public].signed_head
+        if length < signed_length or (length == signed_length and head != signed_head):
+            raise Failure(
+                f"site {machine.name} answered with a ledger of {signed_length} lines, of which {length} are on its disk"
+            )
+
+    def note_rollback(self, machine: Any) -> None:
+        """A disk was put back to an earlier state, which the site itself cannot know."""
+        self._watched[machine.key.public] = _Watched()
+
+    def note_traceback(self, machine: Any, text: str) -> None:
+        """A site's code raised something else than a refusal."""
+        if machine.honest:
+            raise Failure(f"site {machine.name} failed without a reason: {' '.join(text.split()[-30:])}")
+
+    def note_answer(self, machine: Any, question: Question, numbers: Any, words: Message, again: bool) -> None:
+        """What a site is about to say, before masks."""
+        if not machine.honest:
+            return
+        one = self._watched[machine.key.public]
+        one.question, one.plain = question, numbers
+        if numbers is not None and not again and question.kind == "ask":
+            if not self._is_repeat(one):
+                one.parameters += 1
+                one.matrices += int(question.content["ask"].kind == "sums" or bool(question.content["ask"].parts))
+            budget = machine.policy.budget
+            if one.parameters > budget.parameters or one.matrices > budget.matrices:
+                raise Failure(f"site {machine.name} told more than its budget of {budget}")
+
+    def note_reply(self, machine: Any, order: str, content: Message, reply: Message, text: str) -> None:
+        """A reply leaves a site."""
+        if not machine.honest:
+            return
+        if SECRET in text:
+            raise Failure(f"site {machine.name} told of a level of few rows: {text[max(0, text.index(SECRET) - 60):][:90]}")
+        one = self._watched[machine.key.public]
+        if "error" in reply:
+            self._check_reason(machine, str(reply["error"]))
+            return
+        if order == "join":
+            one.plan = Plan.from_wire(content["plan"])
+        elif order == "meet":
+            self._check_roster(machine, one, content)
+        elif order == "open":
+            self._check_commitments(machine, one, content["commitments"])
+            self._check_opening(machine, one, reply["opening"])
+        elif order == "hear":
+            self._check_openings(machine, one, content["openings"])
+            if reply.get("ended"):
+                one.answered.add(self._about(one))
+        if "commitment" in reply:
+            one.signed_head = max(one.signed_head, (reply["length"], reply["head"]))
+
+    def note_run(self) -> None:
+        """A run begins: what was kept to be fast is let go."""
+        self._digests.clear()
+
+    # What an honest mailbox finds.
+
+    def check_fit(self, names: Sequence[Any], plan: Plan, fit: Fit) -> None:
+        """The fit of honest sites is that of all their rows."""
+        _, twin = self.pooled(plan.model, names)
+        if not twin.certain:
+            return
+        errors = np.sqrt(np.diag(twin.cov))
+        if np.shape(fit.params) != twin.params.shape:
+            raise Failure(f"a fit has {len(fit.params)} parameters; all rows together have {len(twin.params)}")
+        apart = (np.abs(fit.params - twin.params) / (np.abs(twin.params) + errors)).max()
+        apart = max(apart, (np.abs(fit.cov - twin.cov) / np.outer(errors, errors)).max())
+        if not apart <= CLOSE:
+            raise Failure(f"the fit of {plan.model.formula} is {apart:.1e} from that of all rows together")
+
+    def pooled(self, model: Any, machines: Sequence[Any]) -> tuple[Cohort, Twin]:
+        """All rows of some machines under a model, and their fit."""
+        place = (digest(model.wire()), *(one.key.public for one in machines))
+        if place not in self._pooled:
+            cohort = Cohort(model, [one.table for one in machines])
+            self._pooled[place] = cohort, cohort.fit()
+        return self._pooled[place]
+
+    # Checks.
+
+    def _check_reason(self, machine: Any, reason: str) -> None:
+        if "failed at this site" in reason or not _EXPLAINED.search(reason):
+            raise Failure(f"site {machine.name} gave no reason: {reason}")
+
+    def _check_roster(self, machine: Any, one: _Watched, content: Message) -> None:
+        """Who takes part: everybody once, with a key of its own, signed for this run and pinned where that is so."""
+        plan = one.plan
+        assert plan is not None
+        one.roster, one.continued = [Entry(**fields) for fields in content["roster"]], bool(content["past"])
+        for part in ("name", "key", "run_key"):
+            values = [getattr(entry, part) for entry in one.roster]
+            if len(set(values)) < len(values):
+                raise Failure(f"site {machine.name} met a roster in which a {part} stands twice")
+        if sorted(entry.name for entry in one.roster) != list(plan.sites):
+            raise Failure(f"site {machine.name} met a roster that is not of its plan")
+        for entry in one.roster:
+            if not machine.around.keys.verify(entry.key, entry.statement(plan.run), entry.signature):
+                raise Failure(f"site {machine.name} met a roster with an entry that nobody signed")
+            pinned = machine.policy.sites
+            if pinned is not None and entry.key != machine.key.public and pinned.get(entry.name) != entry.key:
+                raise Failure(f"site {machine.name} met {entry.name!r}, whose key its owner did not name")
+        if not self._is_repeat(one):
+            one.tries += 1
+        if one.tries > machine.policy.tries:
+            raise Failure(f"site {machine.name} took part in {one.tries} runs; its owner allows {machine.policy.tries}")
+
+    def _check_commitments(self, machine: Any, one: _Watched, commitments: Mapping[str, Message]) -> None:
+        """Before a site opens: every site has signed its commitment about the same history."""
+        said = self._said[machine.key.public]
+        for entry in one.roster:
+            heard = commitments[entry.name]
+            place = (entry.key, *said, heard["commitment"], heard["head"], heard["length"])
+            if place not in self._signed:
+                raise Failure(f"site {machine.name} opened to a commitment of {entry.name!r} that it never signed")
+        one.commitments = dict(commitments)
+
+    def _check_openings(self, machine: Any, one: _Watched, openings: Mapping[str, Message]) -> None:
+        """Before a site goes on: every message is the one that was committed to."""
+        for entry in one.roster:
+            message = openings[entry.name]
+            if self._digest(message) != one.commitments[entry.name]["commitment"]:
+                raise Failure(f"site {machine.name} went on from a message of {entry.name!r} that it had not committed to")
+
+    def _check_opening(self, machine: Any, one: _Watched, message: Message) -> None:
+        """What a message tells."""
+        plan, question = one.plan, one.question
+        assert plan is not None
+        assert question is not None
+        words = message["words"]
+        if not words.keys() <= _WORDS:
+            raise Failure(f"site {machine.name} told {sorted(words.keys() - _WORDS)}")
+        for name, levels in words.get("levels", []):
+            counts = levels_of(machine.table, name) if levels is not None else {}
+            if any(counts[level] < _TO_NAME for level in (levels or {"named": []})["named"]):
+                raise Failure(f"site {machine.name} named a level of {name} that fewer than {_TO_NAME} of its rows have")
+        if question.kind in ("means", "design") and "numbers" in message:
+            self._check_permission(machine, one)
+        if plan.masked and "numbers" in message:
+            self._check_masks(machine, one, question.shapes, message["numbers"])
+
+    def _check_permission(self, machine: Any, one: _Watched) -> None:
+        """Sums of columns leave a site: its owner's rules allow them."""
+        plan, policy = one.plan, machine.policy
+        assert plan is not None
+        if len(plan.sites) < policy.fewest_sites or policy.masks == ("off" if plan.masked else "required"):
+            raise Failure(f"site {machine.name} took part in a run that its owner's rules do not allow")
+        cohort_terms = [term.strip() for term in str(plan.model.formula).split("~")[1].split("+")]
+        if set(policy.never) & set(cohort_terms):
+            raise Failure(f"site {machine.name} used a column that its owner has closed")
+        there = [self.machines[entry.key] for entry in one.roster if entry.key in self.machines]
+        for i, left in enumerate(there):
+            if any(same(left.table, right.table) for right in there[:i]):
+                raise Failure(f"site {machine.name} added up its rows with one table that was there twice")
+        kept, _ = self.pooled(plan.model, sorted(there, key=lambda one: one.name))
+        for name in set(cohort_terms) - set(NUMBERS):
+            counts = levels_of(machine.table, name)
+            rare = [n for level, n in counts.items() if level not in kept.levels[name]]
+            told = [sum(rare)] if plan.model.pool_rare else list(counts.values())
+            if any(0 < n < policy.few for n in told):
+                raise Failure(f"site {machine.name} added up a level of {name} with fewer than {policy.few} rows")
+        keys, model = frozenset(entry.key for entry in one.roster), digest(plan.model.wire())
+        for other, masked in one.rosters[model]:
+            if 0 < len(keys ^ other) < policy.sites_apart and (masked or plan.masked):
+                raise Failure(f"site {machine.name} told sums of two rosters that differ by {len(keys ^ other)} sites")
+        one.rosters[model].append((keys, plan.masked))
+
+    def _check_masks(self, machine: Any, one: _Watched, shapes: Shapes, numbers: np.ndarray) -> None:
+        """Masked numbers look like nothing, and no mask is used twice. The first number hides a 1."""
+        upper = numbers[:, -1].tolist()
+        if any(word in _PLAIN for word in upper):
+            raise Failure(f"site {machine.name} sent a number without a mask")
+        hidden = [numbers[0].tobytes()]
+        if one.plain is not None and self.rounds % _EVERY == 0:
+            row = np.concatenate([[1.0], pack(one.plain, shapes)])
+            masks = add(numbers, negate(to_words(row)))
+            hidden = [mask.tobytes() for mask in masks]
+            hidden[0] = numbers[0].tobytes()
+            signs, uniform = np.sign(row), numbers[:, -1] / 2.0**64 - 0.5
+            self.correlation += [np.count_nonzero(signs), float(uniform @ signs)]
+        if len(set(hidden)) < len(hidden) or self._masks.intersection(hidden):
+            raise Failure(f"site {machine.name} used a mask twice")
+        self._masks.update(hidden)
+
+    def _is_repeat(self, one: _Watched) -> bool:
+        return one.continued or self._about(one) in one.answered
+
+    def _about(self, one: _Watched) -> str:
+        assert one.plan is not None
+        return digest({"model": one.plan.model.wire(), "masked": one.plan.masked, "keys": sorted(e.key for e in one.roster)})
+
+    def _digest(self, message: Message) -> str:
+        if id(message) not in self._digests:
+            self._digests[id(message)] = message, digest(message)
+        return self._digests[id(message)][1]

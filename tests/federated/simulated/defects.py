@@ -1,0 +1,128 @@
+"""The ten defects of DEFECTS.md, each planted by replacing one function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fedgauss.federated import roster
+from fedgauss.federated.fixed_point import LARGEST, to_words
+from fedgauss.federated.ledger import Ledger
+from fedgauss.federated.masks import Masks
+from fedgauss.federated.rows import SiteRows
+from fedgauss.federated.site import Site
+from fedgauss.federated.transcript import Transcript, _check_fields
+from fedgauss.federated.wire import digest
+from fedgauss.inference import scoring
+from simulated.disk import FaultyDisk
+
+Replacement = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _adds_zeros(original: Callable[..., Any]) -> Callable[..., Any]:
+    def reply(self: Any, question: Any, again: bool = False) -> Any:
+        numbers, words = original(self, question, again)
+        if again or not question.shapes or "refused" in words:
+            return numbers, words
+        there = numbers is not None and all(np.all(np.abs(part) <= LARGEST) for part in numbers.values())
+        return numbers if there else {name: np.zeros(shape) for name, shape in question.shapes.items()}, words
+
+    return reply
+
+
+def _forgets_the_round(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, transcript, size: original(self, b"", size)
+
+
+def _compares_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, messages: self._check_names(messages, "message")
+
+
+def _verifies_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
+    def check_commitments(self: Any, messages: Any) -> None:
+        self._check_names(messages, "commitment")
+        for name, message in messages.items():
+            _check_fields(name, message)
+        self._commitments = {name: message["commitment"] for name, message in messages.items()}
+        self._next = digest({"before": self.digest, "commitments": dict(messages)})
+
+    return check_commitments
+
+
+def _allows_a_key_twice(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda what, *others: None if what == "key" else original(what, *others)
+
+
+def _forgets_tries(original: Callable[..., Any]) -> Callable[..., Any]:
+    def load(self: Any) -> None:
+        first = not self._runs
+        original(self)
+        if first:
+            self._spent["tries"] = 0
+
+    return load
+
+
+def _ends_without_masks(original: Callable[..., Any]) -> Callable[..., Any]:
+    def masked(self: Any, row: np.ndarray) -> Any:
+        question = self._party.question
+        if question.kind == "ask" and question.content["ask"].kind in ("final", "goodness"):
+            return to_words(np.concatenate([[1.0], row]))
+        return original(self, row)
+
+    return masked
+
+
+def _takes_every_step(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Told log-likelihoods that never fall, scoring takes every step at which sites can answer."""
+
+    def penalised(told: Any, theta: np.ndarray, penalty: np.ndarray, matrix: Any = None) -> Any:
+        sums = original(told, theta, penalty, matrix)
+        return None if sums is None else sums._replace(log_likelihood=0.0)
+
+    return penalised
+
+
+def _answers_first(original: Callable[..., Any]) -> Callable[..., Any]:
+    """What is written is on the disk with the next write: the last one is lost in a crash."""
+    raise NotImplementedError
+
+
+def _allows_one_site_apart(original: Callable[..., Any]) -> Callable[..., Any]:
+    def check(self: Any, run: Any, new: Any) -> None:
+        apart, self._sites_apart = self._sites_apart, 1
+        try:
+            original(self, run, new)
+        finally:
+            self._sites_apart = apart
+
+    return check
+
+
+DEFECTS: Mapping[int, tuple[Any, str, Replacement]] = {
+    1: (SiteRows, "reply", _adds_zeros),
+    2: (Masks, "words", _forgets_the_round),
+    3: (Transcript, "check_openings", _compares_nothing),
+    4: (Transcript, "check_commitments", _verifies_nothing),
+    5: (roster, "_check_alone", _allows_a_key_twice),
+    6: (Ledger, "_load", _forgets_tries),
+    7: (Site, "_masked", _ends_without_masks),
+    8: (scoring, "penalised", _takes_every_step),
+    9: (FaultyDisk, "append", _answers_first),
+    10: (Ledger, "_check_sites", _allows_one_site_apart),
+}
+
+
+@contextmanager
+def plant(number: int) -> Iterator[None]:
+    """Put a function with a defect in the place of the right one."""
+    where, name, replacement = DEFECTS[number]
+    original = getattr(where, name)
+    setattr(where, name, replacement(original))
+    try:
+        yield
+    finally:
+        setattr(where, name, original)
