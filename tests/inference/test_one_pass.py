@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from fedgauss.inference.federated.coordinator import fit_sites
+from fedgauss.inference.federated.site import Site
 from scipy.special import expit
 
 import fedgauss as fg
@@ -15,8 +17,6 @@ from fedgauss.inference.accuracy import average_covariance, estimated_bias, last
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.client_sums import ClientStatistics, next_reference
 from fedgauss.inference.estimate import Readout
-from fedgauss.inference.federated.coordinator import fit_sites
-from fedgauss.inference.federated.site import Site
 from fedgauss.inference.pass_estimate import Request, estimate_from_pass
 from fedgauss.inference.passes import Pass, StepPlan, run_whitened, schedule
 from fedgauss.inference.preparation import largest_step, row_information, told_little
