@@ -92,10 +92,7 @@ def test_columns_may_come_in_another_order_and_levels_be_missing_at_a_site():
 
 def test_rows_with_missing_values_are_dropped_and_counted():
     frame = ROWS.assign(dose=ROWS.dose.where(np.arange(len(ROWS)) % 7 > 0))
-    with (
-        Sites(frame) as sites,
-        pytest.raises(RunRefused, match=r"must not be missing; they are in 'dose' \(13\)") as all_of,
-    ):
+    with Sites(frame) as sites, pytest.raises(RunRefused, match=r"must not be missing; they are in 'dose' \(13\)") as all_of:
         federate(DIED, sites)
     assert list(all_of.value.reasons) == ["a", "b", "c"]
     model = Model("died ~ age + dose", family="binomial", missing="drop")
@@ -110,7 +107,9 @@ def test_rare_levels_are_pooled_and_named_ones_merged_at_the_sites():
     rng = np.random.default_rng(5)
     stage = rng.choice(["I", "II", "III", "IV", "V"], len(ROWS), p=[0.4, 0.3, 0.2, 0.04, 0.06])
     frame = ROWS.assign(stage=stage)
-    model = Model("died ~ age + stage", family="binomial", pool_rare=40, merged={"stage": {"III": "II"}})
+    model = Model(
+        "died ~ age + stage", family="binomial", pool_rare=40, merged={"stage": {"III": "II"}}
+    )
     pooled = fg.fit(frame, model, client="h")
     for masked in (False, True):
         with Sites(frame) as sites:
@@ -128,7 +127,7 @@ def test_all_reasons_of_all_sites_come_in_one_message():
         federate(Model("died ~ age + ward", family="binomial"), sites)
     reasons = refused.value.reasons
     assert set(reasons) == {"a", "b"}
-    assert any("'ward' have fewer" in words and "pool_rare=3" in words for words in reasons["a"])
+    assert any("some of 'ward' have fewer" in words and "pool_rare=3" in words for words in reasons["a"])
     assert any("at least 1000 rows" in words for words in reasons["b"])
     assert any("allows the families 'gaussian'" in words for words in reasons["b"])
 
@@ -140,11 +139,11 @@ def test_a_table_under_two_names_is_refused():
         federate(DIED, sites, masked=True)
     one = site_of(rows)
     sites = LocalSites({"a": one, "b": site_of(own(ROWS, "b"), where=one.home), "c": site_of(own(ROWS, "c"))})
-    with sites, pytest.raises(ValueError, match=r"every site must have a key of its own.*'a' and 'b' have the same"):
+    with sites, pytest.raises(ValueError, match="every site must have a key of its own.*'a' and 'b' have the same"):
         federate(DIED, sites, masked=True)
 
 
 def test_a_model_that_has_no_estimate_ends_with_the_reason():
     frame = ROWS.assign(died=(ROWS.dose > 0).astype(int))
-    with Sites(frame) as sites, pytest.raises(ValueError, match=r"no finite estimate|Is a level without both"):
+    with Sites(frame) as sites, pytest.raises(ValueError, match="no finite estimate|Is a level without both"):
         federate(DIED, sites)

@@ -1,7 +1,7 @@
 """A site's reasons not to take part, by its policy.
 
-A level, an outcome or a stretch between knots has enough rows at the site, or none, masked or not: other sites that
-join forces can take their own part off a total. All reasons are gathered before any is told.
+A level, an outcome or a stretch between knots has enough rows at the site, or none, masked or not: other sites that join
+forces can take their own part off a total. All reasons are gathered before any is told.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNITS = (
 
 @contextmanager
 def noted(reasons: list[str]) -> Iterator[None]:
-    """Put a refusal among the reasons, and go on. Checks inside name columns and shapes, and no value of a row."""
+    """Put a refusal among the reasons, and go on. Checks inside name columns, levels and shapes, and no value of a row."""
     try:
         yield
     except ValueError as error:
@@ -82,8 +82,8 @@ def check_constants(formula: Formula) -> None:
         knots = (*(factor.knots or ()), *(factor.bounds or ())) if isinstance(factor, Spline) else ()
         if len(constants) > 1 or not all(map(_is_round, (*constants, *knots))):
             raise Refused(
-                "an expression of a run between sites may have one constant, and constants and knots two digits, or "
-                f"they could be put between two rows; {factor.name} has more. Use center(), scale(), or rounder numbers."
+                "an expression of a run between sites may have one constant, and constants and knots two digits, or they "
+                f"could be put between two rows; {factor.name} has more. Use center(), scale(), or rounder numbers."
             )
 
 
@@ -92,10 +92,10 @@ def check_levels(few: int, column: FrameColumn) -> None:
     if column.levels is None:
         return
     counts = np.bincount(column.values.astype(int), minlength=len(column.levels))
-    if np.any((counts > 0) & (counts < few)):  # which they are is not said: one may be the name of a patient
+    if np.any((0 < counts) & (counts < few)):  # which they are is not said: one may be the name of a patient
         raise Refused(
-            f"levels must have at least {few} rows at this site, or none; some of {column.name!r} have fewer. Pool "
-            f"rare levels (pool_rare={few}), merge them, or leave the column out."
+            f"levels must have at least {few} rows at this site, or none; some of {column.name!r} have fewer. Pool rare "
+            f"levels (pool_rare={few}), merge them, or leave the column out."
         )
 
 
@@ -106,8 +106,8 @@ def check_outcome(few: int, column: FrameColumn) -> None:
     ones = int(np.sum(column.values))
     if 0 < ones < few or 0 < len(column.values) - ones < few:
         raise Refused(
-            f"{column.name!r} must have at least {few} rows of either outcome at this site, or none of one; it has "
-            "fewer of one. Take an outcome that is less rare, or leave this site out."
+            f"{column.name!r} must have at least {few} rows of either outcome at this site, or none of one; it has fewer "
+            "of one. Take an outcome that is less rare, or leave this site out."
         )
 
 
@@ -162,17 +162,27 @@ def check_units(covariates: FloatArray, columns: Location) -> None:
 
 def check_parameter(few: int, columns: Mapping[str, FloatArray]) -> None:
     """What rows count for at a parameter must rest on enough of them: a site that lies can move it."""
-    squares = {name for name in columns if name.startswith("squares")}  # which are multiplied with each other alone
-    for which in (columns.keys() - squares, squares):
-        of_rows = [own for name, own in columns.items() if name in which]
+    if not are_enough(few, columns):
+        raise Refused(
+            f"at least {few} rows of this site must count at every parameter; at this one fewer do. Is a level "
+            "without both outcomes, or a value far from all others? Leave the column out, or take its logarithm."
+        )
+
+
+def are_enough(few: int, columns: Mapping[str, FloatArray]) -> bool:
+    """Whether all combinations of what rows count for at a parameter rest on enough rows, as far as can be shown.
+
+    Squared scores are multiplied with each other alone. Where deviances are told, which are multiplied with ones alone,
+    no sum of plain scores is.
+    """
+    for part in ("squares",), ("information", "observed", "score"), ("information", "observed", "deviance", "pearson"):
+        of_rows = [own for name, own in columns.items() if name.startswith(part)]
         if not of_rows or not np.all(np.isfinite(of_rows)):
             continue  # nothing is told, or the round is void
         search = rows_apart(np.column_stack(of_rows), few)
         if search.rows is not None or not search.complete:
-            raise Refused(
-                f"at least {few} rows of this site must count at every parameter; at this one fewer do. Is a level "
-                "without both outcomes, or a value far from all others? Leave the column out, or take its logarithm."
-            )
+            return False
+    return True
 
 
 def _is_round(number: float) -> bool:
