@@ -97,9 +97,9 @@ def _expressions(node: ast.AST) -> Iterator[ast.AST]:
             yield _with(node, body=node.orelse, orelse=node.body)
         case ast.Constant(value=bool()):
             yield _with(node, value=not node.value)
-        case ast.Constant(value=int() | float()):
-            yield _with(node, value=node.value + 1)
-            yield _with(node, value=node.value - 1)
+        case ast.Constant(value=int() | float() as number):
+            yield _with(node, value=number + 1)
+            yield _with(node, value=number - 1)
         case ast.Call(args=[one], keywords=[]) if not isinstance(one, ast.Starred):
             yield one
         case ast.Call(args=[one, two, *rest]) if ast.dump(one) != ast.dump(two):
