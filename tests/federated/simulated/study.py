@@ -52,7 +52,7 @@ class Study:
         except Failure as failure:
             self.failures.append((seed, str(failure)))
         except Exception:
-            self.failures.append((seed, "an exception that nobody expected: " + traceback.format_exc()))
+            self.failures.append((seed, "an exception that nobody expected: " + " ".join(traceback.format_exc().split()[-40:])))
         self.rounds, self.worlds = self.rounds + world.auditor.rounds, self.worlds + 1
         self.correlation += world.auditor.correlation
         self.seconds += time.process_time() - began
