@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import common
@@ -24,22 +26,35 @@ def table(rows: int, columns: int, sites: int) -> dict[str, Any]:
 
 def sent(rows: int, columns: int, sites: int, masked: bool) -> dict[str, Any]:
     """Bytes that one site sends in a whole fit, those of its longest message, and how many times it was asked."""
-    from fedgauss.inference.federated.coordinator import fit_sites
-    from fedgauss.inference.federated.lines import encoded
-    from fedgauss.inference.federated.site import Site
+    from fedgauss.federated.home import Home
+    from fedgauss.federated.keys import Key
+    from fedgauss.federated.ledger import Ledger
+    from fedgauss.federated.local import LocalSites
+    from fedgauss.federated.mailbox import federate
+    from fedgauss.federated.site import Site
+    from fedgauss.federated.wire import encode
+    from fedgauss.inference.model import Model
 
-    data = table(rows, columns, sites)
-    own = [{name: v[data["site"] == k] for name, v in data.items() if name != "site"} for k in range(sites)]
-    answering, count = [Site(rows_of_one) for rows_of_one in own], Counter[str]()
+    data, count = table(rows, columns, sites), Counter[str]()
 
-    def ask(order: str, contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        replies = [site.answer(order, content) for site, content in zip(answering, contents, strict=True)]
-        size = len(encoded(replies[0]))
-        count.update(asked=1, total=size)
-        count["longest"] = max(count["longest"], size)
-        return replies
+    class Counted(LocalSites):
+        """Sites here, of whose first all messages are measured."""
 
-    fit_sites(ask, [f"site {k}" for k in range(sites)], target="died", family="binomial", masked=masked)
+        def ask(self, order: str, contents: Any) -> dict[str, Any]:
+            replies = super().ask(order, contents)
+            size = len(encode(replies[self.names[0]]))
+            count.update(asked=1, total=size)
+            count["longest"] = max(count["longest"], size)
+            return replies
+
+    with tempfile.TemporaryDirectory() as folder:
+        answering = {}
+        for k in range(sites):
+            own = {name: v[data["site"] == k] for name, v in data.items() if name != "site"}
+            home = Home(Key.fresh(), Ledger(Path(folder) / f"{k}.ledger"))
+            answering[f"site {k}"] = Site(own, home, say=lambda text: None)
+        with Counted(answering) as reached:
+            federate(Model("died", family="binomial"), reached, masked=masked, key=Key.fresh())
     return dict(count)
 
 

@@ -201,7 +201,8 @@ class Tree:
 
     def passes(self, mutant: Mutant, tests: Sequence[str], limit: float) -> bool:
         """Whether all tests pass with a mutant within so many seconds."""
-        file, text = self.folder / mutant.module, (ROOT / mutant.module).read_text()
+        file = self.folder / mutant.module
+        text = file.read_text()  # of the copy: the tree may change meanwhile
         try:
             self._put(file, mutant.source)
             return self._run_tests(tests, limit)
@@ -382,6 +383,8 @@ def main() -> None:
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     results = Results(arguments.out)
     mutants = draw(arguments.modules, arguments.mutants, arguments.seed)
+    for end in (signal.SIGINT, signal.SIGTERM):  # the first is ignored where a shell runs this in the background
+        signal.signal(end, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
             run(mutants, tests, results, arguments.workers, Path(folder).resolve())

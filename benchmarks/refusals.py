@@ -36,8 +36,8 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 from textbook_fits import LIST, RAN, SITE, AtSites, Textbook, run
 
+from fedgauss.inference.model import Model
 from fedgauss.inference.model_data import read_model_data
-from fedgauss.inference.model_spec import ModelSpec
 
 Array = np.ndarray[Any, Any]
 
@@ -115,8 +115,7 @@ def rows_of(fit: AtSites) -> Rows:
     """The design of a fit; the one place besides `run` that knows the library."""
     frame = fit.frame()
     target, terms = fit.formula.split(" ~ ")
-    spec = ModelSpec(target, fit.family, None, fit.formula, True, **{"missing": "drop"} | fit.options)
-    data = read_model_data(frame, SITE, spec)
+    data = read_model_data(frame, SITE, Model(fit.formula, family=fit.family, missing="drop", **fit.options))
     x = data.covariates
     if data.constant is not None:
         x = np.column_stack([np.ones(len(x)), x])

@@ -16,17 +16,22 @@ rows, four below 500, five below 1,000, six below 2,000 and eight above.
 
 from __future__ import annotations
 
+import itertools
+import tempfile
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
 import statsmodels.api as sm
 
-from fedgauss.inference.federated.coordinator import fit_sites
-from fedgauss.inference.federated.lines import Message, decoded, encoded
-from fedgauss.inference.federated.site import Site
+from fedgauss.federated.home import Home
+from fedgauss.federated.keys import Key
+from fedgauss.federated.ledger import Ledger
+from fedgauss.federated.local import LocalSites
+from fedgauss.federated.mailbox import federate
+from fedgauss.federated.site import Site
+from fedgauss.inference.model import Model
 
 FOLDERS = (Path(__file__).parent / "textbook", Path(__file__).parents[1] / "tests" / "inference" / "r_datasets")
 SITE, RAN = "site", "ran"
@@ -171,25 +176,18 @@ def table(name: str) -> pd.DataFrame:
 
 def run(fit: AtSites, masked: bool) -> str:
     """`RAN`, or the reasons why sites did not answer; the one place that knows how a fit at sites is started."""
-    frame = fit.frame()
-    names = sorted(frame[SITE].unique())
-    sites = [Site(rows.drop(columns=SITE)) for _, rows in frame.groupby(SITE)]
-
-    def ask(order: str, contents: Sequence[Message | None]) -> list[Message | None]:
-        told = [None if content is None else decoded(encoded(content)) for content in contents]
-        return [
-            None if content is None else decoded(encoded(site.answer(order, content)))
-            for site, content in zip(sites, told, strict=True)
-        ]
-
-    target = fit.formula.split(" ~ ")[0]
-    try:
-        fit_sites(
-            ask, names, target, fit.family, formula=fit.formula, missing="drop", masked=masked, errors="model",
-            **fit.options,
-        )  # fmt: skip
-    except ValueError as error:
-        return str(error)
+    model = Model(fit.formula, family=fit.family, missing="drop", errors="model", **fit.options)
+    with tempfile.TemporaryDirectory() as folder:
+        homes = (Home(Key.fresh(), Ledger(Path(folder) / f"{k}.ledger")) for k in itertools.count())
+        sites = {
+            str(name): Site(rows.drop(columns=SITE), home, say=lambda text: None)
+            for (name, rows), home in zip(fit.frame().groupby(SITE), homes, strict=False)
+        }
+        try:
+            with LocalSites(sites) as reached:
+                federate(model, reached, masked=masked, key=Key.fresh())
+        except ValueError as error:
+            return str(error)
     return RAN
 
 

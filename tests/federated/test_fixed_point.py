@@ -92,6 +92,7 @@ def test_what_could_wrap_round_is_refused(value):
 
 
 def test_totals_of_the_largest_numbers_of_the_most_sites_do_not_wrap_round():
+    assert LARGEST == 2.0**96  # as the docstring and the error say
     largest = np.array([LARGEST, -LARGEST])
     one = to_words(largest)
     np.testing.assert_array_equal(from_words(one), largest)

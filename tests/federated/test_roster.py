@@ -31,6 +31,7 @@ def test_a_roster_comes_back_as_it_was_in_any_order():
     assert roster.entry("b") == ENTRIES[1]
     assert roster.keys == {name: key_of(name).public for name in NAMES}
     assert roster.run_keys == {name: run_key_of(name, "1").public for name in NAMES}
+    assert roster.who == [(name, key_of(name).public, fedgauss.__version__) for name in NAMES]
     assert ENTRIES[0].version == fedgauss.__version__
 
 
@@ -145,6 +146,7 @@ def test_a_roster_has_at_most_a_thousand_entries():
     ("text", "is_one"),
     [
         ("a", True), ("é 1", True), ("a" * 200, True), ("a" * 201, False), ("", False), ("a\n", False),
+        ("a ", False), (" a", False), ("a b", True),
         ("\ud800", False), (None, False), (["a"], False),
     ],
 )  # fmt: skip

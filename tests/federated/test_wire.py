@@ -175,10 +175,10 @@ def test_sizes_are_bounded(monkeypatch):
 
 
 def test_a_long_name_is_cut_in_words_about_it():
-    for text in ('{"' + "n" * 1000 + '":1e999}', '{"$' + "n" * 1000 + '":1}', "n" * 1000):
+    for text, shown in (('{"%s":1e999}', "n" * 60), ('{"$%s":1}', "$" + "n" * 59), ("%s", "n" * 60)):
         with pytest.raises(ValueError, match=r"n{50}") as refused:
-            decode(text)
-        assert len(str(refused.value)) < 150
+            decode(text % ("n" * 1000))
+        assert f"'{shown}'" in str(refused.value)
 
 
 @FIXED

@@ -12,8 +12,8 @@ import fedgauss
 ANSWERS = """
 import argparse, os, signal, sys, time
 from fedgauss._files import append_private
-from fedgauss.inference.federated.lines import lines_of, serve_lines
-from fedgauss.inference.federated.site import Site
+from fedgauss.federated.site import Site
+from fedgauss.federated.wire import lines_of, serve_lines
 from fedgauss.inference.tables import read_table
 
 parser = argparse.ArgumentParser()
@@ -36,12 +36,14 @@ def orders():
         if given.die_at and heard == given.times:
             print("the disk is full", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
-        if '"order":"sums"' in line:
+        if '"order":"hear"' in line:
             time.sleep(given.pause)
         yield line
 
 log = append_private(given.log) if given.log else None
-serve_lines(Site(read_table(given.table)), orders(), sys.stdout, log)
+site = Site(read_table(given.table), given.table)
+serve_lines(site.answer, orders(), sys.stdout, log)
+site.close()
 """
 
 

@@ -10,16 +10,16 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
-from site_programs import environment, python, site_program
-
-import fedgauss as fg
 from fedgauss.inference.federated import lines
 from fedgauss.inference.federated.conversation import LostSite
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import EndlessLine, lines_of, serve_lines
 from fedgauss.inference.federated.site import Site
-from fedgauss.integrations import site_processes
 from fedgauss.integrations.site_processes import SiteProcesses
+from site_programs import environment, python, site_program
+
+import fedgauss as fg
+from fedgauss.integrations import site_processes
 from site_rows import ROWS, own
 
 FRAME = ROWS[["age", "dose", "ward", "visits", "years", "h"]]

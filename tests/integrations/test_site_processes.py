@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 
 import fedgauss as fg
 from fedgauss.cli import app
-from fedgauss.inference.federated.conversation import LostSite
-from fedgauss.integrations.site_processes import SiteProcesses
+from fedgauss.federated.keys import Key
+from fedgauss.federated.mailbox import LostSite, federate
+from fedgauss.federated.processes import SiteProcesses
+from fedgauss.inference.model import Model
 
 runner = CliRunner()
 SITE = [sys.executable, "-c", "from fedgauss.cli import app; app()", "site"]
@@ -37,26 +39,30 @@ def files(tmp_path_factory):
 
 
 def command(folder, name):
-    (file,) = folder.glob(f"{name}.*")
+    file = folder / f"{name}.{'parquet' if name == 'north' else 'csv'}"
     return [*SITE, str(file), "--log", str(folder / f"{name}.jsonl")]
 
 
-def test_three_processes_with_three_files_give_the_pooled_fit_and_log_all_they_sent(files):
-    from fedgauss.inference.federated.coordinator import fit_sites
-
+@pytest.mark.parametrize("masked", [False, True])
+def test_three_processes_with_three_files_give_the_pooled_fit_and_log_all_they_sent(files, masked):
     folder, pooled = files
+    model = Model("died", family="binomial")
     with SiteProcesses({name: command(folder, name) for name in NAMES}) as sites:
-        found = fit_sites(sites.ask, sites.names, "died", "logistic")
-    wanted = fg.fit(pooled, "died", "site", "logistic")
-    assert found.summary() == wanted.summary()
-    np.testing.assert_allclose(found.params, wanted.params, rtol=1e-12)
-    np.testing.assert_allclose(found.cov, wanted.cov, rtol=1e-11)
+        found = federate(model, sites, masked=masked, key=Key.fresh(), asker=f"asker of {masked}")
+    wanted = fg.fit(pooled, model, client="site")
+    np.testing.assert_allclose(found.params, wanted.params, rtol=1e-10)
+    np.testing.assert_allclose(found.cov, wanted.cov, rtol=1e-9, atol=1e-12)
+    if not masked:
+        assert found.summary() == wanted.summary()
     for name in NAMES:
         lines = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
-        assert [line["order"] for line in lines[:6]] == ["describe", "levels", "design", "squares", "units", "sums"]
-        assert [line["order"] for line in lines[-3:]] == ["final", "goodness", "own"]
-        assert stat.S_IMODE((folder / f"{name}.jsonl").stat().st_mode) == 0o600
-        sent = "\n".join(json.dumps(line) for line in lines)
+        orders = [line["order"] for line in lines]
+        last = len(orders) - orders[::-1].index("join") - 1  # of the last run
+        assert orders[last:] == ["join", "meet", *["open", "hear"] * ((len(orders) - last - 2) // 2)]
+        assert lines[-1]["sent"] == {"ended": True}
+        for place in (f"{name}.jsonl", *(path.name for path in folder.glob(f"{name}.*.[kl]e*"))):
+            assert stat.S_IMODE((folder / place).stat().st_mode) == 0o600
+        sent = "\n".join(json.dumps(line["sent"]) for line in lines)
         own = pooled[pooled.site == name]
         for value in [*own.age, *own.dose]:
             assert repr(value) not in sent
@@ -64,18 +70,18 @@ def test_three_processes_with_three_files_give_the_pooled_fit_and_log_all_they_s
 
 def test_a_process_that_is_no_site_is_named():
     talks = [sys.executable, "-c", "print('hello')"]
-    ended = r"site 'a' (ended without a reply to 'describe'|is gone \(.*\)); it ended with exit status 0"
+    ended = r"site 'a' (ended without a reply to 'join'|is gone \(.*\)); it ended with exit status 0"
     with SiteProcesses({"a": talks}) as sites, pytest.raises(LostSite, match=ended + r"\. It said last: \"hello\""):
-        sites.ask("describe", [{}])
+        sites.ask("join", {"a": {}})
     silent = [sys.executable, "-c", "pass"]
     with SiteProcesses({"a": silent}) as sites, pytest.raises(LostSite, match=ended + ", without a word"):
-        sites.ask("describe", [{"much": "x" * 200_000}])
-    latin = [sys.executable, "-c", r"import sys; sys.stdout.buffer.write(b'{\"error\": \"Z\xfcrich\"}\n')"]
+        sites.ask("join", {"a": {"much": "x" * 200_000}})
+    latin = [sys.executable, "-c", r"import sys; sys.stdout.buffer.write(b'{\"error\": Z\xfcrich}\n')"]
     with (
         SiteProcesses({"a": latin}) as sites,
         pytest.raises(ValueError, match="site 'a' sent something other than a reply"),
     ):
-        sites.ask("describe", [{}])
+        sites.ask("join", {"a": {}})
     with (
         pytest.raises(ValueError, match="site 'a' could not be started; no-such-command"),
         SiteProcesses({"a": "no-such-command now"}),
@@ -89,9 +95,9 @@ def test_a_silent_site_is_not_waited_for():
     began = time.monotonic()
     with (
         SiteProcesses({"a": silent, "b": silent}, timeout=0.5) as sites,
-        pytest.raises(ValueError, match=r"site 'a' did not answer the order 'describe' within 0.5 s"),
+        pytest.raises(ValueError, match=r"site 'a' did not answer the order 'join' within 0.5 s"),
     ):
-        sites.ask("describe", [{"much": "x" * 200_000}] * 2)
+        sites.ask("join", dict.fromkeys("ab", {"much": "x" * 200_000}))
     assert time.monotonic() - began < 30
 
 
@@ -127,4 +133,4 @@ def test_a_site_that_keeps_to_columns_it_does_not_have_says_so(files):
 def test_the_verb_answers_lines_that_are_no_utf_8(files):
     done = runner.invoke(app, ["site", str(files[0] / "east.csv")], input=b'{"order": "Z\xfcrich", "content": {}}\n')
     assert done.exit_code == 0
-    assert "an order must be one of keys, meet, describe" in json.loads(done.stdout)["error"]
+    assert "orders must come in turn, once each; 'join' is due" in json.loads(done.stdout)["error"]

@@ -39,8 +39,8 @@ class Journal:
 
     def begin(self, plan: Plan, roster: Roster) -> list[Message]:
         """Note a new run; the earlier ones about the same that had rounds, if there are any."""
-        about, keys = plan.about, roster.keys
-        if any(_about(run) != about or _keys(run) != keys for run in self._runs):
+        about, who = plan.about, roster.who
+        if any(_about(run) != about or _who(run) != who for run in self._runs):
             self.remove()
         past = [run for run in self._runs if run["rounds"]]
         self._append({"plan": plan.to_wire(), "roster": roster.to_wire()})
@@ -96,8 +96,8 @@ def _about(run: Message) -> str:
         return ""
 
 
-def _keys(run: Message) -> Any:
+def _who(run: Message) -> list[Any] | None:
     try:
-        return {entry["name"]: entry["key"] for entry in run["roster"]}
+        return [(entry["name"], entry["key"], entry["version"]) for entry in run["roster"]]
     except (TypeError, KeyError):
         return None

@@ -83,7 +83,7 @@ class Party:
         plan = Plan.from_wire(earlier["plan"])
         roster = Roster.from_wire(plan.run, earlier["roster"], self._verify)
         check_roster(plan, roster)
-        if plan.about != self._plan.about or _who(roster) != _who(self._roster):
+        if plan.about != self._plan.about or roster.who != self._roster.who:
             raise Refused(
                 "a run can continue one with the same model, sites, masks and fedgauss; this past is another's."
             )
@@ -131,10 +131,6 @@ def check_roster(plan: Plan, roster: Roster) -> None:
     """A roster must be of the sites of its plan, and signed for it."""
     if sorted(roster.names) != list(plan.sites) or roster.run != plan.run:
         raise Refused("the roster must be of the sites of this run, and signed for it; this one is not.")
-
-
-def _who(roster: Roster) -> list[tuple[str, str, str]]:
-    return [(entry.name, entry.key, entry.version) for entry in roster.entries]
 
 
 def _words(site: str, message: Message) -> Message:

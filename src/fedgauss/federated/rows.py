@@ -101,7 +101,7 @@ class SiteRows:
         columns = {name: c.as_levels() if name in terms.as_levels else c for name, c in columns.items()}
         with rules.noted(reasons):
             usual = usual_family(model.family, model.trials, model.event)
-            self._family = families.family(family_of(columns[model.target], usual))
+            self._family = families.chosen(family_of(columns[model.target], usual), model.link)
             rules.check_family(policy, self._family)
             if self._family.by_class:
                 columns[model.target] = columns[model.target].as_levels()
@@ -173,10 +173,19 @@ class SiteRows:
 
     def _ask(self, ask: Ask, columns: Location) -> tuple[Numbers, Message]:
         """Sums at a parameter."""
-        family, rows = self._data.family, self._settle(columns)
-        rules.check_parameter(self._policy.few, family.behind(rows, ask.kind, ask.theta))
+        family, rows, few = self._data.family, self._settle(columns), self._policy.few
+        behind = family.behind(rows, ask.kind, ask.theta)
+        squared = any(part.startswith("squares") for part in ask.parts)
+        rules.check_parameter(few, behind if squared else _unsquared(behind))
         self._ledger.spend(parameters=1, matrices=int(ask.kind == "sums" or bool(ask.parts)))
-        return answer(family, rows, ask), {}
+        numbers = answer(family, rows, ask)
+        if numbers is None:
+            return None, {}
+        at = numbers["theta"] if ask.kind == "own" else ask.theta
+        if (ask.kind == "own" or ask.compared) and not rules.are_enough(few, family.behind(rows, "final", at)):
+            alone = ("found", "theta", "cov") if ask.kind == "own" else ("apart.",)  # as of a site with few rows
+            numbers |= {name: np.zeros_like(own) for name, own in numbers.items() if name.startswith(alone)}
+        return numbers, {}
 
     def _settle(self, columns: Location) -> Rows:
         """The rows in the units that all sites share."""
@@ -194,12 +203,12 @@ class SiteRows:
         """The target as its family reads it."""
         model, family, columns = self._plan.model, self._family, self._columns
         try:
-            return response_of(columns[model.target], family.name, *beside_columns(model, columns), link=model.link)
+            return response_of(columns[model.target], family, *beside_columns(model, columns))
         except ValueError as error:  # whose words may have the value of a row
             needs = family.needs if model.trials is None else "whole numbers from 0 to the trials of their row"
             raise Refused(
-                f"the target {model.target!r} must suit the family {family.name!r}, which needs {needs}; it does not at "
-                "this site."
+                f"the target {model.target!r} must suit the family {family.name!r}, which needs {needs}; it does not "
+                "at this site."
             ) from error
 
     def _agree(self, counted: Counted) -> None:
@@ -224,6 +233,10 @@ class SiteRows:
         """Before anything is added up: the last reason ends the run, and all go with it."""
         if self._reasons:
             raise Refused(self._reasons.pop())
+
+
+def _unsquared(behind: Columns) -> Columns:
+    return {name: own for name, own in behind.items() if not name.startswith("squares")}
 
 
 def columns_of(data: ModelData) -> Columns:

@@ -161,18 +161,28 @@ def check_units(covariates: FloatArray, columns: Location) -> None:
 
 
 def check_parameter(few: int, columns: Mapping[str, FloatArray]) -> None:
-    """What rows count for at a parameter must rest on enough of them. Nobody chooses it, but a site that lies moves it."""
-    squares = {name for name in columns if name.startswith("squares")}  # which are multiplied with each other alone
-    for which in (columns.keys() - squares, squares):
-        of_rows = [own for name, own in columns.items() if name in which]
+    """What rows count for at a parameter must rest on enough of them: a site that lies can move it."""
+    if not are_enough(few, columns):
+        raise Refused(
+            f"at least {few} rows of this site must count at every parameter; at this one fewer do. Is a level "
+            "without both outcomes, or a value far from all others? Leave the column out, or take its logarithm."
+        )
+
+
+def are_enough(few: int, columns: Mapping[str, FloatArray]) -> bool:
+    """Whether all combinations of what rows count for at a parameter rest on enough rows, as far as can be shown.
+
+    Squared scores are multiplied with each other alone. Where deviances are told, which are multiplied with ones alone,
+    no sum of plain scores is.
+    """
+    for part in ("squares",), ("information", "observed", "score"), ("information", "observed", "deviance", "pearson"):
+        of_rows = [own for name, own in columns.items() if name.startswith(part)]
         if not of_rows or not np.all(np.isfinite(of_rows)):
             continue  # nothing is told, or the round is void
         search = rows_apart(np.column_stack(of_rows), few)
         if search.rows is not None or not search.complete:
-            raise Refused(
-                f"at least {few} rows of this site must count at every parameter; at this one fewer do. Is a level "
-                "without both outcomes, or a value far from all others? Leave the column out, or take its logarithm."
-            )
+            return False
+    return True
 
 
 def _is_round(number: float) -> bool:

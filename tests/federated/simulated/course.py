@@ -73,7 +73,9 @@ class Course:
                 self._base = None
             elif np.abs(theta - (base + tried) / 2.0).max() > size:
                 if found < high - _FELL * (1.0 + abs(high)):
-                    raise Failure(f"a step was taken that lowers the log-likelihood of all from {high:.9g} to {found:.9g}")
+                    raise Failure(
+                        f"a step was taken that lowers the log-likelihood of all from {high:.9g} to {found:.9g}"
+                    )
                 self._base = self._tried
         elif self._tried is not None:
             self._base = self._tried
