@@ -15,8 +15,6 @@ from fedgauss.inference.accuracy import average_covariance, estimated_bias, last
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.client_sums import ClientStatistics, next_reference
 from fedgauss.inference.estimate import Readout
-from fedgauss.inference.federated.coordinator import fit_sites
-from fedgauss.inference.federated.site import Site
 from fedgauss.inference.pass_estimate import Request, estimate_from_pass
 from fedgauss.inference.passes import Pass, StepPlan, run_whitened, schedule
 from fedgauss.inference.preparation import largest_step, row_information, told_little
@@ -287,18 +285,3 @@ def test_the_gap_is_that_of_its_definition():
         ]
         expected = np.linalg.solve(whole.hessian[r], np.mean(pulls, axis=0))
         np.testing.assert_allclose(newton_gap(whole)[r], expected)
-
-
-@pytest.mark.study
-def test_sites_take_the_same_newton_step_as_the_pooled_frame():
-    """Three sites, so that a ring is complete and all have one reference."""
-    frame = Cell("logistic", -1.0, 600, 3).frame(2)
-    sites = [Site(frame[frame.site == k].drop(columns="site")) for k in range(3)]
-
-    def ask(order, contents):
-        return [site.answer(order, content) for site, content in zip(sites, contents, strict=True)]
-
-    found = fit_sites(ask, ["0", "1", "2"], "y", "logistic", solver="sgd")
-    pooled = fg.fit(frame, "y", "site", "logistic", solver=fg.SGD())
-    np.testing.assert_allclose(found.std_errors, pooled.std_errors, rtol=1e-4)
-    assert np.abs((found.params - pooled.params) / pooled.std_errors).max() < 1e-3
