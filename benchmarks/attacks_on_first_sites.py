@@ -23,8 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
-
 from fedgauss.inference.federated import masks
 from fedgauss.inference.federated.coordinator import agreed_levels
 from fedgauss.inference.federated.fields import SUMMED
@@ -32,6 +30,7 @@ from fedgauss.inference.federated.lines import decoded, encoded
 from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.site import Site
 from fedgauss.inference.model_spec import ModelSpec
+from scipy.optimize import nnls
 
 Table = dict[str, np.ndarray]
 Row = dict[str, Any]  # of the table that is printed

@@ -134,7 +134,7 @@ def check_help(folder):
 
 
 def check_commands(folder):
-    """`fit` on a file and `federate` on its two halves have the same coefficients."""
+    """`fit` on a file and `federate` on its two halves, masked too, have the same coefficients."""
     columns = table()
     write_csv(folder / "all.csv", columns)
     alone = {name: column for name, column in columns.items() if name != "site"}
@@ -142,11 +142,12 @@ def check_commands(folder):
         write_csv(folder / f"{name}.csv", alone, rows)
     run("fit", folder / "all.csv", "--target", "y", "--client", "site", "--family", "linear", "--out", folder / "fit")
     sites = [f'--site={name}="{COMMAND}" site "{folder / name}.csv"' for name in ("north", "south")]
-    run("federate", "--target", "y", "--family", "linear", *sites, "--out", folder / "federated")
+    for name, masked in (("federated", []), ("masked", ["--masked"])):
+        run("federate", "--target", "y", "--family", "linear", *masked, *sites, "--out", folder / name)
     from fedgauss.inference.fit_result import Fit
 
-    one, other = (Fit.load(folder / name / "fit.json").params for name in ("fit", "federated"))
-    differ = max(abs(one[name] - other[name]) for name in ("const", "dose", "age"))
+    one, other, behind_masks = (Fit.load(folder / name / "fit.json").params for name in ("fit", "federated", "masked"))
+    differ = max(abs(one[name] - found[name]) for found in (other, behind_masks) for name in ("const", "dose", "age"))
     assert differ < 1e-9, differ
     assert (folder / "federated" / "coefficients.svg").is_file()
     return f"fit and federate agree: dose {one['dose']:.4f} and {other['dose']:.4f}"

@@ -91,21 +91,6 @@ def use_gossip(folder):
     return "two peers exchanged parameters"
 
 
-def use_masked(folder):
-    """A masked fit between three files."""
-    rng, sites = np.random.default_rng(2), []
-    for name in "abc":
-        rows = rng.normal(size=(60, 2))
-        (folder / f"{name}.csv").write_text("y,x\n" + "".join(f"{y},{x}\n" for y, x in rows))
-        sites.append(f'--site={name}="{COMMAND}" site "{folder / name}.csv"')
-    options = ["--masked", "--target", "y", "--family", "linear", "--out", str(folder / "masked")]
-    done = subprocess.run([COMMAND, "federate", *options, *sites], capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        raise ImportError(done.stderr)
-    assert (folder / "masked" / "fit.json").is_file()
-    return "three sites added up behind masks"
-
-
 def use_dask(folder):
     """One cell of the coverage laboratory on a cluster of one worker."""
     from fedgauss.integrations.dask_cluster import on_dask
@@ -182,7 +167,6 @@ EXTRAS = {
     "frames": Extra("pandas", use_frames),
     "flower": Extra("flwr", use_flower),
     "gossip": Extra("torch", use_gossip),
-    "masked": Extra("cryptography", use_masked),
     "dask": Extra("distributed", use_dask),
     "mlflow": Extra("mlflow", use_mlflow),
     "tensorboard": Extra("tensorboardX", use_tensorboard),

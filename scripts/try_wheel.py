@@ -5,7 +5,7 @@
     python scripts/try_wheel.py --python /some/python3.13       # this one
     python scripts/try_wheel.py --extra flower --extra frames   # of the extras only these
     python scripts/try_wheel.py --lowest                        # the oldest dependencies that pyproject.toml allows
-    python scripts/try_wheel.py --lowest --extra masked         # and the oldest of an extra
+    python scripts/try_wheel.py --lowest --extra flower         # and the oldest of an extra
 
 For each Python there is an environment with the wheel, one with the sdist, and one for each extra. torch from PyPI
 brings gigabytes for GPUs, so `gossip` is tried only where `--torch` names a build, such as "torch==2.13.0+cpu".

@@ -1,7 +1,7 @@
 """Every attack that read rows of the first sites (benchmarks/recorded/attacks_on_first_sites.json), against these.
 
-Keys are pinned, policies are the default ones. An attack is tried as it was; where it needs a freedom that nobody has any
-more, that is what is tested.
+Keys are pinned, policies are the default ones. An attack is tried as it was; where it needs a freedom that nobody has
+any more, that is what is tested.
 """
 
 import numpy as np
@@ -73,7 +73,7 @@ def test_c1_nobody_can_ask_for_a_parameter(masked):
 def test_c2_a_table_has_one_name():
     study = Study()
     rows = study.frames["north"]
-    thrice = Study({name: rows for name in NAMES}, fewest_sites=3, masks="required")
+    thrice = Study(dict.fromkeys(NAMES, rows), fewest_sites=3, masks="required")
     with pytest.raises(ValueError, match="'north' and 'south' have the same table, which would count twice"):
         thrice.fit(Model("died ~ dose", family="binomial"), masked=True)
     one = study.homes["north"]
@@ -191,7 +191,7 @@ def test_h4_knots_and_thresholds_have_two_digits():
         "died ~ I(income * 1.0172524e-09 + 1000000000000 - 1000000000000)",
         "died ~ I((income - 22345.67) ** 3)",
     ):
-        with pytest.raises(ValueError, match="two digits|formula"):
+        with pytest.raises(ValueError, match=r"two digits|formula"):
             study.fit(Model(formula, family="binomial"))
     study.fit(Model("died ~ ns(age, knots=[50, 60], bounds=[20, 100])", family="binomial"))
 

@@ -54,7 +54,9 @@ class Mortal(Sites):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(("order", "times"), [("meet", 1), ("open", 4), ("hear", 7), ("open", 9), ("hear", 12), ("hear", 13), ("hear", 14)])
+@pytest.mark.parametrize(
+    ("order", "times"), [("meet", 1), ("open", 4), ("hear", 7), ("open", 9), ("hear", 12), ("hear", 13), ("hear", 14)]
+)
 def test_a_mailbox_that_was_killed_continues(tmp_path, masked, order, times):
     """The rounds that were kept are not asked for again, and the fit is that of an undisturbed run to the bit."""
     journal = tmp_path / "rounds.jsonl"

@@ -8,9 +8,6 @@ import io
 import json
 
 import numpy as np
-from hypothesis import strategies as st
-
-import fedgauss as fg
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.fields import ASKED, check_fields
 from fedgauss.inference.federated.journal import Journal
@@ -19,6 +16,9 @@ from fedgauss.inference.federated.lines import decoded, encoded, lines_of, serve
 from fedgauss.inference.federated.masks import Keys, Mask, check_masked, total
 from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.site import Site
+from hypothesis import strategies as st
+
+import fedgauss as fg
 from fedgauss.integrations.gossip.messages import Message, Settings, fault, introduction, summary, unpacked
 from fedgauss.integrations.gossip.sites import told_to_all
 from fuzz.damaged import byte_mutants, fuzzed, json_mutants, nasty, refused_or

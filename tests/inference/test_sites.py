@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-
-import fedgauss as fg
-from any_fit import any_fit
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import decoded, encoded
 from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.site import Site
+
+import fedgauss as fg
+from any_fit import any_fit
 from site_rows import MODELS, ROWS, Channel, asked_of, own
 
 NO_MEANS = {"means": np.zeros(0), "sds": np.zeros(0)}

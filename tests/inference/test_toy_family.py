@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from fedgauss.inference.federated.coordinator import fit_sites
+from fedgauss.inference.federated.lines import decoded, encoded
+from fedgauss.inference.federated.site import Site
 
 import fedgauss as fg
 from fedgauss.coverage.cells import CoverageCell
 from fedgauss.coverage.federation import Federation
 from fedgauss.families import Family, ResidualMoments, numpy_for, register, registry
-from fedgauss.inference.federated.coordinator import fit_sites
-from fedgauss.inference.federated.lines import decoded, encoded
-from fedgauss.inference.federated.site import Site
 from fedgauss.report.coefficients import write_fit
 from site_rows import asked_of
 

@@ -117,7 +117,7 @@ def test_what_an_owner_s_code_raises_is_for_the_owner(part, capfd):
 
     options = {"name_of": named, part: quoting}
     app = site_app(options.pop("frame_of", own), **options)
-    with pytest.raises(ValueError, match="failed at this node|not have|name") as raised:
+    with pytest.raises(ValueError, match=r"failed at this node|not have|name") as raised:
         fit_nodes(InProcessGrid(app, 3), COST, n_sites=3)
     assert "Jane" not in str(raised.value)
     assert "Jane Roe" in capfd.readouterr().err

@@ -21,8 +21,8 @@ Fit a regression to files that stay where they are, and print what `fedgauss fit
 
 Each --site has a name and a command that runs `fedgauss site`, here or through ssh. This command carries the sites' \
 messages and prints the result; the sites work out what is asked themselves, and check each other's messages. No port \
-is opened. With --masked nobody sees a single site's sums. A fit that was stopped resumes from the rounds in the output \
-folder when it is started again.
+is opened. With --masked nobody sees a single site's sums. A fit that was stopped resumes from the rounds in the \
+output folder when it is started again.
 
 [bold]Example[/bold]
   fedgauss federate --masked --target died --family logistic \

@@ -15,13 +15,14 @@ PURPOSES = {
     "frames": "tables of pandas, in and out",
     "flower": "Flower runs, watched and protected",
     "gossip": "peers without a server, over torch.distributed",
-    "masked": "federated fits that show totals only (--masked)",
     "dask": "sweeps on a Dask cluster (--engine dask)",
     "mlflow": "verdicts sent to MLflow",
     "tensorboard": "verdicts in TensorBoard",
     "prometheus": "verdicts as metrics of your own process, for Prometheus",
     "opentelemetry": "verdicts as OpenTelemetry metrics",
 }
+
+_BASE = ("cryptography", "jax", "matplotlib", "networkx", "numpy", "rich", "scipy", "typer")
 
 
 def python_version() -> Finding:
@@ -69,7 +70,7 @@ def _required() -> list[Requirement]:
     try:
         return requirements()
     except metadata.PackageNotFoundError:  # fedgauss_version says so; what is needed at all is known nevertheless
-        return [Requirement(name, ()) for name in ("jax", "matplotlib", "networkx", "numpy", "rich", "scipy", "typer")]
+        return [Requirement(name, ()) for name in _BASE]
 
 
 def _needed(requirement: Requirement) -> Finding:
@@ -92,6 +93,8 @@ def _without(name: str) -> str:
     """What still works where a package is missing."""
     if name == "jax":
         return ". Until then monitors, exact fits, sites and `fedgauss watch` work; simulation and --solver sgd do not."
+    if name == "cryptography":
+        return ". Until then all works but fits between sites."
     return ""
 
 

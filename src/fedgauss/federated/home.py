@@ -73,7 +73,7 @@ _WRITES = frozenset({"note_peers", "note_asker", "begin", "admit", "spend", "ref
 
 
 class Pausable:
-    """A ledger that writes nothing while it is paused: a site that takes up where it was has written all of it before."""
+    """A ledger that writes nothing while it is paused, as a site takes up where it was and has written all of it."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger, self.paused = ledger, False

@@ -21,7 +21,7 @@ def size(shapes: Shapes) -> int:
 def pack(arrays: Mapping[str, FloatArray], shapes: Shapes) -> FloatArray:
     """One row of all numbers; of a square matrix, which is symmetric, the upper triangle."""
     if arrays.keys() != shapes.keys() or any(np.shape(arrays[name]) != shape for name, shape in shapes.items()):
-        raise ValueError(f"an answer must have the arrays {dict(shapes)}; it has others.")
+        raise ValueError(f"an answer must have the arrays {shapes}; it has others.")
     parts = [np.asarray(arrays[name], dtype=float) for name in shapes]
     rows = [part[_upper(len(part))] if _square(part.shape) else part.ravel() for part in parts]
     return np.concatenate([np.empty(0), *rows])

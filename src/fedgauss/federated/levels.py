@@ -78,7 +78,7 @@ def is_poolable(model: Model, name: str, levels: Sequence[Any] | None) -> bool:
 
 
 def recode(column: FrameColumn, levels: Sequence[Any] | None, renamed: Mapping[str, str]) -> FrameColumn:
-    """The column with the levels of all sites; some of its own have become others, and those that no site names `OTHER`."""
+    """The column with the levels of all sites; some of its own have become others, or `OTHER` if no site names them."""
     if levels is None and column.levels is None:
         return column
     if levels is None or column.levels is None:

@@ -111,21 +111,25 @@ def federate(
     if party.question is None:  # only what was found had been lost
         return party.result
     about = {"roster": roster.to_wire(), "past": past}
-    commitments = _replies(exchange, "meet", dict.fromkeys(plan.sites, about))
+    commitments = _replies(exchange, "meet", _to_all(plan, about))
     done = sum(len(earlier["rounds"]) for earlier in past)
     while True:
         tick("rounds", done, max(_USUAL_ROUNDS, done + 1))
         party.hear_commitments(commitments)
-        openings = _replies(exchange, "open", dict.fromkeys(plan.sites, {"commitments": commitments}))
-        messages = {site: reply.get("opening") for site, reply in openings.items()}
+        openings = _replies(exchange, "open", _to_all(plan, {"commitments": commitments}))
+        messages = {site: reply.get("opening", {}) for site, reply in openings.items()}
         party.hear_openings(messages)
         if journal is not None:
             journal.keep({"commitments": commitments, "openings": messages})
-        commitments = _replies(exchange, "hear", dict.fromkeys(plan.sites, {"openings": messages}))
+        commitments = _replies(exchange, "hear", _to_all(plan, {"openings": messages}))
         done += 1
         if party.question is None:
             tick("rounds", done, done)
             return party.result
+
+
+def _to_all(plan: Plan, content: Message) -> dict[str, Message]:
+    return {site: content for site in plan.sites}
 
 
 def _replies(exchange: Exchange, order: str, contents: Mapping[str, Message]) -> dict[str, Message]:

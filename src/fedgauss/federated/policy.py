@@ -153,8 +153,8 @@ def _keys(one: Field[Any], value: Any) -> dict[str, str]:
         isinstance(name, str) and is_hex(key, 32) for name, key in value.items()
     ):
         raise ValueError(
-            f'{one.name} must be keys by name, such as {one.name} = {{ south = "..." }}, each of 64 hexadecimal digits as '
-            "`fedgauss site key FILE` prints it."
+            f'{one.name} must be keys by name, such as {one.name} = {{ south = "..." }}, each of 64 hexadecimal digits '
+            "as `fedgauss site key FILE` prints it."
         )
     return dict(value)
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from fedgauss._types import FloatArray, IntArray
-from fedgauss.federated.levels import agree, check_levels, is_poolable
 from fedgauss.federated.layout import Shapes
+from fedgauss.federated.levels import agree, check_levels, is_poolable
 from fedgauss.federated.plan import Heard, Plan, Question
 from fedgauss.federated.transcript import Blamed
 from fedgauss.federated.wire import Message, printable
@@ -23,7 +23,6 @@ from fedgauss.inference.asks import shapes
 from fedgauss.inference.fit_exact import fit_program
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.formula.design import summaries
-from fedgauss.inference.formula.values import Agreed
 from fedgauss.inference.frame_design import frame_design
 from fedgauss.inference.model import Model
 from fedgauss.inference.model_data import ModelData, beside_columns, design_of, model_data
@@ -98,7 +97,8 @@ def _count(
         first = np.arange(len(plan.sites)) == 0
         counts = counted.n_rows // len(plan.sites) + (counted.n_rows % len(plan.sites)) * first
         return counted, counts, totals["dropped"] * first
-    return counted, *(np.array([_whole(one[name]) for one in heard.each]) for name in ("rows", "dropped"))
+    counts, dropped = (np.array([_whole(one[name]) for one in heard.each]) for name in ("rows", "dropped"))
+    return counted, counts, dropped
 
 
 def _design(

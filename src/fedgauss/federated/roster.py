@@ -55,7 +55,7 @@ class Roster:
         self.run, self.entries = run, tuple(sorted(entries))
         self.names = tuple(entry.name for entry in self.entries)
         for what in ("name", "key", "run_key"):
-            self._check_alone(what)
+            _check_alone(what, self.entries)
         for entry in self.entries:
             if not verify(entry.key, entry.statement(run), entry.signature):
                 raise Refused(f"the entry of site {entry.name!r} must be signed by its key for this run; it is not.")
@@ -99,16 +99,6 @@ class Roster:
         """Names and fingerprints, for owners to compare."""
         return "\n".join(f"  {entry.name:<20} {fingerprint(entry.key)}" for entry in self.entries)
 
-    def _check_alone(self, what: str) -> None:
-        """No two sites may share a name or a key: one table would count twice, and its sums could be worked out."""
-        values = [getattr(entry, what) for entry in self.entries]
-        if twice := repeats(values):
-            who = [name for name, value in zip(self.names, values, strict=True) if value == twice[0]]
-            raise Refused(
-                f"every site must have a {what.replace('_', ' ')} of its own, or one table would count twice; "
-                f"{' and '.join(map(repr, who))} have the same. Name each table once."
-            )
-
 
 def is_name(text: Any) -> bool:
     """Whether this is short text of one line, which nothing can hide in when it is printed."""
@@ -136,3 +126,14 @@ def _entry(fields: Any) -> Entry:
     if not is_ledger(fields["head"], fields["length"]):
         raise Refused(f"the ledger of site {fields['name']!r} must have a digest and a length; this one has not.")
     return Entry(**fields)
+
+
+def _check_alone(what: str, entries: Sequence[Entry]) -> None:
+    """No two sites may share a name or a key: one table would count twice, and its sums could be worked out."""
+    values = [getattr(entry, what) for entry in entries]
+    if twice := repeats(values):
+        who = [entry.name for entry in entries if getattr(entry, what) == twice[0]]
+        raise Refused(
+            f"every site must have a {what.replace('_', ' ')} of its own, or one table would count twice; "
+            f"{' and '.join(map(repr, who))} have the same. Name each table once."
+        )

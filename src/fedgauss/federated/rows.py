@@ -101,7 +101,7 @@ class SiteRows:
         columns = {name: c.as_levels() if name in terms.as_levels else c for name, c in columns.items()}
         with rules.noted(reasons):
             usual = usual_family(model.family, model.trials, model.event)
-            self._family = families.family(family_of(columns[model.target], usual))
+            self._family = families.chosen(family_of(columns[model.target], usual), model.link)
             rules.check_family(policy, self._family)
             if self._family.by_class:
                 columns[model.target] = columns[model.target].as_levels()
@@ -203,12 +203,12 @@ class SiteRows:
         """The target as its family reads it."""
         model, family, columns = self._plan.model, self._family, self._columns
         try:
-            return response_of(columns[model.target], family.name, *beside_columns(model, columns), link=model.link)
+            return response_of(columns[model.target], family, *beside_columns(model, columns))
         except ValueError as error:  # whose words may have the value of a row
             needs = family.needs if model.trials is None else "whole numbers from 0 to the trials of their row"
             raise Refused(
-                f"the target {model.target!r} must suit the family {family.name!r}, which needs {needs}; it does not at "
-                "this site."
+                f"the target {model.target!r} must suit the family {family.name!r}, which needs {needs}; it does not "
+                "at this site."
             ) from error
 
     def _agree(self, counted: Counted) -> None:

@@ -161,7 +161,7 @@ def check_units(covariates: FloatArray, columns: Location) -> None:
 
 
 def check_parameter(few: int, columns: Mapping[str, FloatArray]) -> None:
-    """What rows count for at a parameter must rest on enough of them. Nobody chooses it, but a site that lies moves it."""
+    """What rows count for at a parameter must rest on enough of them: a site that lies can move it."""
     if not are_enough(few, columns):
         raise Refused(
             f"at least {few} rows of this site must count at every parameter; at this one fewer do. Is a level "

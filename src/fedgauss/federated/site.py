@@ -1,7 +1,7 @@
 """A site: a party of a run that keeps its rows. Its entry, its commitments and its messages are all that leaves it.
 
-Orders come in turn: join, meet, then open and hear once a round. A site computes the questions of a run itself, from the
-model and the messages of all sites: none of them comes from who carries the messages.
+Orders come in turn: join, meet, then open and hear once a round. A site computes the questions of a run itself, from
+the model and the messages of all sites: none of them comes from who carries the messages.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from fedgauss.federated.program import run_program
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.roster import Entry, Roster
 from fedgauss.federated.rows import SiteRows
-from fedgauss.federated.wire import Message, digest, encode
+from fedgauss.federated.wire import Message, digest
 from fedgauss.inference.tables import Frame
 
-_FIELDS = {
+_FIELDS: dict[str, dict[str, type]] = {
     "join": {"plan": dict, "name": str, "key": str, "signature": str},
     "meet": {"roster": list, "past": list},
     "open": {"commitments": dict},
@@ -76,11 +76,11 @@ class Site:
 
     def __init__(
         self, frame: Any, home: Home | str | Path, policy: Policy | None = None,
-        say: Callable[[str], None] | None = None, parts: Parts = Parts(),
+        say: Callable[[str], None] | None = None, parts: Parts | None = None,
     ) -> None:  # fmt: skip
         self.policy = Policy() if policy is None else policy
         self.home = home if isinstance(home, Home) else Home.of(home, self.policy)
-        self._say, self._parts = say or _to_owner, parts
+        self._say, self._parts = say or _to_owner, parts or Parts()
         table = Frame(frame)
         self._table = Frame({name: table.column(name) for name in self.policy.open_columns(table.names)})
         self._whole = {name: table.column(name) for name in table.names}
@@ -249,8 +249,8 @@ class Site:
             self._ledger.note_asker(name, key)
         elif allowed.get(name) != key:
             raise Refused(
-                f"this site's policy names who may ask; {name[:60]!r} with the key {fingerprint(key)} is not among them. "
-                "Ask the site's owner."
+                f"this site's policy names who may ask; {name[:60]!r} with the key {fingerprint(key)} is not among "
+                "them. Ask the site's owner."
             )
 
     def _check_sites(self) -> None:

@@ -45,7 +45,7 @@ class Transcript:
         self.round = 1
         self.digest = digest({"what": "fedgauss run 1", "roster": roster.digest, "past": past})
         self._commitments: dict[str, str] | None = None
-        self._next = ""  # digest, once there are commitments
+        self._next: str  # digest, once there are commitments
 
     @property
     def context(self) -> bytes:

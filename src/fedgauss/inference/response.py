@@ -68,8 +68,8 @@ def family_of(column: FrameColumn, family: str | Family | None) -> str | Family:
     raise ValueError(f"family must be given for a target of text; {target!r} is. Use family={classes!r} for classes?")
 
 
-def usual_family(family: str | None, trials: str | None, event: str | None) -> str | None:
-    """The family by name, or that of a target with trials or events beside it; None where only its values can tell."""
+def usual_family(family: str | Family | None, trials: str | None, event: str | None) -> str | Family | None:
+    """The family that was given, or that of a target with trials or events; None where only its values can tell."""
     if family is None and trials is not None:
         return "binomial"
     return "cox" if family is None and event is not None else family

@@ -16,7 +16,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="simulated", description="A federation in one process, from one seed.")
     parser.add_argument("--seconds", type=float, default=60.0, help="of one core")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--defect", type=int, choices=sorted(DEFECTS), help="of DEFECTS.md; ends with the first failure")
+    parser.add_argument(
+        "--defect", type=int, choices=sorted(DEFECTS), help="of DEFECTS.md; ends with the first failure"
+    )
     parser.add_argument("--replay", type=int, metavar="SEED", help="one world, as a failure names it")
     asked = parser.parse_args()
     if asked.replay is not None:

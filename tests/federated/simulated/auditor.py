@@ -73,7 +73,9 @@ class Auditor:
         self._masks: set[bytes] = set()
         self._pooled: dict[tuple[str, ...], tuple[Cohort, Twin]] = {}
         self._digests: dict[int, tuple[Message, str]] = {}
-        self.correlation = np.zeros(2)  # n, and the sum over it of masked numbers, from -1/2 to 1/2, times signs of what they hide
+        self.correlation = np.zeros(
+            2
+        )  # n, and the sum over it of masked numbers, from -1/2 to 1/2, times signs of what they hide
 
     # What machines do.
 
@@ -126,7 +128,9 @@ class Auditor:
         if not machine.honest:
             return
         if SECRET in text:
-            raise Failure(f"site {machine.name} told of a level of few rows: {text[max(0, text.index(SECRET) - 60):][:90]}")
+            raise Failure(
+                f"site {machine.name} told of a level of few rows: {text[max(0, text.index(SECRET) - 60) :][:90]}"
+            )
         one = self._watched[machine.key.public]
         if "error" in reply:
             self._check_reason(machine, str(reply["error"]))
@@ -215,7 +219,9 @@ class Auditor:
         for entry in one.roster:
             message = openings[entry.name]
             if self._digest(message) != one.commitments[entry.name]["commitment"]:
-                raise Failure(f"site {machine.name} went on from a message of {entry.name!r} that it had not committed to")
+                raise Failure(
+                    f"site {machine.name} went on from a message of {entry.name!r} that it had not committed to"
+                )
 
     def _check_opening(self, machine: Any, one: _Watched, message: Message) -> None:
         """What a message tells."""
@@ -228,7 +234,9 @@ class Auditor:
         for name, levels in words.get("levels", []):
             counts = levels_of(machine.table, name) if levels is not None else {}
             if any(counts[level] < _TO_NAME for level in (levels or {"named": []})["named"]):
-                raise Failure(f"site {machine.name} named a level of {name} that fewer than {_TO_NAME} of its rows have")
+                raise Failure(
+                    f"site {machine.name} named a level of {name} that fewer than {_TO_NAME} of its rows have"
+                )
         if question.kind in ("means", "design") and "numbers" in message:
             self._check_permission(machine, one)
         if plan.masked and "numbers" in message:
@@ -282,7 +290,9 @@ class Auditor:
 
     def _about(self, one: _Watched) -> str:
         assert one.plan is not None
-        return digest({"model": one.plan.model.wire(), "masked": one.plan.masked, "keys": sorted(e.key for e in one.roster)})
+        return digest(
+            {"model": one.plan.model.wire(), "masked": one.plan.masked, "keys": sorted(e.key for e in one.roster)}
+        )
 
     def _digest(self, message: Message) -> str:
         if id(message) not in self._digests:

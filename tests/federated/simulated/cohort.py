@@ -118,7 +118,6 @@ class Cohort:
                 columns.extend([rest] if rest.any() else [])
         self.x = np.stack(columns, axis=1)
 
-
     def sums(self, beta: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> Sums:
         """At a parameter in units of these means and scales."""
         x = np.column_stack([np.ones(len(self.y)), (self.x - mean) / scale])
@@ -129,7 +128,9 @@ class Cohort:
             score, information = rows.sum(axis=0), (x * weight[:, None]).T @ x
             each = [np.abs(part.sum(axis=0)).max() for piece in self.pieces for part in (loss[piece], rows[piece])]
         answerable = bool(np.all(np.array(each) <= _LARGEST))
-        return Sums(-float(loss.sum()), score, information, answerable, float(np.abs(loss).sum()), np.abs(rows).sum(axis=0))
+        return Sums(
+            -float(loss.sum()), score, information, answerable, float(np.abs(loss).sum()), np.abs(rows).sum(axis=0)
+        )
 
     def fit(self) -> Twin:
         """The maximum, by Newton's method with steps halved; standard errors as the model says."""
@@ -145,7 +146,7 @@ class Cohort:
         beta = np.zeros(dim)
         if self.family != "gaussian":
             centre = self.y.mean()
-            if not 0 < centre or (self.family == "binomial" and not centre < 1):
+            if not centre > 0 or (self.family == "binomial" and not centre < 1):
                 return none
             beta[0] = np.log(centre / (1 - centre)) if self.family == "binomial" else np.log(centre)
         mu, weight, loss = _parts(self.family, x @ beta, self.y)

@@ -68,7 +68,9 @@ class Course:
             half = base + (tried - base) / 2.0
             if np.abs(theta - half).max() > _SAME * (np.abs(base).max() + np.abs(tried).max()):
                 if found < high - _FELL * (1.0 + abs(high)):
-                    raise Failure(f"a step was taken that lowers the log-likelihood of all from {high:.9g} to {found:.9g}")
+                    raise Failure(
+                        f"a step was taken that lowers the log-likelihood of all from {high:.9g} to {found:.9g}"
+                    )
                 self._base = self._tried
         elif self._tried is not None:
             self._base = self._tried

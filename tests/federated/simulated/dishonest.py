@@ -131,7 +131,9 @@ class Mailbox:
             openings = network.ask("open", shown)
             if plot == "out of turn" and random.random() < 0.3:
                 network.ask(random.choice(["join", "meet", "open", "hear"]), {to[0]: {"openings": {}}})
-            messages = {name: openings[place[name]]["opening"] for name in here if "opening" in openings.get(place[name], {})}
+            messages = {
+                name: openings[place[name]]["opening"] for name in here if "opening" in openings.get(place[name], {})
+            }
             told = self._forge_openings(messages, victim, turn)
             apart = {site: reply.get("opening") for site, reply in openings.items()}
             replies = network.ask("hear", self._two_histories("openings", told, apart, to))
@@ -198,5 +200,7 @@ class Mailbox:
         rounds = list(run["rounds"])
         if rounds:
             i = self._random.randrange(len(rounds))
-            rounds = self._random.choice([rounds[:i], rounds[:i] + rounds[i + 1 :], rounds[: i + 1] + rounds[i:], rounds[::-1]])
+            rounds = self._random.choice(
+                [rounds[:i], rounds[:i] + rounds[i + 1 :], rounds[: i + 1] + rounds[i:], rounds[::-1]]
+            )
         return [{**run, "rounds": rounds}]

@@ -91,7 +91,9 @@ class Network:
         self._clock.advance(max(delays.values(), default=0.0))
         replies = {name: self._deliver(name, order, *texts[id(contents[name])]) for name in arrival}
         self._swap(replies)
-        self._audit.rounds += order == "open" and all(reply and reply.startswith('{"opening"') for reply in replies.values())
+        self._audit.rounds += order == "open" and all(
+            reply and reply.startswith('{"opening"') for reply in replies.values()
+        )
         if (self._turn, "") in self._faults:
             self._count["mailbox stopped"] += 1
             raise MailboxStops

@@ -93,7 +93,11 @@ def seeds(seed: int) -> Iterator[int]:
 
 
 def simulate(
-    seed: int, seconds: float, defect: int | None = None, until_found: bool = False, tick: Callable[[Study], None] = lambda s: None
+    seed: int,
+    seconds: float,
+    defect: int | None = None,
+    until_found: bool = False,
+    tick: Callable[[Study], None] = lambda s: None,
 ) -> Study:
     """Worlds from a seed until the time is over, with a planted defect or without; or until there is a failure."""
     study = Study()

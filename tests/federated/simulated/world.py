@@ -187,7 +187,9 @@ class World:
         if self._bad is not None:
             self._bad.kind = random.choice(DISHONEST_SITES) if random.random() < 0.35 else Site
             self._bad.kind.random = random  # type: ignore[attr-defined]
-            self._bad.table = self._tables[list(machines).index(self._bad.name if random.random() < 0.95 else random.choice(list(machines)))]
+            self._bad.table = self._tables[
+                list(machines).index(self._bad.name if random.random() < 0.95 else random.choice(list(machines)))
+            ]
         journal = MemoryJournal() if random.random() < 0.5 else None
         for _ in range(3):
             self._start(machines, afresh=False)

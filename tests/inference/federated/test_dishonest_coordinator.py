@@ -6,11 +6,11 @@ The secret is row 7 of site a. A script succeeds if a number that it works out i
 import numpy as np
 import pandas as pd
 import pytest
-
 from fedgauss.inference.federated import masks
 from fedgauss.inference.federated.lines import decoded, encoded
 from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.site import Site
+
 from site_rows import asked_of
 
 RNG = np.random.default_rng(23)

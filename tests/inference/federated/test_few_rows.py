@@ -4,7 +4,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-
 from fedgauss.inference.federated import few_rows
 from fedgauss.inference.federated.disclosure import Refused
 from fedgauss.inference.federated.few_rows import check_design, check_round, check_shares, leverages, rows_apart

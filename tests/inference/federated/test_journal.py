@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.journal import Journal
+
 from site_rows import ROWS, Channel
 
 MODEL = {"family": "gaussian", "features": ["age", "dose"]}  # whose scoring starts from zero, whatever the target is

@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-
 from fedgauss.inference.federated.disclosure import Refused
 from fedgauss.inference.federated.ledger import Ledger, differ_in_few, sketches
 

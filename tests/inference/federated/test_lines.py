@@ -3,7 +3,6 @@
 import io
 
 import pytest
-
 from fedgauss.inference.federated.lines import EndlessLine, lines_of, serve_lines
 
 

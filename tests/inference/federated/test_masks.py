@@ -8,14 +8,13 @@ import sys
 
 import numpy as np
 import pytest
-from scipy import stats
-
 from fedgauss.inference.federated.disclosure import Refused
 from fedgauss.inference.federated.fixed_point import LARGEST, added, from_words, negated, to_words
 from fedgauss.inference.federated.keys import Keys
 from fedgauss.inference.federated.lines import decoded, encoded
 from fedgauss.inference.federated.masks import Mask, check_masked, total
 from fedgauss.inference.federated.site import Site
+from scipy import stats
 
 NAMES = ("a", "b", "c")
 WORDS = "fedgauss.inference.federated.masks.key_stream"

@@ -10,11 +10,11 @@ import time
 
 import numpy as np
 import pytest
-
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import decoded, encoded, order_line, serve_lines
 from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.site import Site
+
 from fedgauss.inference.fit_result import Fit
 from memory_used import highest_memory
 from site_rows import Channel, many_columns, own

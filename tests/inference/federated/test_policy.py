@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from fedgauss.inference.federated.disclosure import Refused
 from fedgauss.inference.federated.policy import Policy, example_policy
+
 from fedgauss.inference.tables import FrameColumn
 
 

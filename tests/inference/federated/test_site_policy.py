@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-
 from fedgauss.inference.federated.coordinator import fit_sites
 from fedgauss.inference.federated.lines import decoded, encoded
 from fedgauss.inference.federated.policy import Policy
 from fedgauss.inference.federated.site import Site
+
 from site_rows import ROWS, Channel, own
 
 LEVELS = ROWS.assign(
@@ -117,10 +117,10 @@ def test_masks_need_the_secret_of_the_owners(policy_of, tmp_path):
 
 
 def test_what_is_refused_is_in_the_log_of_the_command(tmp_path):
+    from fedgauss.inference.federated.lines import order_line
     from typer.testing import CliRunner
 
     from fedgauss.cli import app
-    from fedgauss.inference.federated.lines import order_line
     from site_rows import asked_of
 
     own(ROWS, "a").to_csv(tmp_path / "a.csv", index=False)

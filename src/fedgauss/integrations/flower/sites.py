@@ -73,7 +73,9 @@ def site_app(
             if order == "name":
                 reply: Content = {"name": name}
             else:
-                reply = _reply(frame_of(context), name if home_of is None else home_of(context), order, content, context, policy)
+                reply = _reply(
+                    frame_of(context), name if home_of is None else home_of(context), order, content, context, policy
+                )
             if log_of is not None:
                 with append_private(log_of(context)) as log:
                     write_down(log, order, reply, content)
@@ -153,8 +155,7 @@ class _Nodes:
             for name, content in contents.items()
         ]
         replies = {
-            reply.metadata.src_node_id: reply
-            for reply in self._grid.send_and_receive(messages, timeout=self._timeout)
+            reply.metadata.src_node_id: reply for reply in self._grid.send_and_receive(messages, timeout=self._timeout)
         }
         return {name: self._content(name, order, replies.get(self._numbers[name])) for name in contents}
 
