@@ -172,10 +172,11 @@ def check_parameter(few: int, columns: Mapping[str, FloatArray]) -> None:
 def are_enough(few: int, columns: Mapping[str, FloatArray]) -> bool:
     """Whether all combinations of what rows count for at a parameter rest on enough rows, as far as can be shown.
 
-    Squared scores are multiplied with each other alone. Where deviances are told, which are multiplied with ones alone,
-    no sum of plain scores is.
+    Squared scores are multiplied with each other alone. Of deviances and Pearson's residuals one number each is told, so
+    that a combination of both would tell one number of its rows, and none of their columns: each is looked at by itself.
     """
-    for part in ("squares",), ("information", "observed", "score"), ("information", "observed", "deviance", "pearson"):
+    matrices = ("information", "observed")
+    for part in ("squares",), (*matrices, "score"), (*matrices, "deviance"), (*matrices, "pearson"):
         of_rows = [own for name, own in columns.items() if name.startswith(part)]
         if not of_rows or not np.all(np.isfinite(of_rows)):
             continue  # nothing is told, or the round is void
