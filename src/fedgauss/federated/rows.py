@@ -183,7 +183,8 @@ class SiteRows:
     def _ask(self, ask: Ask, columns: Location) -> tuple[Numbers, Message]:
         """Sums at a parameter."""
         family, rows, few = self._data.family, self._settle(columns), self._policy.few
-        behind = family.behind(rows, ask.kind, ask.theta)
+        with np.errstate(all="ignore"):  # of a parameter too far off
+            behind = family.behind(rows, ask.kind, ask.theta)
         squared = any(part.startswith("squares") for part in ask.parts)
         rules.check_parameter(few, behind if squared else _unsquared(behind))
         matrices = int(ask.kind == "sums" or bool(ask.parts))
