@@ -39,7 +39,11 @@ ROOT = Path(__file__).parents[1]
 EQUIVALENT = ROOT / "benchmarks" / "recorded" / "mutants_equivalent.toml"
 COPIED = ("src", "tests", "pyproject.toml")
 # Where a module's tests are not tests/<folders>/test_<name>.py.
-TESTS: dict[str, tuple[str, ...]] = {}
+_LEDGER = ("tests/federated/test_ledger.py",)
+TESTS: dict[str, tuple[str, ...]] = {
+    f"src/fedgauss/federated/{name}.py": _LEDGER
+    for name in ("span_rule", "chain", "column_file", "row_numbers", "disk")
+}
 _PATIENCE = 10.0  # times what the tests take without a mutant
 _LEAST = 20.0  # seconds
 

@@ -52,18 +52,20 @@ from fedgauss.inference.tables import listed
 class Budget:
     """How much a table answers before its owner is asked again.
 
-    A fit takes one try, 7 to 14 parameters and 2 to 4 matrices.
+    A fit takes one try, 5 to 12 parameters (20 to 28 where the start is poor: a Poisson regression with exposures) and
+    2 to 4 matrices.
 
     Attributes
     ----------
     tries : int
-        Runs that are begun, refused ones too; a repeat of an answered run is free. 60 are three for each of 20 fits.
+        Runs that are begun, refused ones too; a repeat of an answered run is free. 60 are three for each of the 20
+        models that the other budgets have room for.
     refusals : int
         Runs that ended for a reason that depends on rows, each of which tells that there are such rows. 20 leave an
         honest asker one for each fit; of 60 runs in all, at most a third can be guesses that hit.
     parameters : int
-        At which sums are told. A dishonest site can move them, so each tells of something else. 200 are 14 fits of the
-        longest kind, or 25 of the usual one.
+        At which sums are told. A dishonest site can move them, so each tells of something else. 200 are 25 fits of 8,
+        or 16 of 12.
     matrices : int
         Of information, which tell of every product of two columns. 50 are 12 fits of 4, or 25 of 2.
     """
