@@ -1,0 +1,1 @@
+"""Regression whose rows stay at their sites."""
