@@ -44,6 +44,9 @@ class PrivateFamily(Protocol):
     def terms(self, predictor: FloatArray, response: FloatArray, clip: FloatArray) -> Terms:
         """What rows count for whose residuals are clipped at -clip and clip."""
 
+    def shift(self, predictor: FloatArray, other: FloatArray, clip: FloatArray) -> FloatArray:
+        """The expectation of the residual where the linear predictor is another one."""
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -61,6 +64,11 @@ class Gaussian:
         return Terms(np.clip((response - predictor) / self.scale, -clip, clip), clip, slope, spread)
 
 
+    def shift(self, predictor: FloatArray, other: FloatArray, clip: FloatArray) -> FloatArray:
+        """A straight line, as far as the fit needs it."""
+        return clipped_normal(clip)[0] * (other - predictor) / self.scale
+
+
 @dataclass(frozen=True)
 class Binomial:
     """(y - mean) / root of a response of zeros and ones: clipped or not, it is a multiple of this."""
@@ -74,6 +82,11 @@ class Binomial:
         """The response counts as one where it is one, and as zero elsewhere."""
         mean, root, one = _chance(predictor), self.root(predictor), np.ones_like(predictor)
         return Terms(((response == 1.0) - mean) / root, np.maximum(mean, 1.0 - mean) / root, one, one)
+
+
+    def shift(self, predictor: FloatArray, other: FloatArray, clip: FloatArray) -> FloatArray:
+        """The difference of the means, over root."""
+        return (_chance(other) - _chance(predictor)) / self.root(predictor)
 
 
 @dataclass(frozen=True)
@@ -94,17 +107,25 @@ class Poisson:
 
     def terms(self, predictor: FloatArray, response: FloatArray, clip: FloatArray) -> Terms:
         """Counts below zero count as zero."""
-        root = self.root(predictor)
-        mean = root**2
-        low, high = np.maximum(mean - clip * root, 0.0), mean + clip * root  # no count is below zero
-        below, upto = _partial(np.ceil(low) - 1.0, mean), _partial(np.floor(high), mean)
-        inside = upto - below
-        above = np.array([np.ones_like(mean), mean, mean + mean**2]) - upto
+        root, mean, low, high = self._ends(predictor, clip)
+        below, inside, above = _three(mean, low, high)
         first = low * below[0] + inside[1] + high * above[0]
         second = low**2 * below[0] + inside[2] + high**2 * above[0]
         product = low * below[1] + inside[2] + high * above[1]
         residual, reach = np.clip(response, low, high) - first, np.maximum(high - first, first - low)
         return Terms(residual / root, reach / root, (product - mean * first) / mean, (second - first**2) / mean)
+
+    def shift(self, predictor: FloatArray, other: FloatArray, clip: FloatArray) -> FloatArray:
+        """The difference of expectations of counts that are clipped alike, over root."""
+        root, mean, low, high = self._ends(predictor, clip)
+        parts = (_three(one, low, high) for one in (self.root(other) ** 2, mean))
+        there, here = (low * below[0] + inside[1] + high * above[0] for below, inside, above in parts)
+        return (there - here) / root
+
+    def _ends(self, predictor: FloatArray, clip: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        root = self.root(predictor)
+        mean = root**2
+        return root, mean, np.maximum(mean - clip * root, 0.0), mean + clip * root  # no count is below zero
 
 
 FAMILIES = ("gaussian", "binomial", "poisson")
@@ -125,6 +146,12 @@ def clipped_normal(clip: Any) -> tuple[Any, Any]:
 
 def _chance(predictor: FloatArray) -> FloatArray:
     return np.asarray(special.expit(np.clip(predictor, -_LARGEST, _LARGEST)))
+
+
+def _three(mean: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """E[y^k; y < l], E[y^k; l <= y <= h] and E[y^k; y > h] for k = 0, 1, 2 and a Poisson response, (3, n) each."""
+    below, upto = _partial(np.ceil(low) - 1.0, mean), _partial(np.floor(high), mean)
+    return below, upto - below, np.array([np.ones_like(mean), mean, mean + mean**2]) - upto
 
 
 def _partial(upto: FloatArray, mean: FloatArray) -> FloatArray:

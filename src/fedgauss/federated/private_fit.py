@@ -1,10 +1,11 @@
 """A private fit: noisy moments, a start from them, and two steps of scoring whose sums are bounded for each row.
 
 The first step finds where the score is nearly zero, and coordinates in which the information is n times the identity.
-The second, which has two thirds of the budget, is what the estimate rests on. With A the derivative of its score, B the
-variance of the score, s and tau the standard deviations of the noise in the score and in A, and d = A^-1 score,
+The second, which has two thirds of the budget, is what the estimate rests on: theta + d - A^-1 R with A the derivative
+of its score, d = A^-1 score, and R what the expected score bends by over the step d, which is asked for last. With B
+the variance of the score, and s, tau and r the standard deviations of the noise in the score, in A and in R,
 
-    V = A^-1 (B + s^2 I + tau^2 / 2 (|d|^2 I + d d')) A^-1.
+    V = A^-1 (B + (s^2 + r^2) I + tau^2 / 2 (|d|^2 I + d d')) A^-1.
 
 All parties compute each question from the totals before it, so nothing here depends on the order in which LAPACK adds,
 or on the last bit of a logarithm.
@@ -37,17 +38,24 @@ _SHARES = {  # of 1 / multiplier^2, by question and part: the best of about 20 v
     "bins": {"bins": 0.01},
     "first": {"matrix": 0.03, "score": 0.11},
     "last": {"matrix": 0.08, "spread": 0.03, "score": 0.64, "residuals": 0.01},
+    "curve": {"score": 0.03},
 }
-_UNUSED = {"gaussian": (), "binomial": ("bins bins", "last residuals"), "poisson": ("last residuals",)}
+_UNUSED = {
+    "gaussian": ("curve score",),
+    "binomial": ("bins bins", "last residuals"),
+    "poisson": ("last residuals",),
+}
+_MOST = 10.0  # how far a row's score may bend over the last step, over (length |d|)^2 length / (p spread)
 _LENGTH = 1.25  # times the root of the number of columns: the length of a row's z from which its residual is clipped
-_FIRST = 1.0  # standard deviations: where gaussian residuals of a row of this length are clipped in the first step
-_COUNT = 3.0  # and those of counts, in both; more where a count of one is further from the mean
+_COUNT = 3.0  # standard deviations: where counts of a row of this length are clipped, if a count of one is nearer
+_FIRST = 0.5  # in the first step all are clipped at so much of this: less noise, and less information, which it can spare
 _BLUR = 0.05  # of the information: how much noise each of its elements may have
 _HEAVY = (4.0, 12.0)  # the least and the most that a row may add to it, in squares of that length
 _FEW = 0.95  # of counts, which are within the bound on counts from which the fit starts
 _MEDIAN = 0.67449  # of |residuals| in standard deviations
 _CLEAR = 4.0  # standard deviations of the noise by which events must exceed it
-_STRAIN = (0.5, 1.0)  # standard errors: a curvature that is worth a note, and one that is refused
+_STRAIN = 0.1  # the most that a score may be expected to bend, in its standard errors, by the noise of the first step
+_BEND = (0.7, 2.0)  # standard errors by which it did: worth a note, and refused
 _WIDE = 2.0  # times as wide as without noise: worth a note
 
 
@@ -58,6 +66,7 @@ class PrivateFit(NamedTuple):
     privacy: Privacy  # what it was asked to cost
     cost: Cost  # what the ledger keeps
     width: FloatArray  # of each interval, over what it would be without noise
+    bend: float  # of the score over the last step, in its standard errors
 
 
 def shares_of(family: str) -> dict[str, float]:
@@ -134,7 +143,12 @@ class _Program:
         theta = _moved(theta, whiten, step)
         whiten = _whitened(root, whiten, sqrt(self.n_rows))
         last = yield from self.step(theta, whiten, spread, "last")
-        return self.finish(theta, whiten, spread, last, moments, level)
+        step, root = self.solve(last)
+        bent = _Totals({"score": [0.0] * self.p}, {"score": 0.0})  # a gaussian score is a straight line
+        if self.family != "gaussian":
+            bent = yield from self.curve(theta, whiten, spread, step)
+        theta = _moved(theta, whiten, [d - r for d, r in zip(step, plain.solve(root, bent.values["score"]), strict=True)])
+        return self.finish(theta, whiten, step, last, bent, self.scales(moments), level)
 
     def ask(self, kind: str, stage: str, content: dict[str, Any]) -> Generator[Question, Heard, _Totals]:
         """Totals come back in units of their parts."""
@@ -197,14 +211,7 @@ class _Program:
 
     def step(self, theta: Vector, whiten: Matrix, spread: float, stage: str) -> Generator[Question, Heard, _Totals]:
         """A score and what belongs to it."""
-        square = self.length**2
-        noise = self.multipliers[f"{stage} matrix"] * square / self.n_rows
-        content = {
-            "theta": theta, "whiten": whiten, "family": self.family, "scale": spread, "last": stage == "last",
-            "longest": self.length * self.clip(spread, stage),
-            "heaviest": square * (min(max(_BLUR / noise, _HEAVY[0]), _HEAVY[1]) if stage == "last" else 1.0),
-        }  # fmt: skip
-        heard = yield from self.ask("step", stage, content)
+        heard = yield from self.ask("step", stage, self.content(theta, whiten, spread, stage))
         if "residuals" in heard.values:
             usual = clipped_normal(USUAL)
             inside, square = _times(heard.values["residuals"], 1.0 / self.n_rows)
@@ -212,13 +219,32 @@ class _Program:
             heard.values["spread"] = _times(heard.values["spread"], square * USUAL**2 / usual[1])
         return heard
 
+    def curve(self, theta: Vector, whiten: Matrix, spread: float, step: Vector) -> Generator[Question, Heard, _Totals]:
+        """What the score bends by over the last step."""
+        content = self.content(theta, whiten, spread, "last")
+        usual = self.length**3 * plain.dot(step, step) / (self.p * spread)
+        most = min(_MOST * usual, content["longest"] / 8.0)
+        return (yield from self.ask("curve", "curve", {**content, "step": step, "most": most}))
+
+    def content(self, theta: Vector, whiten: Matrix, spread: float, stage: str) -> dict[str, Any]:
+        """What a question about a score says."""
+        square = self.length**2
+        noise = self.multipliers[f"{stage} matrix"] * square / self.n_rows
+        return {
+            "theta": theta, "whiten": whiten, "family": self.family, "scale": spread, "last": stage == "last",
+            "longest": self.length * self.clip(spread, stage),
+            "heaviest": square * (min(max(_BLUR / noise, _HEAVY[0]), _HEAVY[1]) if stage == "last" else 1.0),
+        }  # fmt: skip
+
     def clip(self, spread: float, stage: str) -> float:
         """Where residuals of a row of usual length are clipped, or the reach from which it weighs less."""
         if self.family == "gaussian":
-            return USUAL if stage == "last" else _FIRST
-        if self.family == "binomial":  # 1 / sqrt(min(m, 1 - m)), where spread^2 = m (1 - m)
-            return sqrt((1.0 + sqrt(max(0.0, 1.0 - 4.0 * spread**2))) / 2.0) / spread
-        return max(_COUNT, 1.0 / spread)
+            usual = USUAL
+        elif self.family == "binomial":  # 1 / sqrt(min(m, 1 - m)), where spread^2 = m (1 - m)
+            usual = sqrt((1.0 + sqrt(max(0.0, 1.0 - 4.0 * spread**2))) / 2.0) / spread
+        else:
+            usual = max(_COUNT, 1.0 / spread)
+        return usual if stage == "last" else _FIRST * usual
 
     def solve(self, heard: _Totals) -> tuple[Vector, Matrix]:
         """A^-1 score, and the triangle of A."""
@@ -235,17 +261,13 @@ class _Program:
 
     def check_curvature(self, spread: float) -> None:
         """Refuse where the noise of the first step is so large that the second is no straight line."""
-        length = self.length * self.clip(spread, "first") * self.multipliers["first score"]
-        expected = self.p * self.n_sites / (self.n_sites - 1) * (length / self.n_rows) ** 2
-        if self.strain(expected, 0.0, spread) > _STRAIN[1]:
-            raise ValueError(self.too_much("the first step would be too far from where the score is zero"))
-
-    def strain(self, moved: float, noise: float, spread: float) -> float:
-        """What the curvature of the score adds to it over a step of this squared length, in its standard deviations.
-
-        n |d|^2 skewness / 2 over sqrt(n + s^2), the skewness of a response being about 1 / spread.
-        """
-        return 0.0 if self.family == "gaussian" else self.n_rows * moved / spread / 2.0 / sqrt(self.n_rows + noise**2)
+        if self.family == "gaussian":
+            return
+        noise = self.length * self.clip(spread, "first") * self.multipliers["first score"] / self.n_rows
+        moved = self.p * noise**2 * self.n_sites / (self.n_sites - 1)
+        # n |d|^2 skewness / 2 over sqrt(n), the skewness of a response being about 1 / spread.
+        if sqrt(self.n_rows) * moved / spread / 2.0 > _STRAIN:
+            raise ValueError(self.too_much("after the first step the score would be no straight line"))
 
     def too_much(self, why: str) -> str:
         """A refusal in words."""
@@ -255,18 +277,18 @@ class _Program:
         )
 
     def finish(
-        self, theta: Vector, whiten: Matrix, spread: float, last: _Totals, moments: _Totals, level: float
-    ) -> PrivateFit:
+        self, theta: Vector, whiten: Matrix, step: Vector, last: _Totals, bent: _Totals, scales: FloatArray, level: float
+    ) -> PrivateFit:  # fmt: skip
         """The estimate, its covariance, and what the noise cost."""
-        step, _ = self.solve(last)
         d, eye, out = np.array(step), np.eye(self.p), np.array(whiten).T
         a, b = (np.array(_square(last.values[name], self.p)) for name in ("matrix", "spread"))
-        noise = last.noise["score"] ** 2 * eye
-        noise += last.noise["matrix"] ** 2 / 2.0 * (d @ d * eye + np.outer(d, d))
+        of_score = last.noise["score"] ** 2 + bent.noise["score"] ** 2
+        noise = of_score * eye + last.noise["matrix"] ** 2 / 2.0 * (d @ d * eye + np.outer(d, d))
         readout, lever = self.readout(), out @ np.linalg.inv(a)
         cov, without = (readout.cov(lever @ inside @ lever.T) for inside in (b + noise, b))
-        if not (np.diag(without) > 0.0).all():
-            raise ValueError(self.too_much("the noise hides the variance of the score"))
+        bend = float(np.linalg.norm(bent.values["score"])) / sqrt(self.n_rows + of_score)
+        if not (np.diag(without) > 0.0).all() or bend > _BEND[1]:
+            raise ValueError(self.too_much("the score bends too much, or its variance is hidden"))
         width = np.sqrt(np.diag(cov) / np.diag(without))
         names = ("const", *self.names)
         widest = int(np.argmax(width))
@@ -282,20 +304,20 @@ class _Program:
         ]
         if width[widest] > _WIDE:
             notes.append("Most of the width is noise: a larger epsilon, or more rows, would tell more.")
-        if self.strain(float(d @ d), last.noise["score"], spread) > _STRAIN[0]:
+        if bend > _BEND[0]:
             notes.append(
-                "The noise took the first step so far that intervals may cover less than they say: .93 in place of .95, "
-                "where it was tried. A larger epsilon, or more rows, would mend it."
+                "The noise took the first step so far that intervals may cover a little less than they say. A larger "
+                "epsilon, or more rows, would mend it."
             )
         estimate = Estimate(
-            readout.of(np.array(_moved(theta, whiten, step))), cov, level, "private scoring", names, facts, tuple(notes),
+            readout.of(np.array(theta)), cov, level, "private scoring", names, facts, tuple(notes),
             intercepts=(0,),
         )  # fmt: skip
         fit = Fit(
             **{name: getattr(estimate, name) for name in estimate.__dataclass_fields__},
-            scales=self.scales(moments), family=families.family(self.family),
+            scales=scales, family=families.family(self.family),
         )  # fmt: skip
-        return PrivateFit(fit, self.privacy, tuple(self.multipliers.values()), width)
+        return PrivateFit(fit, self.privacy, tuple(self.multipliers.values()), width, bend)
 
     def readout(self) -> Readout:
         """From half ranges to the user's units."""

@@ -67,6 +67,8 @@ def bounds(kind: str, content: dict[str, Any], p: int) -> dict[str, Bounded]:
         return {"bins": Bounded(len(COUNTS) + 1, 1.0)}
     if kind == "scale":
         return {"bins": Bounded(len(EDGES) + 1, 1.0)}
+    if kind == "curve":
+        return {"score": Bounded(p, content["most"])}
     found = {"matrix": Bounded(half, content["heaviest"]), "score": Bounded(p, content["longest"])}
     if content["last"]:
         found["spread"] = Bounded(half, content["heaviest"])
@@ -104,16 +106,20 @@ def parts(question: Question, u: list[FloatArray], t: FloatArray, y: FloatArray)
     if question.kind == "scale":
         bins = np.searchsorted(EDGES, np.abs(t - _dot(content["theta"], u)))
         return {"bins": _one_hot(bins, len(EDGES) + 1)}
-    return _step(content, u, t if content["family"] == "gaussian" else y)
+    return _step(question, u, t if content["family"] == "gaussian" else y)
 
 
-def _step(content: dict[str, Any], u: list[FloatArray], response: FloatArray) -> dict[str, FloatArray]:
+def _step(question: Question, u: list[FloatArray], response: FloatArray) -> dict[str, FloatArray]:
     """The score and its derivative, in coordinates z = root W u in which the latter is about the identity.
 
     Residuals are clipped at C / |z|, and a row weighs w = min(1, C / (|z| reach), H / |z|^2), so that w |z| |residual| is
     at most C and w |z|^2 at most H. Clip and weight depend on covariates alone, so that the score still has expectation
     zero.
+
+    Of a "curve" it is what the expectation of the score changes by over a step, less its derivative times the step; what
+    is longer than `most` is shortened.
     """
+    content = question.content
     family = private_family(content["family"], content["scale"])
     predictor = _dot(content["theta"], u)
     root = family.root(predictor)
@@ -122,6 +128,11 @@ def _step(content: dict[str, Any], u: list[FloatArray], response: FloatArray) ->
     room = content["longest"] / np.sqrt(square)
     terms = family.terms(predictor, response, room)
     weight = np.minimum(1.0, np.minimum(room / terms.reach, content["heaviest"] / square))
+    if question.kind == "curve":
+        moved = _dot(content["step"], z)
+        bent = weight * (family.shift(predictor, predictor + moved / root, room) - terms.slope * moved)
+        length = np.maximum(np.abs(bent) * np.sqrt(square), _TINY)
+        return {"score": np.array(z) * (bent * np.minimum(1.0, content["most"] / length))}
     products = _products(z)
     found = {"matrix": products * (weight * terms.slope), "score": np.array(z) * (weight * terms.residual)}
     if content["last"]:
