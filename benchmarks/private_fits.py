@@ -114,21 +114,20 @@ def oracles(family: str, rows: PrivateRows, unit: float) -> tuple[np.ndarray, np
     theta, covariance, scale = maximum(family, rows)
     x = np.column_stack([np.ones(len(rows.y)), rows.x])
     mean = rows.y.mean()
-    clip = {"gaussian": 2.5, "binomial": min(mean, 1 - mean) ** -0.5, "poisson": max(3.0, abs(mean) ** -0.5)}[family]
+    of_counts = max(3.0, mean**-0.5) if family == "poisson" else min(mean, 1 - mean) ** -0.5 if family == "binomial" else 0
+    clip = 2.5 if family == "gaussian" else of_counts
     longest = 1.25 * np.sqrt(x.shape[1]) * clip
     s2 = (longest * unit) ** 2 * N_SITES / (N_SITES - 1)
     of = private_family(family, scale)
     z = x * of.root(x @ theta)[:, None]
-    total = np.eye(x.shape[1])
-    for _ in range(3):
-        whiten = np.linalg.inv(np.linalg.cholesky(z.T @ z / len(z))) if _ == 0 else np.linalg.inv(np.linalg.cholesky(a / len(z)))  # noqa: F821
-        z, total = z @ whiten.T, whiten @ total
-        room = longest / np.linalg.norm(z, axis=1)
-        terms = of.terms(x @ theta, rows.y, room)
-        weight = np.minimum(1.0, room / terms.reach)
-        a = (z * (weight * terms.slope)[:, None]).T @ z
-        b = (z * (weight**2 * terms.spread)[:, None]).T @ z
-    lever = total.T @ np.linalg.inv(a)
+    whiten = np.linalg.inv(np.linalg.cholesky(z.T @ z / len(z)))
+    z = z @ whiten.T
+    room = longest / np.linalg.norm(z, axis=1)
+    terms = of.terms(x @ theta, rows.y, room)
+    weight = np.minimum(1.0, room / terms.reach)
+    a = (z * (weight * terms.slope)[:, None]).T @ z
+    b = (z * (weight**2 * terms.spread)[:, None]).T @ z
+    lever = whiten.T @ np.linalg.inv(a)
     bounded = lever @ (b + s2 * np.eye(len(a))) @ lever.T
     none = np.sqrt(np.diag(covariance))
     return np.sqrt(np.diag(bounded)), none * np.sqrt(1 + s2 / len(z)), none
@@ -186,7 +185,7 @@ HEAD = (
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=2000)
-    parser.add_argument("--rate", type=float, default=0.083, help="of events at the centre of the covariates")
+    parser.add_argument("--rate", type=float, default=0.1, help="of events at the centre of the covariates")
     parser.add_argument("--families", default="gaussian,binomial,poisson")
     parser.add_argument("--epsilons", default=",".join(map(str, EPSILONS)))
     parser.add_argument("--seed", type=int, default=1)

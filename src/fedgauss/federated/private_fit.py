@@ -36,7 +36,7 @@ Program = Generator[Question, Heard, "PrivateFit"]
 _SHARES = {  # of 1 / multiplier^2, by question and part: the best of about 20 variants over three families
     "moments": {"matrix": 0.05, "cross": 0.04},
     "bins": {"bins": 0.01},
-    "first": {"matrix": 0.03, "score": 0.11},
+    "first": {"matrix": 0.03, "shape": 0.02, "score": 0.11},
     "last": {"matrix": 0.08, "spread": 0.03, "score": 0.64, "residuals": 0.01},
     "curve": {"score": 0.03},
 }
@@ -51,6 +51,7 @@ _COUNT = 3.0  # standard deviations: where counts of a row of this length are cl
 _FIRST = 0.5  # in the first step all are clipped at so much of this: less noise, and less information, which it can spare
 _BLUR = 0.05  # of the information: how much noise each of its elements may have
 _HEAVY = (4.0, 12.0)  # the least and the most that a row may add to it, in squares of that length
+_HEAVY_FIRST = 2.0  # and in the first step
 _FEW = 0.95  # of counts, which are within the bound on counts from which the fit starts
 _MEDIAN = 0.67449  # of |residuals| in standard deviations
 _CLEAR = 4.0  # standard deviations of the noise by which events must exceed it
@@ -139,11 +140,12 @@ class _Program:
         self.check_curvature(spread)
         whiten = self.whiten(moments, spread)
         first = yield from self.step(theta, whiten, spread, "first")
-        step, root = self.solve(first)
+        step = plain.solve(self.triangle(first.values["matrix"]), first.values["score"])
         theta = _moved(theta, whiten, step)
-        whiten = _whitened(root, whiten, sqrt(self.n_rows))
+        whiten = _whitened(self.triangle(first.values["shape"]), whiten, sqrt(self.n_rows))
         last = yield from self.step(theta, whiten, spread, "last")
-        step, root = self.solve(last)
+        root = self.triangle(last.values["matrix"])
+        step = plain.solve(root, last.values["score"])
         bent = _Totals({"score": [0.0] * self.p}, {"score": 0.0})  # a gaussian score is a straight line
         if self.family != "gaussian":
             bent = yield from self.curve(theta, whiten, spread, step)
@@ -233,7 +235,7 @@ class _Program:
         return {
             "theta": theta, "whiten": whiten, "family": self.family, "scale": spread, "last": stage == "last",
             "longest": self.length * self.clip(spread, stage),
-            "heaviest": square * (min(max(_BLUR / noise, _HEAVY[0]), _HEAVY[1]) if stage == "last" else 1.0),
+            "heaviest": square * (min(max(_BLUR / noise, _HEAVY[0]), _HEAVY[1]) if stage == "last" else _HEAVY_FIRST),
         }  # fmt: skip
 
     def clip(self, spread: float, stage: str) -> float:
@@ -246,12 +248,12 @@ class _Program:
             usual = max(_COUNT, 1.0 / spread)
         return usual if stage == "last" else _FIRST * usual
 
-    def solve(self, heard: _Totals) -> tuple[Vector, Matrix]:
-        """A^-1 score, and the triangle of A."""
-        root = plain.cholesky(_square(heard.values["matrix"], self.p))
+    def triangle(self, values: Vector) -> Matrix:
+        """L with L L' = A, if the noise leaves it positive."""
+        root = plain.cholesky(_square(values, self.p))
         if root is None:
             raise ValueError(self.too_much("the noise hides the information about some column"))
-        return plain.solve(root, heard.values["score"]), root
+        return root
 
     def check_events(self, mean: float, noise: float) -> None:
         """Refuse rare events, which noise hides."""

@@ -70,7 +70,9 @@ def bounds(kind: str, content: dict[str, Any], p: int) -> dict[str, Bounded]:
     if kind == "curve":
         return {"score": Bounded(p, content["most"])}
     found = {"matrix": Bounded(half, content["heaviest"]), "score": Bounded(p, content["longest"])}
-    if content["last"]:
+    if not content["last"]:
+        found["shape"] = Bounded(half, content["heaviest"])
+    else:
         found["spread"] = Bounded(half, content["heaviest"])
         if content["family"] == "gaussian":
             found["residuals"] = Bounded(2, 2.0**0.5)
@@ -135,7 +137,9 @@ def _step(question: Question, u: list[FloatArray], response: FloatArray) -> dict
         return {"score": np.array(z) * (bent * np.minimum(1.0, content["most"] / length))}
     products = _products(z)
     found = {"matrix": products * (weight * terms.slope), "score": np.array(z) * (weight * terms.residual)}
-    if content["last"]:
+    if not content["last"]:
+        found["shape"] = products * np.minimum(1.0, content["heaviest"] / square)
+    else:
         found["spread"] = products * (weight**2 * terms.spread)
         if content["family"] == "gaussian":
             residual = (response - predictor) / content["scale"] / USUAL
