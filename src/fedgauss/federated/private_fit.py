@@ -34,7 +34,8 @@ Ranges = Mapping[str, tuple[float, float]]
 Program = Generator[Question, Heard, "PrivateFit"]
 
 _SHARES = {  # of 1 / multiplier^2, by question and part: the best of about 20 variants over three families
-    "moments": {"matrix": 0.05, "cross": 0.04},
+    "moments": {"matrix": 0.03},
+    "start": {"matrix": 0.03, "cross": 0.03},
     "bins": {"bins": 0.01},
     "first": {"matrix": 0.03, "shape": 0.02, "score": 0.11},
     "last": {"matrix": 0.08, "spread": 0.03, "score": 0.64, "residuals": 0.01},
@@ -130,15 +131,21 @@ class _Program:
         self.multipliers = privacy.multipliers(shares_of(family))
         self.p = len(names) + 1
         self.length = _LENGTH * sqrt(self.p)
+        self.identity = [[float(i == j) for j in range(self.p)] for i in range(self.p)]
 
     def run(self, level: float) -> Program:
         if self.family == "poisson":
             self.ends[-1] = (0.0, (yield from self.highest_count()))
         moments = yield from self.ask("moments", "moments", {})
-        theta, mean = self.begin(moments)
+        root, whiten = self.coordinates(moments, self.identity)
+        began = yield from self.ask("start", "start", {"whiten": whiten, "heaviest": self.length**2})
+        theta, mean = self.begin(began, root, whiten)
         spread = (yield from self.scale(theta)) if self.family == "gaussian" else self.spread(mean)
         self.check_curvature(spread)
-        whiten = self.whiten(moments, spread)
+        found, whiten = self.coordinates(began, whiten)
+        scales = self.scales(_product(root, found))
+        one = spread if self.family == "gaussian" else 1.0 / spread  # over what covariates will be multiplied by
+        whiten = [_times(line, one) for line in whiten]
         first = yield from self.step(theta, whiten, spread, "first")
         step = plain.solve(self.triangle(first.values["matrix"]), first.values["score"])
         theta = _moved(theta, whiten, step)
@@ -150,7 +157,7 @@ class _Program:
         if self.family != "gaussian":
             bent = yield from self.curve(theta, whiten, spread, step)
         theta = _moved(theta, whiten, [d - r for d, r in zip(step, plain.solve(root, bent.values["score"]), strict=True)])
-        return self.finish(theta, whiten, step, last, bent, self.scales(moments), level)
+        return self.finish(theta, whiten, step, last, bent, scales, level)
 
     def ask(self, kind: str, stage: str, content: dict[str, Any]) -> Generator[Question, Heard, _Totals]:
         """Totals come back in units of their parts."""
@@ -169,23 +176,29 @@ class _Program:
         place, _, _ = _quantile(bins, _FEW * self.n_rows)
         return max(float(COUNTS[min(place, len(COUNTS) - 1)]), 1.0)
 
-    def begin(self, moments: _Totals) -> tuple[Vector, float]:
-        """A parameter to start from, by least squares, and the mean of the response."""
-        n, p = self.n_rows, self.p
-        matrix, cross = _square(moments.values["matrix"], p), moments.values["cross"]
-        means, mean = _times(matrix[0], 1.0 / n), cross[0] / n
-        inner = [[matrix[i][j] - n * means[i] * means[j] for j in range(1, p)] for i in range(1, p)]
-        slopes = plain.solve(_raised(inner, self.floor(moments)), [cross[j] - n * means[j] * mean for j in range(1, p)])
+    def coordinates(self, heard: _Totals, whiten: Matrix) -> tuple[Matrix, Matrix]:
+        """L and L^-1 W, in whose coordinates the rows' moments are n times the identity, L L' having been so in W's.
+
+        What is less than the norm of the noise cannot be told from it, so that is added.
+        """
+        matrix = [_times(line, 1.0 / self.n_rows) for line in _square(heard.values["matrix"], self.p)]
+        root = _raised(matrix, heard.noise["matrix"] * sqrt(2.0 * self.p) / self.n_rows)
+        return root, _whitened(root, whiten, 1.0)
+
+    def begin(self, heard: _Totals, root: Matrix, whiten: Matrix) -> tuple[Vector, float]:
+        """A parameter to start from, by weighted least squares, and the mean of the response."""
+        matrix, cross = _square(heard.values["matrix"], self.p), heard.values["cross"]
+        least = _raised(matrix, heard.noise["matrix"] * sqrt(2.0 * self.p))
+        slopes = _moved([0.0] * self.p, whiten, plain.solve(least, cross))[1:]
+        constant = whiten[0][0] / matrix[0][0]  # the first coordinate is the same for all rows
+        means = [constant * plain.dot(line, matrix[0][: len(line)]) for line in root]
+        mean = constant * cross[0]
         if self.family != "gaussian":  # from half ranges to zeros and ones, or counts
             half = self.ends[-1][1] / 2.0
             slopes, mean = _times(slopes, half), half * (mean + 1.0)
-            self.check_events(mean / half / 2.0, moments.noise["cross"] / 2.0)
+            self.check_events(mean / half / 2.0, heard.noise["cross"] / 2.0)
         slopes, middle = start(self.family, slopes, mean)
         return [middle - plain.dot(slopes, means[1:]), *slopes], mean
-
-    def floor(self, moments: _Totals) -> float:
-        """About the norm of the noise in X'X: what is less than this cannot be told from it."""
-        return moments.noise["matrix"] * sqrt(2.0 * self.p)
 
     def scale(self, theta: Vector) -> Generator[Question, Heard, float]:
         """The scale of residuals, from their median."""
@@ -203,13 +216,6 @@ class _Program:
     def spread(self, mean: float) -> float:
         """The standard deviation of a response with this mean."""
         return sqrt(mean * (1.0 - mean) if self.family == "binomial" else mean)
-
-    def whiten(self, moments: _Totals, spread: float) -> Matrix:
-        """W with W (X'X) W' = n I, for covariates as they will be multiplied by a root."""
-        matrix = [_times(line, 1.0 / self.n_rows) for line in _square(moments.values["matrix"], self.p)]
-        root = _raised(matrix, self.floor(moments) / self.n_rows)
-        one = spread if self.family == "gaussian" else 1.0 / spread
-        return _whitened(root, [[float(i == j) for j in range(self.p)] for i in range(self.p)], one)
 
     def step(self, theta: Vector, whiten: Matrix, spread: float, stage: str) -> Generator[Question, Heard, _Totals]:
         """A score and what belongs to it."""
@@ -330,11 +336,10 @@ class _Program:
             return Readout(matrix, np.zeros(self.p))
         return Readout(halves[-1] * matrix, np.concatenate([middles[-1:], np.zeros(self.p - 1)]))
 
-    def scales(self, moments: _Totals) -> FloatArray:
-        """About the standard deviation of each covariate, and 1 for the intercept."""
-        second = np.array(_square(moments.values["matrix"], self.p)) / self.n_rows
+    def scales(self, root: Matrix) -> FloatArray:
+        """About the standard deviation of each covariate, and 1 for the intercept; L L' are moments in half ranges."""
         halves = [(high - low) / 2.0 for low, high in self.ends[:-1]]
-        variances = np.maximum(np.diag(second) - second[0] ** 2, self.floor(moments) / self.n_rows)[1:]
+        variances = [sum(value**2 for value in row[1:]) for row in root[1:]]  # without the constant's share
         return np.concatenate([[1.0], halves * np.sqrt(variances)])
 
 
@@ -383,6 +388,13 @@ def _whitened(root: Matrix, whiten: Matrix, by: float) -> Matrix:
 def _moved(theta: Vector, whiten: Matrix, step: Vector) -> Vector:
     """theta + W' d."""
     return [one + plain.dot(column, step) for one, column in zip(theta, plain.transposed(whiten), strict=True)]
+
+
+def _product(left: Matrix, right: Matrix) -> Matrix:
+    """The product of two lower triangles, whose rows are without their zeros."""
+    return [
+        [plain.dot(row[j:], [right[k][j] for k in range(j, len(row))]) for j in range(len(row))] for row in left
+    ]
 
 
 def _times(values: Vector, by: float) -> Vector:

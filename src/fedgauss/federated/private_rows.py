@@ -42,13 +42,13 @@ class PrivateRows(NamedTuple):
 def answer(question: Question, rows: PrivateRows, noise: Noise = discrete_gaussian) -> dict[str, FloatArray]:
     """The totals of a site's rows with its share of the noise: whole numbers, which are exact as floats."""
     found = bounds(question.kind, question.content, rows.x.shape[1] + 1)
-    totals = {name: np.zeros(part.length, np.int64) for name, part in found.items()}
+    totals = {name: np.zeros(part.length) for name, part in found.items()}
     for first in range(0, len(rows.y), _CHUNK):
         u, t, y = _in_ranges(question, rows.x[first : first + _CHUNK], rows.y[first : first + _CHUNK])
         for name, vectors in parts(question, u, t, y).items():
             totals[name] += whole(vectors, found[name].bound).sum(axis=1)
     shares = question.content["noise"]
-    return {name: (total + np.array(noise(shares[name], len(total)))).astype(float) for name, total in totals.items()}
+    return {name: total + np.array(noise(shares[name], len(total)), float) for name, total in totals.items()}
 
 
 class Bounded(NamedTuple):
@@ -62,7 +62,9 @@ def bounds(kind: str, content: dict[str, Any], p: int) -> dict[str, Bounded]:
     """The parts of an answer about p columns, the constant among them."""
     half = p * (p + 1) // 2
     if kind == "moments":
-        return {"matrix": Bounded(half, float(p)), "cross": Bounded(p, p**0.5)}
+        return {"matrix": Bounded(half, float(p))}
+    if kind == "start":
+        return {"matrix": Bounded(half, content["heaviest"]), "cross": Bounded(p, content["heaviest"] ** 0.5)}
     if kind == "counts":
         return {"bins": Bounded(len(COUNTS) + 1, 1.0)}
     if kind == "scale":
@@ -90,19 +92,26 @@ def share(multiplier: float, length: int, n_sites: int) -> int:
     return -(-own * own // (GRID * GRID * (n_sites - 1)))
 
 
-def whole(vectors: FloatArray, bound: float) -> IntArray:
-    """Each row's vector, (m, n), in steps of the grid; one that is too long, or not finite, is zero."""
-    steps = np.rint(np.nan_to_num(vectors * (STEPS / bound), nan=np.inf, posinf=np.inf, neginf=np.inf))
-    found = np.clip(steps, -2 * STEPS, 2 * STEPS).astype(np.int64)
-    found[:, (found * found).sum(axis=0) > sensitivity(len(found)) ** 2] = 0
-    return found
+def whole(vectors: FloatArray, bound: float) -> FloatArray:
+    """Each row's vector, (m, n), in whole steps of the grid; one that is too long, or not finite, is zero.
+
+    Floats add and multiply whole numbers below 2^53 exactly, and what is above that is too long.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.rint(vectors * (STEPS / bound))
+        fits = (steps * steps).sum(axis=0) <= sensitivity(len(steps)) ** 2
+    return steps if fits.all() else np.where(fits, steps, 0.0)
 
 
 def parts(question: Question, u: list[FloatArray], t: FloatArray, y: FloatArray) -> dict[str, FloatArray]:
     """The vectors of rows, (m, n); u has the constant and the covariates, t the response in half ranges, y as it is."""
     content = question.content
     if question.kind == "moments":
-        return {"matrix": _products(u), "cross": np.array([one * np.clip(t, -1.0, 1.0) for one in u])}
+        return {"matrix": _products(u)}
+    if question.kind == "start":
+        z = [_dot(line, u) for line in content["whiten"]]
+        weight = np.minimum(1.0, content["heaviest"] / _square(z))
+        return {"matrix": _products(z) * weight, "cross": np.array(z) * (weight * np.clip(t, -1.0, 1.0))}
     if question.kind == "counts":
         return {"bins": _one_hot(np.searchsorted(COUNTS, y), len(COUNTS) + 1)}
     if question.kind == "scale":
@@ -126,7 +135,7 @@ def _step(question: Question, u: list[FloatArray], response: FloatArray) -> dict
     predictor = _dot(content["theta"], u)
     root = family.root(predictor)
     z = [_dot(line, u) * root for line in content["whiten"]]
-    square = np.maximum(sum((one * one for one in z), np.zeros_like(root)), _TINY)
+    square = _square(z)
     room = content["longest"] / np.sqrt(square)
     terms = family.terms(predictor, response, room)
     weight = np.minimum(1.0, np.minimum(room / terms.reach, content["heaviest"] / square))
@@ -161,6 +170,11 @@ def _in_ranges(question: Question, x: FloatArray, y: FloatArray) -> tuple[list[F
 
 def _one_hot(bins: IntArray, length: int) -> FloatArray:
     return (bins == np.arange(length)[:, None]).astype(float)
+
+
+def _square(z: list[FloatArray]) -> FloatArray:
+    """|z|^2, if not zero."""
+    return np.maximum(sum((one * one for one in z), np.zeros_like(z[0])), _TINY)
 
 
 def _products(z: list[FloatArray]) -> FloatArray:
