@@ -8,8 +8,8 @@ product's code but the noise: that of all sites is drawn at once as a rounded no
 sum of discrete Gaussians of this size (standard deviations above 10^5) cannot be told.
 
 Both oracles spend the whole budget on one score at the maximum of the likelihood and know all else. The first one's
-score is bounded as the product's; the second's has the information of all rows, none of them clipped, and only the noise
-of a bounded one: no private method can have both.
+score is bounded as the product's; the second's has the information of all rows, none of them clipped, and only the
+noise of a bounded one: no private method can have both.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ def oracles(family: str, rows: PrivateRows, unit: float) -> tuple[np.ndarray, np
     theta, covariance, scale = maximum(family, rows)
     x = np.column_stack([np.ones(len(rows.y)), rows.x])
     mean = rows.y.mean()
-    of_counts = max(3.0, mean**-0.5) if family == "poisson" else min(mean, 1 - mean) ** -0.5 if family == "binomial" else 0
+    of_counts = (
+        max(3.0, mean**-0.5) if family == "poisson" else min(mean, 1 - mean) ** -0.5 if family == "binomial" else 0
+    )
     clip = 2.5 if family == "gaussian" else of_counts
     longest = 1.25 * np.sqrt(x.shape[1]) * clip
     s2 = (longest * unit) ** 2 * N_SITES / (N_SITES - 1)

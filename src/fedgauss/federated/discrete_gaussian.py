@@ -29,7 +29,10 @@ def discrete_gaussian(variance: int, size: int, below: Below = secrets.randbelow
 
 
 def _one(variance: int, below: Below) -> int:
-    """Y of a discrete Laplace law of scale t = floor(sigma) + 1, accepted with exp(-(|Y| - variance / t)^2 / (2 variance))."""
+    """Y of a discrete Laplace law of scale t = floor(sigma) + 1, kept with a probability.
+
+    That is exp(-(|Y| - variance / t)^2 / (2 variance)).
+    """
     scale = isqrt(variance) + 1
     whole = 2 * variance * scale * scale
     while True:

@@ -21,7 +21,7 @@ from fedgauss import _checks
 GRID = 1_000  # noise multipliers are multiples of a thousandth, rounded up, so that all machines agree on them
 Cost = tuple[float, ...]  # the noise multipliers of a run, which is what a ledger keeps of it
 
-_LEAST, _MOST = 0.01, 20.0
+_LEAST = 0.01
 _LARGEST_DELTA = 1e-2
 
 
@@ -32,7 +32,7 @@ class Privacy:
     Parameters
     ----------
     epsilon : float
-        From .01 to 20: the logarithm of the factor by which one row may change the probability of an event.
+        At least .01: the logarithm of the factor by which one row may change the probability of an event.
     delta : float
         Probability with which the bound may fail; below one over the number of rows.
 
@@ -45,8 +45,8 @@ class Privacy:
     delta: float = 1e-6
 
     def __post_init__(self) -> None:
-        if not _LEAST <= _checks.real("epsilon", self.epsilon) <= _MOST:
-            raise ValueError(f"epsilon must be from {_LEAST:g} to {_MOST:g}; got {self.epsilon:g}. Use 1?")
+        if _checks.real("epsilon", self.epsilon) < _LEAST:
+            raise ValueError(f"epsilon must be at least {_LEAST:g}; got {self.epsilon:g}. Use 1?")
         if not 0.0 < _checks.real("delta", self.delta) <= _LARGEST_DELTA:
             raise ValueError(f"delta must be above 0 and at most {_LARGEST_DELTA:g}; got {self.delta:g}. Use 1e-6?")
 
@@ -70,45 +70,38 @@ class Privacy:
 
 def compose(spent: Iterable[Cost], following: Cost, delta: float) -> Privacy:
     """What the rows of a table have told after these runs and the one that follows, at this delta."""
-    return Privacy(max(_LEAST, _epsilon([*(m for cost in spent for m in cost), *following], delta)), delta)
+    return Privacy(_epsilon([*(m for cost in spent for m in cost), *following], delta), delta)
 
 
 def remaining(budget: Privacy, spent: Sequence[Cost]) -> Privacy | None:
-    """The largest epsilon of a run that still fits into the budget of a table, at the budget's delta; None if none does.
+    """The largest epsilon of a run that the budget of a table still has room for, at the budget's delta; None if none.
 
-    A little less than that which would use up the budget to the last digit: the smallest multiplier is a whole number
-    of thousandths.
+    A little less than what would use it up to the last digit: multipliers are whole numbers of thousandths.
     """
-    before = [m for cost in spent for m in cost]
-    if _epsilon([*before, *_calibrated(_LEAST, budget.delta, (1.0,))], budget.delta) > budget.epsilon:
+    before = tuple(m for cost in spent for m in cost)
+    largest = _calibrated(_LEAST, budget.delta, (1.0,))
+    if _epsilon([*before, *largest], budget.delta) > budget.epsilon:
         return None
-    if not before:
-        return budget
-    low, high = (round(_calibrated(epsilon, budget.delta, (1.0,))[0] * GRID) for epsilon in (budget.epsilon, _LEAST))
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = _epsilon([*before, middle / GRID], budget.delta) <= budget.epsilon
-        low, high = (low, middle) if fits else (middle, high)
-    return Privacy(max(_LEAST, _epsilon([high / GRID], budget.delta)), budget.delta)
+    return Privacy(_epsilon(_calibrated(budget.epsilon, budget.delta, (1.0,), before), budget.delta), budget.delta)
 
 
 @lru_cache(maxsize=64)
-def _calibrated(epsilon: float, delta: float, shares: tuple[float, ...]) -> tuple[float, ...]:
-    """The smallest multipliers m / sqrt(share) on the grid which together cost at most (epsilon, delta)."""
+def _calibrated(epsilon: float, delta: float, shares: tuple[float, ...], before: Cost = ()) -> tuple[float, ...]:
+    """The smallest multipliers m / sqrt(share) on the grid which with those before cost at most (epsilon, delta)."""
     dp = _accounting()
     if not all(share > 0.0 for share in shares):
         raise ValueError(f"shares of a privacy budget must be above 0; got {shares}. Leave a part out that has none.")
     total = math.fsum(shares)
 
-    def of(unit: int) -> list[float]:
-        return [math.ceil(unit / math.sqrt(share / total)) / GRID for share in shares]
+    def of(unit: int) -> tuple[float, ...]:
+        return tuple(math.ceil(unit / math.sqrt(share / total)) / GRID for share in shares)
 
-    guess = dp.get_sigma_gaussian(epsilon, delta) * GRID
-    bracket = dp.ExplicitBracketInterval(math.floor(0.9 * guess) - 1, math.ceil(1.1 * guess) + 1)
+    least, most = (dp.get_sigma_gaussian(one, delta) * GRID for one in (epsilon, _LEAST if before else epsilon))
+    bracket = dp.ExplicitBracketInterval(math.floor(0.9 * least) - 1, math.ceil(1.1 * most) + 1)
     unit = dp.calibrate_dp_mechanism(
-        _accountant, lambda unit: _events(of(unit)), epsilon, delta, bracket, discrete=True
-    )  # fmt: skip
-    return tuple(of(int(unit)))
+        _accountant, lambda unit: _events([*before, *of(unit)]), epsilon, delta, bracket, discrete=True
+    )
+    return of(int(unit))
 
 
 def _epsilon(multipliers: Sequence[float], delta: float) -> float:
@@ -130,7 +123,7 @@ def _accountant() -> Any:
 
 def _accounting() -> Any:
     try:
-        import dp_accounting
+        import dp_accounting  # type: ignore[import-untyped]
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("privacy needs the package dp-accounting: pip install 'fedgauss[private]'") from error
     return dp_accounting

@@ -1,4 +1,4 @@
-"""The residuals of a private fit: bounded for whatever a row may be, and with known mean and variance for what it is."""
+"""The residuals of a private fit: bounded whatever a row may be, and of known mean and variance under the model."""
 
 from __future__ import annotations
 
@@ -63,7 +63,6 @@ class Gaussian:
         slope, spread = clipped_normal(clip)
         return Terms(np.clip((response - predictor) / self.scale, -clip, clip), clip, slope, spread)
 
-
     def shift(self, predictor: FloatArray, other: FloatArray, clip: FloatArray) -> FloatArray:
         """A straight line, as far as the fit needs it."""
         return clipped_normal(clip)[0] * (other - predictor) / self.scale
@@ -82,7 +81,6 @@ class Binomial:
         """The response counts as one where it is one, and as zero elsewhere."""
         mean, root, one = _chance(predictor), self.root(predictor), np.ones_like(predictor)
         return Terms(((response == 1.0) - mean) / root, np.maximum(mean, 1.0 - mean) / root, one, one)
-
 
     def shift(self, predictor: FloatArray, other: FloatArray, clip: FloatArray) -> FloatArray:
         """The difference of the means, over root."""

@@ -49,7 +49,7 @@ _UNUSED = {
 _MOST = 10.0  # how far a row's score may bend over the last step, over (length |d|)^2 length / (p spread)
 _LENGTH = 1.25  # times the root of the number of columns: the length of a row's z from which its residual is clipped
 _COUNT = 3.0  # standard deviations: where counts of a row of this length are clipped, if a count of one is nearer
-_FIRST = 0.5  # in the first step all are clipped at so much of this: less noise, and less information, which it can spare
+_FIRST = 0.5  # of that clip is the first step's: with less noise and less information, it comes closer
 _BLUR = 0.05  # of the information: how much noise each of its elements may have
 _HEAVY = (4.0, 12.0)  # the least and the most that a row may add to it, in squares of that length
 _HEAVY_FIRST = 2.0  # and in the first step
@@ -156,7 +156,8 @@ class _Program:
         bent = _Totals({"score": [0.0] * self.p}, {"score": 0.0})  # a gaussian score is a straight line
         if self.family != "gaussian":
             bent = yield from self.curve(theta, whiten, spread, step)
-        theta = _moved(theta, whiten, [d - r for d, r in zip(step, plain.solve(root, bent.values["score"]), strict=True)])
+        back = plain.solve(root, bent.values["score"])
+        theta = _moved(theta, whiten, [d - r for d, r in zip(step, back, strict=True)])
         return self.finish(theta, whiten, step, last, bent, scales, level)
 
     def ask(self, kind: str, stage: str, content: dict[str, Any]) -> Generator[Question, Heard, _Totals]:
@@ -206,8 +207,8 @@ class _Program:
         place, below, count = _quantile(bins, self.n_rows / 2.0)
         if not 0 < place < len(EDGES):
             raise ValueError(
-                f"the range of {self.target!r} must suit its values; with {self.ends[-1]} most residuals are smaller than "
-                f"a thousandth of it, or outside. Use a range in which nearly all values are?"
+                f"the range of {self.target!r} must suit its values; of {self.ends[-1]} most residuals are less than a "
+                "thousandth, or more than all. Use a range in which nearly all values are?"
             )
         low, high = float(EDGES[place - 1]), float(EDGES[place])
         found = (low + (high - low) * (self.n_rows / 2.0 - below) / count) / _MEDIAN
@@ -285,7 +286,8 @@ class _Program:
         )
 
     def finish(
-        self, theta: Vector, whiten: Matrix, step: Vector, last: _Totals, bent: _Totals, scales: FloatArray, level: float
+        self, theta: Vector, whiten: Matrix, step: Vector, last: _Totals, bent: _Totals, scales: FloatArray,
+        level: float,
     ) -> PrivateFit:  # fmt: skip
         """The estimate, its covariance, and what the noise cost."""
         d, eye, out = np.array(step), np.eye(self.p), np.array(whiten).T
@@ -306,9 +308,8 @@ class _Program:
             "Widths": f"{np.median(width):.2f} times those without noise",
         }  # fmt: skip
         notes = [
-            "Differential privacy: estimates and intervals count the noise. It makes the interval of "
-            f"{names[widest]} {width[widest]:.2f} times as wide, the most of all. Values outside their ranges counted as "
-            "the ends."
+            "Differential privacy: intervals count the noise, which makes them up to "
+            f"{width[widest]:.2f} times as wide ({names[widest]}). Values outside their ranges counted as the ends."
         ]
         if width[widest] > _WIDE:
             notes.append("Most of the width is noise: a larger epsilon, or more rows, would tell more.")
@@ -353,7 +354,7 @@ def _range(name: str, ranges: Ranges) -> tuple[float, float]:
 
 
 def _quantile(bins: Vector, rank: float) -> tuple[int, float, float]:
-    """The first bin up to which there are so many, how many there are below it, and in it; the last if there is none."""
+    """The first bin up to which there are so many, how many are below it and in it; past the last if there is none."""
     below = 0.0
     for place, count in enumerate(bins):
         if below + count >= rank:
@@ -392,9 +393,7 @@ def _moved(theta: Vector, whiten: Matrix, step: Vector) -> Vector:
 
 def _product(left: Matrix, right: Matrix) -> Matrix:
     """The product of two lower triangles, whose rows are without their zeros."""
-    return [
-        [plain.dot(row[j:], [right[k][j] for k in range(j, len(row))]) for j in range(len(row))] for row in left
-    ]
+    return [[plain.dot(row[j:], [right[k][j] for k in range(j, len(row))]) for j in range(len(row))] for row in left]
 
 
 def _times(values: Vector, by: float) -> Vector:

@@ -26,7 +26,9 @@ USUAL = 2.5  # standard deviations: where gaussian residuals are clipped to see 
 _TINY = 1e-12
 MOST_ROWS = 2**32  # with which totals stay below 2^53, where floats are still exact
 EDGES = 2.0 ** -np.arange(9.75, -1.25, -0.25)  # of the bins of residuals, in half ranges of the response
-COUNTS = np.unique(np.rint(2.0 ** np.arange(0.0, 30.5, 0.5))) - 1.0  # 0, 1, 2, 3, 5, 7, 10, ...: upper ends of bins of counts
+COUNTS = (
+    np.unique(np.rint(2.0 ** np.arange(0.0, 30.5, 0.5))) - 1.0
+)  # upper ends of bins of counts: 0, 1, 2, 3, 5, 7, ...
 _CHUNK = 4_096  # rows at a time
 
 Noise = Callable[[int, int], Any]  # noise(variance, size) are as many whole numbers
@@ -87,7 +89,7 @@ def sensitivity(length: int) -> int:
 
 
 def share(multiplier: float, length: int, n_sites: int) -> int:
-    """The variance of one site's noise: all but one of them together have (multiplier sensitivity)^2, or a little more."""
+    """The variance of one site's noise: of all but one site together it is at least (multiplier sensitivity)^2."""
     own = round(multiplier * GRID) * sensitivity(length)
     return -(-own * own // (GRID * GRID * (n_sites - 1)))
 
@@ -123,12 +125,12 @@ def parts(question: Question, u: list[FloatArray], t: FloatArray, y: FloatArray)
 def _step(question: Question, u: list[FloatArray], response: FloatArray) -> dict[str, FloatArray]:
     """The score and its derivative, in coordinates z = root W u in which the latter is about the identity.
 
-    Residuals are clipped at C / |z|, and a row weighs w = min(1, C / (|z| reach), H / |z|^2), so that w |z| |residual| is
-    at most C and w |z|^2 at most H. Clip and weight depend on covariates alone, so that the score still has expectation
-    zero.
+    Residuals are clipped at C / |z|, and a row weighs w = min(1, C / (|z| reach), H / |z|^2), so that w |z| |residual|
+    is at most C and w |z|^2 at most H. Clip and weight depend on covariates alone, so that the score still has
+    expectation zero.
 
-    Of a "curve" it is what the expectation of the score changes by over a step, less its derivative times the step; what
-    is longer than `most` is shortened.
+    Of a "curve" it is what the expectation of the score changes by over a step, less its derivative times the step;
+    what is longer than `most` is shortened.
     """
     content = question.content
     family = private_family(content["family"], content["scale"])
