@@ -46,7 +46,7 @@ def answer(question: Question, rows: PrivateRows, noise: Noise = discrete_gaussi
     found = bounds(question.kind, question.content, rows.x.shape[1] + 1)
     totals = {name: np.zeros(part.length) for name, part in found.items()}
     for first in range(0, len(rows.y), _CHUNK):
-        u, t, y = _in_ranges(question, rows.x[first : first + _CHUNK], rows.y[first : first + _CHUNK])
+        u, t, y = in_ranges(question, rows.x[first : first + _CHUNK], rows.y[first : first + _CHUNK])
         for name, vectors in parts(question, u, t, y).items():
             totals[name] += whole(vectors, found[name].bound).sum(axis=1)
     shares = question.content["noise"]
@@ -158,7 +158,7 @@ def _step(question: Question, u: list[FloatArray], response: FloatArray) -> dict
     return found
 
 
-def _in_ranges(question: Question, x: FloatArray, y: FloatArray) -> tuple[list[FloatArray], FloatArray, FloatArray]:
+def in_ranges(question: Question, x: FloatArray, y: FloatArray) -> tuple[list[FloatArray], FloatArray, FloatArray]:
     """A constant and the covariates in half ranges about their middles, where values outside count as the ends.
 
     And the response, likewise but not clipped, and as it is.
