@@ -126,7 +126,12 @@ def _design(
     shown, classes = (tuple(map(_shown, labels)) for labels in (data.names, data.classes))
     marks = data.family.start_terms(np.zeros(1)).shape[1]
     wanted: Shapes = {"sums": (len(data.names),), "response": (), "marks": (marks,)}
-    totals = _total((yield Question("design", {"counted": counted, "agreed": agreed}, wanted)))
+    about_design: dict[str, Any] = {"counted": counted, "agreed": agreed}
+    cells = None
+    if plan.masked:
+        m = len(data.names) + (len(data.classes) or 1)
+        cells = _total((yield Question("cells", about_design, {"both": (m, m), "valued": (m,)})))
+    totals = _total((yield Question("design", about_design | {"cells": cells}, wanted)))
     return replace(data, names=shown, classes=classes, renamed=renamed), totals
 
 

@@ -73,7 +73,7 @@ class SiteRows:
         """
         answers: dict[str, Any] = {
             "describe": self._describe, "count": self._count, "means": self._means, "spread": self._spread,
-            "design": self._add_columns, "squares": self._squares, "ask": self._ask,
+            "cells": self._cells, "design": self._add_columns, "squares": self._squares, "ask": self._ask,
         }  # fmt: skip
         try:
             if question.kind == "ask" and again:
@@ -147,8 +147,28 @@ class SiteRows:
         rules.check_means(list(self._design.needed(self._design_rows).values()), means)
         return {"needed": self._design.squares(self._design_rows, means)}, {}
 
-    def _add_columns(self, counted: Counted, agreed: Agreed) -> tuple[Numbers, Message]:
+    def _cells(self, counted: Counted, agreed: Agreed) -> tuple[Numbers, Message]:
+        """In how many rows two columns are both not zero, under masks: totals that are small will be refused."""
+        return self._prepare(counted, agreed)._asdict(), {}
+
+    def _add_columns(
+        self, counted: Counted, agreed: Agreed, cells: Mapping[str, FloatArray] | None
+    ) -> tuple[Numbers, Message]:
         """Sums of the columns, once nothing speaks against them any more."""
+        if cells is None:
+            self._prepare(counted, agreed)
+        else:
+            found = rules.Cells(cells["both"], cells["valued"])
+            rules.check_cells(self._policy.few, self._product_names, found, counted.n_rows, values_only=False)
+        data = self._data
+        response = data.mean_response
+        return {
+            "sums": data.covariates.sum(axis=0), "response": response.sum(),
+            "marks": data.family.start_terms(response).sum(axis=0),
+        }, {}  # fmt: skip
+
+    def _prepare(self, counted: Counted, agreed: Agreed) -> rules.Cells:
+        """The columns of the model, and all that speaks against them."""
         self._agree(counted)
         policy, masked, reasons = self._policy, self._plan.masked, self._reasons
         with rules.noted(reasons):
@@ -163,14 +183,15 @@ class SiteRows:
                 rules.check_stretches(policy.few, self._design.fewest_between_knots(self._design_rows, agreed))
             with rules.noted(reasons):
                 rules.check_clusters(policy.few, data.cluster)
+            products = products_of(data)
+            self._product_names, cells = list(products), rules.Cells.of(np.column_stack(list(products.values())))
+            with rules.noted(reasons):
+                rules.check_cells(policy.few, self._product_names, cells, self._n_rows, values_only=True)
             with rules.noted(reasons):
                 self._admit(columns_of(data))
         self._refuse_with_reasons()
-        self._data, response = data, data.mean_response
-        return {
-            "sums": data.covariates.sum(axis=0), "response": response.sum(),
-            "marks": data.family.start_terms(response).sum(axis=0),
-        }, {}  # fmt: skip
+        self._data = data
+        return cells
 
     def _squares(self, means: FloatArray, response: float) -> tuple[Numbers, Message]:
         """Sums of squares about means that all sites share."""
@@ -248,6 +269,14 @@ class SiteRows:
 
 def _unsquared(behind: Columns) -> Columns:
     return {name: own for name, own in behind.items() if not name.startswith("squares")}
+
+
+def products_of(data: ModelData) -> Columns:
+    """The covariates and the outcome, or a column of zeros and ones for each of its classes."""
+    events = data.family.beside == "event" and data.beside is not None
+    outcome = data.beside.reshape(len(data.response), -1)[:, 0] if events else data.response  # type: ignore[union-attr]
+    kinds = {f"{data.target} == {label!r}": (outcome == c).astype(float) for c, label in enumerate(data.classes)}
+    return dict(zip(data.names, data.covariates.T, strict=True)) | (kinds or {data.target: outcome})
 
 
 def columns_of(data: ModelData) -> Columns:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 
@@ -125,6 +126,43 @@ def check_parameters(policy: Policy, parameters: int, rows: int, masked: bool) -
             f"parameter; {rows} rows are enough for {most}, and this model has {parameters}. Use fewer columns, pool "
             f"levels{'' if masked else ', or fit with --masked'}.",
             counts=False,  # how many rows there are is told in any case
+        )
+
+
+class Cells(NamedTuple):
+    """In how many rows two columns are both not zero, and in how many a column is neither zero nor one."""
+
+    both: FloatArray  # (m, m)
+    valued: FloatArray  # (m,)
+
+    @classmethod
+    def of(cls, columns: FloatArray) -> Cells:
+        """Those of columns, (n, m)."""
+        there = (columns != 0.0).astype(float)
+        return cls(there.T @ there, np.sum((columns != 0.0) & (columns != 1.0), axis=0).astype(float))
+
+
+def check_cells(few: int, names: Sequence[str], cells: Cells, n_rows: float, values_only: bool) -> None:
+    """Sums of products must rest on enough rows: each cell of two columns has as many, or none.
+
+    A product of two columns of zeros and ones tells a count, and with weights at several parameters what the model says
+    of its rows. Where one has other values, it tells these: `values_only` looks at such pairs alone.
+    """
+    alone, plain = np.diag(cells.both), cells.valued == 0.0
+    second = np.broadcast_to(plain, cells.both.shape)  # of zeros and ones: its zeros are a column, too
+    counts = [
+        cells.both, np.where(second, alone[:, None] - cells.both, 0.0),
+        np.where(second & second.T, n_rows - alone[:, None] - alone[None, :] + cells.both, 0.0),
+    ]  # fmt: skip
+    rare = np.logical_or.reduce([(count > 0.0) & (count < few) for count in counts])
+    if values_only:
+        rare &= ~(second & second.T)
+    pairs = sorted({tuple(sorted(pair)) for pair in np.argwhere(rare).tolist() if pair[0] != pair[1]})
+    if pairs:
+        shown = listed([f"{names[j]!r} and {names[k]!r}" for j, k in pairs], quote=False)
+        raise Refused(
+            f"every cell of two columns must have at least {few} rows, or none; {shown} have one with fewer. Pool levels, "
+            "or leave a column or an interaction out."
         )
 
 
