@@ -10,9 +10,8 @@ from scipy.linalg import block_diag
 
 from fedgauss.families import Family
 from fedgauss.families.rows import Rows
-from fedgauss.inference.asks import run
-from fedgauss.inference.errors import covariance
-from fedgauss.inference.exact import Exact, exact_program
+from fedgauss.inference.asks import Exact, exact_program, run
+from fedgauss.inference.fit_exact import covariance
 
 PARTS = ("information", "observed", "squares.rows", "squares.clusters", "squares.sites")
 

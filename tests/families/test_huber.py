@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from exact_fits import fit_split
 from fedgauss.families import Huber
-from fedgauss.inference.errors import check_errors
+from fedgauss.inference.fit_exact import check_errors
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(200, 2))

@@ -7,9 +7,8 @@ import pytest
 import fedgauss as fg
 from fedgauss import families
 from fedgauss.families.rows import Ask, Rows
-from fedgauss.inference.asks import answer, beside, run, shapes, total
-from fedgauss.inference.errors import parts_of
-from fedgauss.inference.exact import exact_program
+from fedgauss.inference.asks import answer, beside, exact_program, run, shapes, total
+from fedgauss.inference.fit_exact import parts_of
 
 RNG = np.random.default_rng(21)
 N = 240

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedgauss.inference.formula.values import is_wild, reads_as_numbers
+from fedgauss.inference.formula.terms import is_wild, reads_as_numbers
 from fedgauss.inference.model import Model
 from fedgauss.inference.model_data import read_model_data
 from fedgauss.inference.tables import coded

@@ -15,8 +15,7 @@ import pytest
 from fedgauss import families
 from fedgauss.families.rows import NoFiniteEstimate, Rows
 from fedgauss.families.same_bits import dot, factor, inverse, on_grid, solve, times
-from fedgauss.inference.asks import run
-from fedgauss.inference.exact import exact_program
+from fedgauss.inference.asks import exact_program, run
 
 KERNELS = ("Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX")
 PARTS = ("information", "observed", "squares.rows")

@@ -8,8 +8,7 @@ import pytest
 from fedgauss.families import Logistic, Poisson
 from fedgauss.families.rows import Ask, NoFiniteEstimate, Rows
 from fedgauss.families.same_bits import inverse
-from fedgauss.inference.asks import answer, run, total
-from fedgauss.inference.exact import exact_program
+from fedgauss.inference.asks import answer, exact_program, run, total
 from fedgauss.inference.scoring import MOST_MATRICES, ascent
 
 RNG = np.random.default_rng(11)

@@ -24,7 +24,7 @@ from fedgauss.families import (
     ResidualMoments,
     names,
 )
-from fedgauss.families.registry import family as family_named
+from fedgauss.families.base import family as family_named
 from fedgauss.families.rows import Rows
 from fedgauss.testing import check_family, checks_for_family, exact_family, family
 

@@ -12,7 +12,7 @@ A family of your own is a subclass of `Family` with a `name`; `register` makes i
 """
 
 from fedgauss._namespaces import numpy_for, special_for
-from fedgauss.families.base import AdditiveNoise, Family
+from fedgauss.families.base import AdditiveNoise, Family, as_family, chosen, family, names, register
 from fedgauss.families.cox import Cox
 from fedgauss.families.gamma import Gamma
 from fedgauss.families.huber import Huber
@@ -23,7 +23,6 @@ from fedgauss.families.negative_binomial import NegativeBinomial
 from fedgauss.families.one_versus_rest import OneVersusRest
 from fedgauss.families.poisson import Poisson
 from fedgauss.families.quadrature import ResidualMoments
-from fedgauss.families.registry import as_family, chosen, family, names, register
 
 __all__ = [
     "AdditiveNoise",

@@ -10,8 +10,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._namespaces import numpy_for
 from fedgauss._types import BoolArray, FloatArray, IntArray, JaxArray
-from fedgauss.families.base import Family, require
-from fedgauss.families.registry import register
+from fedgauss.families.base import Family, register, require
 from fedgauss.families.rows import Goodness, NoFiniteEstimate, Rows, Score, Sums
 
 

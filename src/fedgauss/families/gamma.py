@@ -10,10 +10,9 @@ from scipy.special import gammaln
 
 from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.base import require
+from fedgauss.families.base import register, require
 from fedgauss.families.glm import GeneralisedLinear
 from fedgauss.families.quadrature import GAUSS_HERMITE, ResidualMoments
-from fedgauss.families.registry import register
 
 if TYPE_CHECKING:
     from fedgauss._random import Noise

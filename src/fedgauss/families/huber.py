@@ -11,8 +11,7 @@ import numpy as np
 from fedgauss._linearization import Moments
 from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.base import AdditiveNoise
-from fedgauss.families.registry import register
+from fedgauss.families.base import AdditiveNoise, register
 
 _NODES = np.linspace(-1.0, 1.0, 201)  # of the rule for integrals, in units of its range
 _FAR = 8.5  # standard deviations, where the range ends

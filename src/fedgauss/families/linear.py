@@ -7,9 +7,8 @@ import numpy as np
 from fedgauss._linearization import Moments
 from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.base import AdditiveNoise
+from fedgauss.families.base import AdditiveNoise, register
 from fedgauss.families.glm import GeneralisedLinear
-from fedgauss.families.registry import register
 
 
 @register

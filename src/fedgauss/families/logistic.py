@@ -11,10 +11,9 @@ from scipy.special import expit, gammaln, xlog1py, xlogy
 
 from fedgauss._namespaces import numpy_for
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.base import is_number, require
+from fedgauss.families.base import is_number, register, require
 from fedgauss.families.glm import GeneralisedLinear
 from fedgauss.families.quadrature import TRAPEZOID, ResidualMoments
-from fedgauss.families.registry import register
 from fedgauss.families.rows import Rows
 
 if TYPE_CHECKING:

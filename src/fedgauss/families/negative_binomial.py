@@ -10,9 +10,8 @@ from scipy.special import digamma, gammaln, polygamma, xlogy
 
 from fedgauss import _checks
 from fedgauss._types import FloatArray, JaxArray
-from fedgauss.families.base import require
+from fedgauss.families.base import register, require
 from fedgauss.families.glm import GeneralisedLinear
-from fedgauss.families.registry import register
 from fedgauss.families.rows import Goodness, NoFiniteEstimate, Rows, Score, Sums
 from fedgauss.families.same_bits import dot, factor, on_grid, solve
 

@@ -10,8 +10,8 @@ from scipy.special import logit
 
 from fedgauss._namespaces import numpy_for, special_for
 from fedgauss._types import FloatArray, JaxArray
+from fedgauss.families.base import register
 from fedgauss.families.by_class import ByClass
-from fedgauss.families.registry import register
 from fedgauss.families.same_bits import on_grid
 
 if TYPE_CHECKING:

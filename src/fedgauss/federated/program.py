@@ -20,13 +20,12 @@ from fedgauss.federated.plan import Heard, Plan, Question
 from fedgauss.federated.transcript import Blamed
 from fedgauss.federated.wire import Message, printable
 from fedgauss.inference.asks import shapes
+from fedgauss.inference.fit import frame_design
 from fedgauss.inference.fit_exact import fit_program
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.formula.design import summaries
-from fedgauss.inference.frame_design import frame_design
 from fedgauss.inference.model import Model
-from fedgauss.inference.model_data import ModelData, beside_columns, design_of, model_data
-from fedgauss.inference.model_terms import right_hand_side
+from fedgauss.inference.model_data import ModelData, beside_columns, design_of, model_data, right_hand_side
 from fedgauss.inference.pooled_levels import OTHER, one_after_another, rare_levels
 from fedgauss.inference.preparation import Location, check_constant, starting_point
 from fedgauss.inference.response import response_of, usual_family

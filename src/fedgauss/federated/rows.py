@@ -21,12 +21,16 @@ from fedgauss.federated.policy import Policy
 from fedgauss.federated.program import Counted
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.wire import Message, digest
-from fedgauss.inference.asks import Ask, answer
-from fedgauss.inference.exact import client_rows
-from fedgauss.inference.formula.terms import Formula
-from fedgauss.inference.formula.values import Agreed
-from fedgauss.inference.model_data import ModelData, beside_columns, design_of, model_data, read_columns
-from fedgauss.inference.model_terms import right_hand_side
+from fedgauss.inference.asks import Ask, answer, client_rows
+from fedgauss.inference.formula.terms import Agreed, Formula
+from fedgauss.inference.model_data import (
+    ModelData,
+    beside_columns,
+    design_of,
+    model_data,
+    read_columns,
+    right_hand_side,
+)
 from fedgauss.inference.preparation import Location, Units
 from fedgauss.inference.response import Response, family_of, response_of, usual_family
 from fedgauss.inference.tables import Frame

@@ -12,8 +12,7 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss.inference.formula.design import Design
-from fedgauss.inference.formula.terms import Expression, Factor, Formula, Levels, Pooled, Spline
-from fedgauss.inference.formula.values import STEPS, Summary
+from fedgauss.inference.formula.terms import STEPS, Expression, Factor, Formula, Levels, Pooled, Spline, Summary
 from fedgauss.inference.frame_design import FrameDesign
 from fedgauss.inference.model import Model
 from fedgauss.inference.saved_fields import check_keys, list_of, number_of, numbers_of, object_of, text_of, truth_of

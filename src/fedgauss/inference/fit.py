@@ -16,7 +16,7 @@ from fedgauss._types import FloatArray
 from fedgauss.families import Family
 from fedgauss.inference.estimate import Estimate
 from fedgauss.inference.fit_result import Fit
-from fedgauss.inference.frame_design import frame_design
+from fedgauss.inference.frame_design import FrameDesign
 from fedgauss.inference.model import Errors, Model
 from fedgauss.inference.model_data import ModelData, read_model_data
 from fedgauss.inference.sgd import SGD
@@ -154,6 +154,13 @@ def fit(
 
         found = fit_exactly(data, model.errors, level, model.ridge)
     return replace(found, design=frame_design(data, model, client), family=data.family)
+
+
+def frame_design(data: ModelData, model: Model, client: str = "site") -> FrameDesign | None:
+    """Of the model that these rows were fitted by, where it keeps a design; `client` is the column of sites."""
+    if data.design is None:
+        return None
+    return FrameDesign(data.design, data.agreed, data.constant is not None, model, client, data.renamed)
 
 
 def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: dict[str, str]) -> Fit:

@@ -1,33 +1,35 @@
-"""`fit` by scoring: from the sums of sites to a `Fit`, whether their rows are here or elsewhere."""
+"""`fit` by scoring: from the sums of sites to a `Fit`, whether their rows are here or elsewhere.
+
+With I the expected information and A the observed one, B = sum_i s_i s_i' the squared scores of rows, and
+C = sum_g s_g s_g' those of clusters, the covariance of the estimate is
+
+    model     phi I^-1 (phi A^-1 for families that say so)
+    HC0       A^-1 B A^-1
+    HC1       n / (n - d) times HC0
+    cluster   G / (G - 1) (n - 1) / (n - d) times A^-1 C A^-1, with G clusters
+    site      the same, each site a cluster
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.families import Family
-from fedgauss.families.rows import NoFiniteEstimate, blocks_of
-from fedgauss.inference.asks import Answer, Ask, run
-from fedgauss.inference.errors import (
-    Errors,
-    check_errors,
-    clusters_of,
-    covariance,
-    few_clusters,
-    few_rows,
-    parts_of,
-)
+from fedgauss.families.rows import NoFiniteEstimate
+from fedgauss.families.same_bits import inverse
+from fedgauss.inference.asks import Answer, Ask, Exact, client_rows, exact_program, run
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.exact import Exact, client_rows, exact_program
 from fedgauss.inference.fit import as_fit
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.fit_statistics import FitStatistics
 from fedgauss.inference.formula.terms import SITE
+from fedgauss.inference.model import Errors
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.preparation import (
     Location,
@@ -49,10 +51,10 @@ _SHRUNK = (
     "The penalty draws coefficients towards zero: intervals are about the optimum of the penalised likelihood, and AIC "
     "and BIC count every parameter as a whole one."
 )
-
-
 _LEFT = 1e-5  # of a standard deviation, what must be left of a column beside the others
 _NOTHING = 1e-12  # information about a standardised column that does not vary where it is compared
+_FEW = 30  # clusters
+_FEW_ROWS = 5  # as many as a site wants in a level
 
 
 class Finish(NamedTuple):
@@ -108,7 +110,7 @@ def fit_program(
         raise ValueError(f"{dim} parameters need more than {dim} rows; got {n_rows}. Use fewer columns?")
     slopes = [np.arange(each) >= int(intercept)] * family.n_outputs
     moves = np.concatenate([*slopes, np.zeros(extra, dtype=bool)])  # what the model without covariates leaves at zero
-    readout = _readout(Units(columns, None, intercept), family.n_outputs, extra)
+    readout = Units(columns, None, intercept).readout(family.n_outputs, extra)
     likely = family.model_errors != "none"  # else the loss is no likelihood, and no model is compared with another
     begin = None if finish is None else np.asarray(np.linalg.solve(readout.matrix, finish.params - readout.offset))
     try:
@@ -160,12 +162,6 @@ def _sites(found: Sequence[Answer | None], data: ModelData, readout: Readout, le
     return site_estimates(data.clients, data.all_names, params, cov, failed=failed, level=level)
 
 
-def _readout(units: Units, n_outputs: int, extra: int) -> Readout:
-    """From the units of the rows to those of the user's; extra parameters stay as they are."""
-    matrix, offset = units.readout(n_outputs)
-    return Readout(blocks_of([matrix, np.eye(extra)]), np.concatenate([offset, np.zeros(extra)]))
-
-
 def _statistics(exact: Exact, family: Family, n_rows: int) -> FitStatistics:
     """What is known about the fit as a whole."""
     good, dim = exact.goodness, len(exact.theta)
@@ -200,3 +196,88 @@ def _check_independent(data: ModelData, information: FloatArray) -> None:
         return  # without SciPy, which takes long to load: what is left of a column is at least the least singular value
     triangle = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     check_collinear(data.names, [triangle], 1, intercept, _LEFT)
+
+
+def check_errors(errors: str, family: Family, clustered: bool) -> None:
+    """Refuse clusters without a use or a name, and model-based errors where the loss is not that of a model."""
+    _checks.one_of("errors", errors, get_args(Errors))
+    if errors == "cluster" and not clustered:
+        raise ValueError(
+            "errors='cluster' needs a column that says who belongs together: cluster='doctor'. For sites as clusters "
+            "use errors='site'."
+        )
+    if clustered and errors != "cluster":
+        raise ValueError(f"cluster is for errors='cluster'; got errors={errors!r}. Leave it out, or use 'cluster'.")
+    if errors == "model" and family.model_errors == "none":
+        raise ValueError(
+            f"family {family.name!r} has no model for errors='model' to be right about: its loss is no likelihood. "
+            "Use errors='HC0'."
+        )
+
+
+def parts_of(errors: Errors, family: Family) -> tuple[str, ...]:
+    """What is asked for at the estimate (`Ask.parts`): no more than these errors need."""
+    if errors == "model":
+        return ("information",) if family.model_errors == "expected" else ("observed",)
+    squares = {"cluster": ("squares.clusters",), "site": ("squares.sites",)}
+    return ("observed", *squares.get(errors, ("squares.rows",)))
+
+
+def clusters_of(errors: Errors, matrices: Mapping[str, FloatArray], n_sites: int) -> int:
+    """How many clusters there are; none for errors by rows."""
+    if errors == "cluster":
+        return int(matrices["squares.n_clusters"])
+    return n_sites if errors == "site" else 0
+
+
+def few_clusters(groups: int, dim: int) -> tuple[str, ...]:
+    """A note where a covariance is from so few clusters that its errors are too small."""
+    if not 0 < groups < _FEW:
+        return ()
+    rank = f" They have rank {groups - 1}, and there are {dim} parameters." if groups <= dim else ""
+    return (
+        f"Errors are those of {groups} clusters: with fewer than {_FEW} or so they come out too small.{rank} Compare "
+        "them with errors='HC0', and with the intervals of the sites' own fits.",
+    )
+
+
+def few_rows(errors: str, names: Sequence[str], covariates: FloatArray) -> tuple[str, ...]:
+    """A note where a coefficient rests on so few rows that their residuals, made small by it, say little of its error.
+
+    The coefficient of a level with one row fits that row exactly: its robust error counts no noise of that row at all.
+    """
+    there = covariates != 0.0
+    counts = dict(zip(names, there.sum(axis=0).tolist(), strict=True))
+    factors = {name.partition("[T.")[0] for name in names if "[T." in name and ":" not in name}
+    for factor in sorted(factors):
+        levels = [j for j, name in enumerate(names) if name.startswith(f"{factor}[T.") and ":" not in name]
+        counts[f"the base level of {factor}"] = int(np.sum(~there[:, levels].any(axis=1)))
+    rare = [f"{name} ({count})" for name, count in counts.items() if count < _FEW_ROWS]
+    if errors == "model" or not rare:
+        return ()
+    return (
+        f"Fewer than {_FEW_ROWS} rows stand behind {listed(rare, quote=False)}: robust errors are then too small. "
+        "Merge rare levels, or use errors='model'.",
+    )
+
+
+def covariance(
+    errors: Errors,
+    family: Family,
+    matrices: Mapping[str, FloatArray],
+    dispersion: float,
+    n_rows: int,
+    n_sites: int,
+) -> FloatArray:
+    """The covariance of the estimate, (d, d), from the parts that `parts_of` names."""
+    if errors == "model":
+        return dispersion * inverse(matrices[parts_of(errors, family)[0]])
+    bread = inverse(matrices["observed"])
+    dim = len(bread)
+    if errors in ("HC0", "HC1"):
+        return (n_rows / (n_rows - dim) if errors == "HC1" else 1.0) * bread @ matrices["squares.rows"] @ bread
+    meat = matrices["squares.sites" if errors == "site" else "squares.clusters"]
+    groups = clusters_of(errors, matrices, n_sites)
+    if groups <= 1:
+        raise ValueError(f"errors={errors!r} needs several clusters; there is {groups}. Use errors='HC0'?")
+    return groups / (groups - 1) * (n_rows - 1) / (n_rows - dim) * bread @ meat @ bread

@@ -10,10 +10,8 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.inference.formula.design import Design
-from fedgauss.inference.formula.terms import SITE
-from fedgauss.inference.formula.values import Agreed
+from fedgauss.inference.formula.terms import SITE, Agreed
 from fedgauss.inference.model import Model
-from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.response import numbers
 from fedgauss.inference.tables import Frame, FrameColumn, coded, listed
 
@@ -62,13 +60,6 @@ class FrameDesign(NamedTuple):
         if unknown := sorted(set(labels) - set(known)):
             raise ValueError(f"sites must be among those of the fit, which have effects; {listed(unknown)} is not.")
         return coded(SITE, labels, known)
-
-
-def frame_design(data: ModelData, model: Model, client: str = "site") -> FrameDesign | None:
-    """Of the model that these rows were fitted by, where it keeps a design; `client` is the column of sites."""
-    if data.design is None:
-        return None
-    return FrameDesign(data.design, data.agreed, data.constant is not None, model, client, data.renamed)
 
 
 def _numbers(table: Frame, column: str, role: str) -> FloatArray:

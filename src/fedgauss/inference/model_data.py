@@ -13,13 +13,12 @@ import numpy.typing as npt
 from fedgauss._types import BoolArray, FloatArray, IntArray
 from fedgauss.families import Family
 from fedgauss.inference.formula.design import Design
-from fedgauss.inference.formula.terms import SITE, Expression, Formula
-from fedgauss.inference.formula.values import Agreed, check_columns
+from fedgauss.inference.formula.parser import parse
+from fedgauss.inference.formula.terms import SITE, Agreed, Expression, Formula, check_columns
 from fedgauss.inference.model import Model
-from fedgauss.inference.model_terms import right_hand_side
 from fedgauss.inference.pooled_levels import one_after_another, pooled, relabelled
 from fedgauss.inference.response import Response, beside_of, numbers, response_of
-from fedgauss.inference.tables import Frame, FrameColumn, listed
+from fedgauss.inference.tables import Frame, FrameColumn, listed, repeats
 
 _WEIGHTS = "row weights must be at least 0, and some above; those in {!r} are not."
 
@@ -126,6 +125,32 @@ def read_model_data(frame: Any, client: str, model: Model) -> ModelData:
     if data.design is not None:
         data.design.check_stretches(columns, data.agreed)
     return replace(data, renamed=one_after_another(model.merged, rare)) if model.merged or rare else data
+
+
+def right_hand_side(table: Frame, model: Model, client: str | None = None) -> Formula:
+    """The terms of the model, whether they were given as columns or as a formula."""
+    target, features = table.check_name(model.target, "target"), model.features
+    roles = {name: role for role, name in model.roles.items()}
+    for column, role in roles.items():
+        table.check_name(column, role)
+    others = [name for name in table.names if name not in (target, client, *roles)]
+    if model.formula is not None:
+        formula = parse(model.formula, table, target, others)
+        formula = formula._replace(intercept=formula.intercept and model.intercept)
+    else:
+        if repeated := repeats(features or ()):
+            raise ValueError(f"features must be different columns; {listed(repeated)} occurs more than once.")
+        chosen = others if features is None else features
+        terms = tuple((Expression(table.check_name(name, "features"), (), name),) for name in chosen)
+        formula = Formula(terms, model.intercept)
+    for name, role in ((target, "target"), (client, "client")):
+        if name in formula.columns:
+            raise ValueError(f"{name!r} is the {role} and cannot be a covariate too. Leave it out.")
+        if name in roles and (name, roles[name]) != (client, "cluster"):
+            raise ValueError(f"{name!r} is the {role} and cannot be the column of {roles[name]} too.")
+    if not formula.terms and not formula.intercept and not model.site_effects:
+        raise ValueError("a model needs a covariate or an intercept; got neither.")
+    return formula
 
 
 def read_columns(

@@ -68,8 +68,8 @@ class Units:
         """The family in these units."""
         return family if self.response is None else family.rescaled(float(self.response.scale[0]))
 
-    def readout(self, n_outputs: int) -> Readout:
-        """From the parameters of a run in these units to those of the user's."""
+    def readout(self, n_outputs: int, extra: int = 0) -> Readout:
+        """From the parameters of a run in these units to those of the user's; extra parameters stay as they are."""
         mean, scale = self.columns
         matrix = np.diag(np.concatenate([np.ones(int(self.intercept)), 1.0 / scale]))
         offset = np.zeros(len(matrix))
@@ -78,7 +78,9 @@ class Units:
         if self.response is not None:
             matrix = matrix * self.response.scale[0]
             offset[0] = self.response.mean[0] if self.intercept else 0.0
-        return Readout(np.asarray(np.kron(np.eye(n_outputs), matrix), dtype=float), np.tile(offset, n_outputs))
+        whole = np.eye(len(matrix) * n_outputs + extra)
+        whole[: len(whole) - extra, : len(whole) - extra] = np.kron(np.eye(n_outputs), matrix)
+        return Readout(whole, np.concatenate([np.tile(offset, n_outputs), np.zeros(extra)]))
 
 
 def locate(rows: FloatArray, data: ModelData) -> Location:

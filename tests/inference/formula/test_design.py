@@ -9,7 +9,7 @@ import pytest
 
 from fedgauss.inference.formula.design import Design, summaries, total_of
 from fedgauss.inference.formula.parser import parse
-from fedgauss.inference.formula.values import Summary
+from fedgauss.inference.formula.terms import Summary
 from fedgauss.inference.tables import Frame, FrameColumn
 
 RNG = np.random.default_rng(5)

@@ -28,8 +28,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.inference.formula.terms import SITE, Expression, Factor, Formula, Levels, Pooled, Spline, Term, column_of
-from fedgauss.inference.formula.values import Agreed, Summary, knots_of, pooled_values, spline_values, values_of
+from fedgauss.inference.formula.terms import (
+    SITE,
+    Agreed,
+    Expression,
+    Factor,
+    Formula,
+    Levels,
+    Pooled,
+    Spline,
+    Summary,
+    Term,
+    column_of,
+    knots_of,
+    pooled_values,
+    spline_values,
+    values_of,
+)
 from fedgauss.inference.pooled_levels import relabelled
 from fedgauss.inference.tables import Frame, FrameColumn, coded, listed, repeats
 
