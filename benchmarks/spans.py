@@ -11,7 +11,8 @@ from collections import Counter
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.federated.spans import rows_apart
+from fedgauss.federated.spans import extend, rows_apart, span_of
+from fedgauss.federated.spans import search as search_in
 
 FEW = 5
 PLANTED = ("rescaled", "combined", "transformed", "one row less", "zeros and ones", "three runs")
@@ -82,6 +83,10 @@ def main() -> None:
             columns, began = rng.standard_normal((n, q)), time.process_time()
             rows_apart(columns, few)
             print(f"few = {few}, n = {n:,}, {q} columns: {time.process_time() - began:.2f} s of processor time")
+    columns = rng.standard_normal((12_500, 220))
+    before, began = span_of(columns[:, :200]), time.process_time()
+    search_in(extend(before, columns[:, 200:]), FEW)
+    print(f"20 columns more than 200 of 12,500 rows: {time.process_time() - began:.3f} s of processor time")
 
 
 if __name__ == "__main__":

@@ -162,6 +162,15 @@ class TestAdaptiveAttempts:
                 site.run({"id9": site.table["id"] == 9})
         site.run(site.columns("age"))
 
+    def test_columns_that_are_to_blame_are_named_and_no_others(self, site):
+        with pytest.raises(Refused, match="combinations with 'id9' would"):
+            site.run({"id9": site.table["id"] == 9} | site.columns("age", "bmi"))
+
+    def test_what_was_told_before_is_not_searched_again(self, site, monkeypatch):
+        site.run(site.columns("age", "bmi"))
+        monkeypatch.setattr("fedgauss.federated.ledger.check_spans", None)
+        site.run({"under another name": site.table["age"]})
+
     def test_what_a_run_told_that_never_ended_counts(self, site):
         numbers, age = site.ledger.digests(site.table), site.table["age"]
         site.ledger.begin("a", "about", EIGHT, "asker", {})
@@ -169,6 +178,13 @@ class TestAdaptiveAttempts:
         site.start()
         with pytest.raises(Refused, match="rest on at least 3"):
             site.run({"age": changed(age, 3)})
+
+    def test_what_cannot_be_searched_through_is_refused(self, site, monkeypatch):
+        monkeypatch.setattr("fedgauss.federated.spans._WORK", 1e5)
+        rng = np.random.default_rng(2)
+        site.run(site.columns("age"))
+        with pytest.raises(Refused, match="which cannot be shown of so many columns"):
+            site.run({f"x{j}": rng.standard_normal(300) for j in range(200)})
 
     def test_more_columns_than_rows_can_bear(self, site):
         rng = np.random.default_rng(1)
@@ -485,6 +501,72 @@ class TestOthersLedgers:
         assert (site.ledger.head, site.ledger.length) == (head, length)
 
 
+class TestAskersAndOwners:
+    def test_the_first_key_of_a_name_is_trusted_until_its_owner_says_otherwise(self, site):
+        first, other = "ab" * 32, "cd" * 32
+        site.ledger.note_asker("coordinator", first)
+        length = site.ledger.length
+        site.start()
+        site.ledger.note_asker("coordinator", first)
+        assert site.ledger.length == length
+        assert any(line.split()[:2] == ["asks", "coordinator"] for line in site.ledger.report().splitlines())
+        with pytest.raises(Refused, match="forget FILE coordinator"):
+            site.ledger.note_asker("coordinator", other)
+        site.ledger.note_peers({"south": (first, "aa", 10), "north": (other, "bb", 3)})
+        with pytest.raises(Refused, match="this site has"):
+            site.ledger.note_peers({"south": (other, "aa", 10)})
+        for name in ("coordinator", "south"):
+            site.ledger.forget(name)
+        site.start()
+        assert site.ledger.seen(first) is None
+        assert site.ledger.seen(other) == ("bb", 3)
+        site.ledger.note_asker("coordinator", other)
+        site.ledger.note_peers({"south": ("ef" * 32, "cc", 1)})
+        shown = [line.split() for line in site.ledger.report().splitlines()]
+        assert any(words[:2] == ["site", "south"] and words[-2:] == ["1", "lines"] for words in shown)
+
+    def test_consent_can_be_withdrawn_and_given_again(self, site):
+        site.ledger.consent(False)
+        site.start()
+        assert "Consent is withdrawn" in site.ledger.report()
+        with pytest.raises(Refused, match="has withdrawn consent"):
+            site.run(site.columns("age"))
+        site.ledger.consent(True)
+        site.run(site.columns("age"))
+        assert "withdrawn" not in site.ledger.report()
+
+
+class TestResume:
+    def test_a_run_goes_on_after_a_restart(self, site):
+        site.run(site.columns("bmi"))
+        numbers = site.ledger.digests(site.table)
+        site.ledger.begin("late", "about", EIGHT, "asker", {})
+        site.ledger.close()
+        site.start()
+        site.ledger.resume("late")
+        site.ledger.admit(Admission({"1": np.ones(300), "age": site.table["age"]}, numbers))
+        site.ledger.spend(3, 1, "?")
+        site.ledger.finish(answered=True)
+        words = next(line.split() for line in site.ledger.report().splitlines() if "late" in line)
+        assert words[1:] == ["late", "answered", "8", "3", "1", "1,", "age"]
+
+    def test_another_run_does_not(self, site):
+        site.ledger.begin("first", "about", EIGHT, "asker", {})
+        site.ledger.finish(answered=False)
+        site.ledger.begin("late", "about", EIGHT, "asker", {})
+        site.ledger.close()
+        for name in ("first", "never"):
+            with pytest.raises(Refused, match="the last run that it began"):
+                site.ledger.resume(name)
+        site.ledger.resume("late")
+        site.ledger.finish(answered=True)
+        with pytest.raises(Refused, match="that run is over"):
+            site.ledger.resume("late")
+        with pytest.raises(Refused, match="a number of its own"):
+            site.ledger.begin("late", "about", EIGHT, "asker", {})
+        site.run(site.columns("age"))  # nothing holds the ledger
+
+
 class TestTheFile:
     def test_an_edited_line_is_noticed(self, site):
         site.run(site.columns("age"))
@@ -687,6 +769,20 @@ class TestRealDisk:
             real.lock(path)
         let_go()
         real.lock(path)()
+
+    def test_files_are_closed_again(self, tmp_path):
+        real, path = RealDisk(), tmp_path / "file"
+        folder = Path("/proc/self/fd")
+        if not folder.exists():
+            pytest.skip("open files are counted where the system shows them")
+        let_go = real.lock(path)
+        before = len(list(folder.iterdir()))
+        for at in range(20):
+            real.append(path, b"x", at)
+            with pytest.raises(BlockingIOError):
+                real.lock(path)
+        assert len(list(folder.iterdir())) == before
+        let_go()
 
     def test_a_second_process_is_refused_until_the_first_ends(self, tmp_path):
         path = tmp_path / "t.ledger"

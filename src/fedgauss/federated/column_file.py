@@ -83,7 +83,7 @@ def _pack(column: AnyArray) -> tuple[str, bytes]:
         return "<u8", column.astype("<u8").tobytes()
     if np.all((column == 0.0) | (column == 1.0)):
         return "bits", np.packbits(column == 1.0).tobytes()
-    largest = float(np.abs(column).max(initial=0.0))
+    largest = float(np.abs(column).max())
     if largest < 2**31 and np.array_equal(column, np.trunc(column)):
         kind = next(kind for kind in _KINDS if largest <= np.iinfo(kind).max)
         return kind, column.astype(kind).tobytes()

@@ -48,9 +48,8 @@ class RealDisk:
         try:
             os.ftruncate(handle, at)
             os.lseek(handle, at, os.SEEK_SET)
-            left = memoryview(content)
-            while left:
-                left = left[os.write(handle, left) :]
+            while content:
+                content = content[os.write(handle, content) :]
             os.fsync(handle)
         finally:
             os.close(handle)

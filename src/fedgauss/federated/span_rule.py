@@ -59,10 +59,9 @@ def check_spans(known: Known, new: Sequence[Told], few: int, read: Read) -> Know
         )
     if found.weights is not None:
         parts = np.abs(found.weights)
-        fresh = dict.fromkeys(one[1:] for one in new if one[1:] not in known.columns)
-        of_new = dict(zip(fresh, parts[len(parts) - len(fresh) :].tolist(), strict=True))
-        involved = {one.name for one in new if of_new.get(one[1:], 0.0) > _INVOLVED * parts.max()}
-        names = ", ".join(map(repr, sorted(involved or {one.name for one in new})))
+        fresh = list(dict.fromkeys(one[1:] for one in new if one[1:] not in known.columns))
+        involved = {key for key, part in zip(fresh[::-1], parts[::-1], strict=False) if part > _INVOLVED * parts.max()}
+        names = ", ".join(map(repr, sorted({one.name for one in new if one[1:] in (involved or fresh)})))
         raise Refused(
             f"what this site tells, with all that it told, must rest on at least {few} rows; combinations with {names} "
             "would rest on fewer. Leave these columns out, or ask for the same columns and rows as before."
