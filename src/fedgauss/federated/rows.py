@@ -99,12 +99,15 @@ class SiteRows:
         with rules.noted(reasons):
             rules.check_rows(policy, self._n_rows, weightless)
         columns = {name: c.as_levels() if name in terms.as_levels else c for name, c in columns.items()}
+        family = None
         with rules.noted(reasons):
             usual = usual_family(model.family, model.trials, model.event)
-            self._family = families.chosen(family_of(columns[model.target], usual), model.link)
-            rules.check_family(policy, self._family)
-            if self._family.by_class:
+            self._family = family = families.chosen(family_of(columns[model.target], usual), model.link)
+            rules.check_family(policy, family)
+            if family.by_class:
                 columns[model.target] = columns[model.target].as_levels()
+        if family is None:  # which the questions to come are about
+            return None, {"refused": reasons}
         outcome = model.event or model.target
         with rules.noted(reasons):
             rules.check_outcome(policy.few, columns[outcome])
