@@ -72,7 +72,7 @@ def fit_exactly(data: ModelData, errors: Errors, level: float, ridge: float, fin
     sites = [client_rows(data, x, piece) for piece in pieces]
     program = fit_program(data, columns, starting_point(data), errors, level, ridge, own=True, finish=finish)
     try:
-        fit = run(program, data.family, sites)
+        fit = run(program, data.family, sites, client_rows(data, x, slice(None)) if data.family.by_row else None)
     except NoFiniteEstimate:
         check_separable(data, x)  # which columns, in words
         raise

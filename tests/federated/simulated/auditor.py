@@ -237,9 +237,9 @@ class Auditor:
                 raise Failure(
                     f"site {machine.name} named a level of {name} that fewer than {_TO_NAME} of its rows have"
                 )
-        if question.kind in ("means", "design") and "numbers" in message:
+        if question.kind in ("means", "design") and message.get("numbers") is not None:
             self._check_permission(machine, one)
-        if plan.masked and "numbers" in message:
+        if plan.masked and message.get("numbers") is not None:
             self._check_masks(machine, one, question.shapes, message["numbers"])
 
     def _check_permission(self, machine: Any, one: _Watched) -> None:

@@ -45,7 +45,7 @@ def tables(rng: np.random.Generator, sizes: Sequence[int], hard: bool) -> list[T
     made = []
     shift, scale = rng.normal() * 10, 10 ** rng.uniform(-2, 2)
     slope, levels = rng.normal(size=2) * 0.4, rng.normal(size=3) * 0.4
-    for n in sizes:
+    for site, n in enumerate(sizes):
         z = rng.normal(size=(n, 2))
         dose = np.exp(1.5 * z[:, 1]) if hard else z[:, 1]
         ward = rng.choice(3, n, p=[0.45, 0.35, 0.2])
@@ -54,9 +54,12 @@ def tables(rng: np.random.Generator, sizes: Sequence[int], hard: bool) -> list[T
         town = np.array(["north", "south", "west"])[rng.choice(3, n)].astype(object)
         few = int(rng.choice([0, 0, 0, 1, 2, 4]))  # of four rows two levels are made, which together may be told of
         town[:few] = [f"{SECRET}{row // 2}" for row in range(few)]
+        clinic = np.where(rng.random(n) < 0.5, "p", "q").astype(object)
+        if hard and site == 0:  # the first step from the mean of all is far beyond what can be sent from here
+            clinic[-4:], rate[-4:] = "r", 1e6 * rng.random(4)
         made.append(
             {
-                "age": shift + scale * z[:, 0], "dose": dose, "ward": np.array(["u", "v", "w"])[ward], "town": town,
+                "age": shift + scale * z[:, 0], "dose": dose, "ward": np.array(["u", "v", "w"])[ward], "town": town, "clinic": clinic,
                 "patient": np.array([f"{SECRET}{i}" for i in range(n)]),
                 "cost": 100 * signal + 30 * rng.normal(size=n) * (1 + np.abs(z[:, 0])),
                 "died": (rng.random(n) < 1 / (1 + np.exp(-signal))).astype(float),
@@ -74,6 +77,8 @@ def models(rng: np.random.Generator, count: int, hard: bool) -> list[Model]:
         family = {"cost": "gaussian", "died": "binomial", "visits": "poisson"}[target]
         terms = [str(name) for name in rng.permutation(["age", "dose", "ward", "ward"])[: rng.integers(1, 4)]]
         others: dict[str, Any] = {}
+        if hard and rng.random() < 0.7:
+            terms = ["clinic", *terms[: rng.integers(0, 2)]]
         if rng.random() < 0.06:
             terms.append("patient")
         elif rng.random() < 0.15:

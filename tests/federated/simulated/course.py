@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -28,10 +29,12 @@ class Course:
         In the order of their names in the run.
     honest : bool
         Whether all of them keep to the protocol, and so give the fit of all rows.
+    count : Counter
+        Of void rounds among other things.
     """
 
-    def __init__(self, auditor: Auditor, machines: Sequence[Any], honest: bool) -> None:
-        self._auditor, self._machines, self._honest = auditor, machines, honest
+    def __init__(self, auditor: Auditor, machines: Sequence[Any], honest: bool, count: Counter[str]) -> None:
+        self._auditor, self._machines, self._honest, self._count = auditor, machines, honest, count
         self._base: tuple[np.ndarray, float] | None = None  # where the last step that was taken led
         self._tried: tuple[np.ndarray, float] | None = None  # and the step after that
         self._constant: float | None = None
@@ -65,8 +68,10 @@ class Course:
         here = -np.inf if heard.total is None else float(heard.total.get("log_likelihood", np.nan))
         if self._base is not None and self._tried is not None:
             (base, high), (tried, found) = self._base, self._tried
-            half = base + (tried - base) / 2.0
-            if np.abs(theta - half).max() > _SAME * (np.abs(base).max() + np.abs(tried).max()):
+            size = _SAME * (np.abs(base).max() + np.abs(tried).max())
+            if np.abs(theta - base).max() <= size:  # back, for another matrix
+                self._base = None
+            elif np.abs(theta - (base + tried) / 2.0).max() > size:
                 if found < high - _FELL * (1.0 + abs(high)):
                     raise Failure(
                         f"a step was taken that lowers the log-likelihood of all from {high:.9g} to {found:.9g}"
@@ -81,6 +86,7 @@ class Course:
         ask, columns = question.content["ask"], question.content["columns"]
         sums = cohort.sums(ask.theta, columns.mean, columns.scale)
         if heard.total is None:
+            self._count["void round"] += 1
             if sums.answerable:
                 raise Failure("a round was void although all sites could answer")
             return

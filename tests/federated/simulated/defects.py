@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss.federated import roster
 from fedgauss.federated.fixed_point import LARGEST, to_words
 from fedgauss.federated.ledger import Ledger
 from fedgauss.federated.masks import Masks
+from fedgauss.federated.roster import Roster
 from fedgauss.federated.rows import SiteRows
 from fedgauss.federated.site import Site
 from fedgauss.federated.transcript import Transcript, _check_fields
@@ -53,7 +53,7 @@ def _verifies_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _allows_a_key_twice(original: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda what, *others: None if what == "key" else original(what, *others)
+    return lambda self, what: None if what == "key" else original(self, what)
 
 
 def _forgets_tries(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,8 +87,14 @@ def _takes_every_step(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _answers_first(original: Callable[..., Any]) -> Callable[..., Any]:
-    """What is written is on the disk with the next write: the last one is lost in a crash."""
-    raise NotImplementedError
+    """What is written is on the disk with the next write: a crash takes the last one back."""
+
+    def append(self: Any, path: Any, content: bytes, at: int) -> None:
+        before = path, self.files.get(path, bytearray()).copy()
+        original(self, path, content, at)
+        self.unsure = before
+
+    return append
 
 
 def _allows_one_site_apart(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,7 +113,7 @@ DEFECTS: Mapping[int, tuple[Any, str, Replacement]] = {
     2: (Masks, "words", _forgets_the_round),
     3: (Transcript, "check_openings", _compares_nothing),
     4: (Transcript, "check_commitments", _verifies_nothing),
-    5: (roster, "_check_alone", _allows_a_key_twice),
+    5: (Roster, "_check_alone", _allows_a_key_twice),
     6: (Ledger, "_load", _forgets_tries),
     7: (Site, "_masked", _ends_without_masks),
     8: (scoring, "penalised", _takes_every_step),

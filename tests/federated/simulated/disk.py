@@ -22,8 +22,8 @@ class FaultyDisk:
         Writes until the power fails within one; some of that write survives.
     error : int or None
         What every write fails with, such as `errno.ENOSPC`.
-    writes : int
-        How many there were.
+    unsure : (Path, bytearray) or None
+        What a file was before its last write, where a crash takes that back. A disk that keeps its word has none.
     """
 
     def __init__(self, random: Random) -> None:
@@ -31,7 +31,7 @@ class FaultyDisk:
         self.files: dict[Path, bytearray] = {}
         self.crash_in: int | None = None
         self.error: int | None = None
-        self.writes = 0
+        self.unsure: tuple[Path, bytearray] | None = None
         self._locked: set[Path] = set()
 
     def read(self, path: Path) -> bytes | None:
@@ -41,7 +41,6 @@ class FaultyDisk:
 
     def append(self, path: Path, content: bytes, at: int) -> None:
         """Write from a position on, where the file then ends."""
-        self.writes += 1
         crash = False
         if self.crash_in is not None:
             self.crash_in -= 1
@@ -68,5 +67,7 @@ class FaultyDisk:
 
     def restart(self) -> None:
         """The machine is up again: no process holds a file, and there is room."""
+        if self.unsure is not None:
+            self.files[self.unsure[0]] = self.unsure[1]
         self._locked.clear()
-        self.crash_in = self.error = None
+        self.unsure = self.crash_in = self.error = None

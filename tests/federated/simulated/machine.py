@@ -75,6 +75,7 @@ class Machine:
         assert self.site is not None
         state = self.site.state()
         self.site.put_away()
+        self.disk.unsure = None
         try:
             self.start()
             self.site.restore(state)
@@ -96,6 +97,7 @@ class Machine:
         with suppress(Crash):
             if self.site is not None:
                 self.site.close()
+                self.disk.unsure = None
         self.stop()
 
     def _token(self, size: int) -> str:

@@ -52,7 +52,9 @@ class Study:
         except Failure as failure:
             self.failures.append((seed, str(failure)))
         except Exception:
-            self.failures.append((seed, "an exception that nobody expected: " + traceback.format_exc()))
+            self.failures.append(
+                (seed, "an exception that nobody expected: " + " ".join(traceback.format_exc().split()[-40:]))
+            )
         self.rounds, self.worlds = self.rounds + world.auditor.rounds, self.worlds + 1
         self.correlation += world.auditor.correlation
         self.seconds += time.process_time() - began
@@ -104,9 +106,11 @@ def simulate(
     with ExitStack() as stack:
         if defect is not None:
             stack.enter_context(plant(defect))
+        gc.disable()  # each world is let go at once when it ends
+        stack.callback(gc.enable)
         for one in seeds(seed):
             study.world(one)
-            gc.collect(0)
+            gc.collect()
             tick(study)
             if study.seconds >= seconds or (until_found and study.failures):
                 break

@@ -36,14 +36,14 @@ FIT, ODD = "fit, checked", "fit with a dishonest site"
 _TURNS = 24  # about two a round
 REASONS: Mapping[str, str] = {
     "budget": "takes? part in at most \\d+ runs|answers at most \\d+",
-    "spans: too few rows": "must rest on at least|must leave single rows unknown|that few rows of this site have",
+    "spans: too few rows": "must count at every parameter|must rest on at least|must leave single rows unknown|that few rows of this site have",
     "sites apart": "differ by",
-    "rare levels": "levels must have at least|must be named by a site",
+    "rare levels": "levels must have at least|to be named",
     "too few rows": "rows .* for each parameter|takes part with at least|of either outcome",
     "column closed": "must name a column|is not open|opens|has no column|needs the column|must be a column|are not in|is not in the",
     "no estimate": "no finite estimate|separable|collinear|constant|must vary|one a sum of others|all but the same",
     "site gives no reply": "gave no reply",
-    "unreadable on the way": "other than a reply|one line of JSON|must be nested|must begin with two|must be finite",
+    "unreadable on the way": "other than a reply|one line of JSON|in base64|must hold finite|must be nested|must begin with two|must be finite",
     "order out of turn": "orders must come in turn|have? its commitments already|The order|the order",
     "forged commitment": "is not signed by its key over",
     "another message than committed": "not the one that it committed to",
@@ -53,7 +53,7 @@ REASONS: Mapping[str, str] = {
     "message that is none": "sent something else|must send|sent a message|description that is none|gave no reason|it would rather",
     "key or name twice": "of its own, or one table",
     "one table twice": "have the same table",
-    "forged roster or plan": "must be signed by its key for this run|have the entry that this site|an entry must|the keys of site|have signed the plan|a plan must",
+    "forged roster or plan": "must be signed by its key for this run|have the entry that this site|an entry must|the keys of site|a digest and a length|have signed the plan|a plan must",
     "keys not pinned": "policy names the sites",
     "asker not known": "who may ask|another key",
     "forged past": "this past|cannot be continued|earlier run|the whole of it",
@@ -222,7 +222,7 @@ class World:
         network = self._network(machines, faults)
         inside = [machines[name] for name in sorted(machines)]
         honest = all(one.honest or one.kind is Site for one in inside)
-        self._course = Course(self.auditor, inside, honest)
+        self._course = Course(self.auditor, inside, honest, self._faults)
         nonce = self._random.randbytes(16).hex()
         try:
             federate(
