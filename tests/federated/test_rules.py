@@ -188,7 +188,7 @@ def test_stretches_between_knots_have_enough_rows():
     rules.check_stretches(5, {"ns(age)": 5, "ns(dose)": 9})
     rules.check_stretches(5, {})
     refused(
-        rules.check_stretches, 5, {"ns(age)": 9, "ns(dose)": 4}, 
+        rules.check_stretches, 5, {"ns(age)": 9, "ns(dose)": 4},
         words=re.escape("must lie between two knots of a spline; for one of ns(age) and ns(dose) fewer do"),
     )  # fmt: skip
 
