@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from fedgauss.inference.federated.coordinator import fit_sites
-from fedgauss.inference.federated.site import Site
 from scipy.special import expit
 
 import fedgauss as fg

@@ -5,23 +5,25 @@ eta + y exp(-eta), its optimum that of a gamma GLM in statsmodels.
 """
 
 import json
+import os
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from fedgauss.inference.federated.coordinator import fit_sites
-from fedgauss.inference.federated.lines import decoded, encoded
-from fedgauss.inference.federated.site import Site
 
 import fedgauss as fg
 from fedgauss.coverage.cells import CoverageCell
 from fedgauss.coverage.federation import Federation
 from fedgauss.families import Family, ResidualMoments, numpy_for, register, registry
+from fedgauss.federated.mailbox import federate
+from fedgauss.federated.processes import SiteProcesses
 from fedgauss.report.coefficients import write_fit
-from site_rows import asked_of
+from site_rows import Sites
 
 
 @dataclass(frozen=True)
@@ -107,47 +109,65 @@ def test_a_name_an_alias_and_an_instance_are_one_family():
         fg.fit(FRAME.assign(hours=FRAME.hours - 5), "hours", "h", "exponential", COLUMNS)
 
 
-def own_sites(frame):
-    names = sorted(set(frame.h))
-    sites = [Site(frame[frame.h == name].drop(columns="h")) for name in names]
-
-    def ask(order, contents):
-        pairs = zip(sites, contents, strict=True)
-        return [decoded(encoded(site.answer(order, decoded(encoded(content))))) for site, content in pairs]
-
-    return ask, names
-
-
-def test_it_federates_to_the_pooled_fit_and_is_saved(tmp_path):
-    ask, names = own_sites(FRAME)
-    fit = fit_sites(ask, names, "hours", "exponential", COLUMNS)
-    pooled = fg.fit(FRAME, "hours", "h", "exponential", COLUMNS)
-    np.testing.assert_allclose(fit.params, pooled.params, rtol=1e-12)
-    np.testing.assert_allclose(fit.std_errors, pooled.std_errors, rtol=1e-12)
+@pytest.mark.parametrize("masked", [False, True])
+def test_it_federates_to_the_pooled_fit_and_is_saved(tmp_path, masked):
+    model = fg.Model("hours", family="exponential", features=COLUMNS)
+    with Sites(FRAME) as sites:
+        fit = federate(model, sites, masked=masked)
+    pooled = fg.fit(FRAME, model, client="h")
+    np.testing.assert_allclose(fit.params, pooled.params, rtol=1e-10)
+    np.testing.assert_allclose(fit.std_errors, pooled.std_errors, rtol=1e-10)
     write_fit(fit, tmp_path)
     saved = json.loads((tmp_path / "fit.json").read_text())
     assert saved["facts"]["Family"] == "exponential"
     np.testing.assert_array_equal(saved["params"], fit.params)
 
 
-def test_sites_that_do_not_know_it_say_which_families_they_know(monkeypatch):
-    ask, names = own_sites(FRAME)
-    with pytest.raises(ValueError, match=r"family must be a name here: .* Register Exponential at every site"):
-        fit_sites(ask, names, "hours", Exponential(), COLUMNS)
-    models = [asked_of(name, target="hours", family="weibull", features=COLUMNS, sites=names) for name in names]
-    (reply, *_) = ask("describe", models)
-    assert "family must be one of 'cox', 'coxph', 'gamma', 'huber', 'linear', 'gaussian'" in reply["error"]
-    assert "'exponential', 'waiting_time'; got 'weibull'" in reply["error"]
-    models = [model | {"family": "exponential"} for model in models]
-    (reply, *_) = ask("describe", models)
-    levels = dict.fromkeys(reply["levels"])
-    shifted, _ = own_sites(FRAME.assign(hours=FRAME.hours - 5))
-    shifted("describe", models)
-    shifted("levels", [{"levels": levels, "total": N}] * 3)
-    (reply, *_) = shifted("design", [{"means": np.zeros(0), "sds": np.zeros(0)}] * 3)
-    assert reply["error"] == (
-        "the target 'hours' must suit the family 'exponential', which needs positive numbers; it does not at this site."
-    )
+# A site as an owner may start it who has a family of their own: it is registered in the site's process.
+OWN_SITE = """
+import sys
+from fedgauss.federated.site import Site
+from fedgauss.federated.wire import lines_of, serve_lines
+from fedgauss.inference.tables import read_table
+from test_toy_family import Exponential
+from fedgauss.families import register
+
+register(Exponential)
+serve_lines(Site(read_table(sys.argv[1]), sys.argv[1]).answer, lines_of(sys.stdin.buffer), sys.stdout)
+"""
+
+
+@pytest.mark.study
+def test_it_is_registered_in_processes_of_sites(tmp_path):
+    commands = {}
+    for name, rows in FRAME.groupby("h"):
+        rows.drop(columns="h").to_csv(tmp_path / f"{name}.csv", index=False)
+        commands[name] = [sys.executable, "-c", OWN_SITE, str(tmp_path / f"{name}.csv")]
+    model = fg.Model("hours", family="exponential", features=COLUMNS)
+    with pytest.MonkeyPatch.context() as patch:
+        here = [Path(__file__).parent, Path(__file__).parents[1], Path(fg.__file__).parents[1]]
+        patch.setenv("PYTHONPATH", os.pathsep.join(map(str, here)))
+        with SiteProcesses(commands) as sites:
+            fit = federate(model, sites, masked=True)
+    np.testing.assert_allclose(fit.params, fg.fit(FRAME, model, client="h").params, rtol=1e-10)
+
+
+def test_sites_that_do_not_know_it_say_which_families_they_know():
+    class Elsewhere(Sites):
+        """Processes that have not registered it."""
+
+        def ask(self, order, contents):
+            with pytest.MonkeyPatch.context() as patch:
+                known = {name: one for name, one in registry._REGISTRY.items() if one is not Exponential}
+                patch.setattr(registry, "_REGISTRY", known)
+                return super().ask(order, contents)
+
+    model = fg.Model("hours", family="exponential", features=COLUMNS)
+    with Elsewhere(FRAME) as sites, pytest.raises(ValueError, match=r"family must be one of .*; got 'exponential'"):
+        federate(model, sites)
+    words = "the target 'hours' must suit the family 'exponential', which needs positive numbers; it does not at this"
+    with Sites(FRAME.assign(hours=FRAME.hours - 5)) as sites, pytest.raises(ValueError, match=words):
+        federate(model, sites)
 
 
 @pytest.mark.study

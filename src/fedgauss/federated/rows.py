@@ -110,12 +110,15 @@ class SiteRows:
         with rules.noted(reasons):
             rules.check_rows(policy, self._n_rows, weightless)
         columns = {name: c.as_levels() if name in terms.as_levels else c for name, c in columns.items()}
+        family = None
         with rules.noted(reasons):
             usual = usual_family(model.family, model.trials, model.event)
-            self._family = families.chosen(family_of(columns[model.target], usual), model.link)
-            rules.check_family(policy, self._family)
-            if self._family.by_class:
+            self._family = family = families.chosen(family_of(columns[model.target], usual), model.link)
+            rules.check_family(policy, family)
+            if family.by_class:
                 columns[model.target] = columns[model.target].as_levels()
+        if family is None:  # which the questions to come are about
+            return None, {"refused": list(reasons)}
         outcome = model.event or model.target
         with rules.noted(reasons):
             rules.check_outcome(policy.few, columns[outcome])
@@ -217,10 +220,13 @@ class SiteRows:
         numbers = answer(family, rows, ask)
         if numbers is None:
             return None, {}
-        at = numbers["theta"] if ask.kind == "own" else ask.theta
-        if (ask.kind == "own" or ask.compared) and not rules.are_enough(few, family.behind(rows, "final", at)):
-            alone = ("found", "theta", "cov") if ask.kind == "own" else ("apart.",)  # as of a site with few rows
-            numbers |= {name: np.zeros_like(own) for name, own in numbers.items() if name.startswith(alone)}
+        if ask.kind == "own" or ask.compared:
+            at = numbers["theta"] if ask.kind == "own" else ask.theta
+            with np.errstate(all="ignore"):
+                behind = family.behind(rows, "final", at)
+            if not rules.are_enough(few, behind):
+                alone = ("found", "theta", "cov") if ask.kind == "own" else ("apart.",)  # as of a site with few rows
+                numbers |= {name: np.zeros_like(own) for name, own in numbers.items() if name.startswith(alone)}
         return numbers, {}
 
     def _settle(self, columns: Location) -> Rows:

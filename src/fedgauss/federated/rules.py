@@ -216,8 +216,8 @@ def check_parameter(few: int, columns: Mapping[str, FloatArray]) -> None:
 def are_enough(few: int, columns: Mapping[str, FloatArray]) -> bool:
     """Whether all combinations of what rows count for at a parameter rest on enough rows, as far as can be shown.
 
-    Squared scores are multiplied with each other alone. Of deviances and Pearson's residuals one number each is told, so
-    that a combination of both would tell one number of its rows, and none of their columns: each is looked at by itself.
+    Squared scores are multiplied with each other alone. Of deviances and of Pearson's residuals one number is told: a
+    combination of both would tell a number of its rows, and none of their columns, so each is looked at by itself.
     """
     matrices = ("information", "observed")
     for part in ("squares",), (*matrices, "score"), (*matrices, "deviance"), (*matrices, "pearson"):

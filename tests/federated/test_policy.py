@@ -3,12 +3,11 @@
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pytest
-from fedgauss.inference.federated.disclosure import Refused
-from fedgauss.inference.federated.policy import Policy, example_policy
 
-from fedgauss.inference.tables import FrameColumn
+from fedgauss.federated.ledger import Budget
+from fedgauss.federated.policy import Policy, example_policy
+from fedgauss.federated.refusal import Refused
 
 
 @pytest.fixture
@@ -25,29 +24,33 @@ def test_the_example_is_the_default_policy(written):
     assert "--policy" in example_policy().splitlines()[0]
     uncommented = "\n".join(line.removeprefix("# ") for line in example_policy().splitlines()[1:])
     assert tomllib.loads(uncommented)["site"].keys() == Policy.__dataclass_fields__.keys()
-    assert Policy.read(written(uncommented)).columns == ("age", "dose", "died")
+    open_keys = uncommented.replace('"..."', f'"{"0f" * 32}"')
+    policy = Policy.read(written(open_keys))
+    assert policy.columns == ("age", "dose", "died")
+    assert policy.sites == {"south": "0f" * 32}
 
 
 def test_what_is_written_is_what_holds(written, tmp_path):
-    text = '[site]\nleast_rows = 50\nmasks = "required"\nnever = ["name"]\nledger = "kept/answered.jsonl"\n'
+    text = '[site]\nleast_rows = 50\nmasks = "required"\nnever = ["name"]\nsecret = "kept/word"\ntries = 7\n'
     policy = Policy.read(written(text))
     assert (policy.least_rows, policy.masks, policy.never) == (50, "required", ("name",))
-    assert policy.ledger == str(tmp_path / "kept" / "answered.jsonl")
-    assert policy.most_rounds == Policy().most_rounds
+    assert policy.secret == str(tmp_path / "kept" / "word")
+    assert policy.budget == Budget(tries=7)
     assert Policy.read(written("")) == Policy()
 
 
-def test_the_policy_in_the_documentation_is_one(written):
-    page = (Path(__file__).parents[3] / "docs" / "regression.md").read_text(encoding="utf-8")
-    lines = page.split("    [site]\n")[1].split("\n\n")[0].splitlines()
-    policy = Policy.read(written("[site]\n" + "\n".join(line.strip() for line in lines)))
-    assert (policy.fewest_sites, policy.masks) == (3, "required")
+def test_policies_in_the_tutorial_are_some(written):
+    page = (Path(__file__).parents[2] / "docs" / "tutorials" / "fit_federated.md").read_text(encoding="utf-8")
+    found = [block for block in page.split("```")[1::2] if "[site]" in block]
+    assert any(block.partition("\n")[2].strip() == example_policy().strip() for block in found)
+    for block in found:
+        Policy.read(written(block[block.index("[site]") :].replace('"..."', f'"{"0f" * 32}"')))
 
 
 def test_it_prints_itself():
     shown = str(Policy(columns=("age", "dose")))
-    assert "least_rows             10           rows that this site must have" in shown
-    assert "columns                age and dose" in shown
+    assert "least_rows           10           rows that this site must have" in shown
+    assert "columns              age and dose columns" in shown
     assert len(shown.splitlines()) == 1 + len(Policy.__dataclass_fields__)
     assert repr(Policy()) == "<Policy of a site>"
 
@@ -58,7 +61,7 @@ def test_it_prints_itself():
         ("least_rows = 5", r"a policy has one table, \[site\]; got 'least_rows' beside it. Move it below \[site\]"),
         ("site = 5", r"site must be a table, \[site\]; got 5"),
         ("[site]\nleast_row = 5", "a policy has no key 'least_row'. Did you mean 'least_rows'?"),
-        ("[site]\nx = 5", "a policy has no key 'x'. The keys are least_rows, least_rows_in_a_level"),
+        ("[site]\nx = 5", "a policy has no key 'x'. The keys are least_rows, few, rows_per_parameter"),
         ("[site]\nleast_rows = 5\nleast_rows = 6", "a policy must be TOML; .*policy.toml is not"),
         ("[site", "a policy must be TOML; .* See fedgauss site --example-policy"),
         ("[site]\nleast_rows = 1", "least_rows must be a whole number of at least 2; got 1. Use least_rows = 10?"),
@@ -69,15 +72,21 @@ def test_it_prints_itself():
         ("[site]\nrows_per_parameter = 0.5", "rows_per_parameter must be a number of at least 1; got 0.5"),
         ("[site]\nrows_per_parameter = nan", "rows_per_parameter must be a number of at least 1; got nan"),
         ("[site]\nrows_per_parameter = inf", "rows_per_parameter must be a number of at least 1; got inf"),
-        ("[site]\nlargest_share = 0", "largest_share must be a number above 0, at most 1; got 0. Use .* 0.75?"),
-        ("[site]\nlargest_share = 75", "largest_share must be a number above 0, at most 1; got 75"),
         ('[site]\ncolumns = "age"', r"columns must be a list of names; got 'age'. Use columns = \[\"age\", \"dose\""),
         ("[site]\nnever = [1]", r"never must be a list of names; got \[1\]"),
         ('[site]\ncolumns = ["a", "b"]\nnever = ["b"]', "must not be both in columns and in never; 'b' is"),
         ('[site]\nmasks = "require"', "masks must be one of 'required', 'allowed' and 'off'; got 'require'. Did"),
         ("[site]\nmasks = true", "masks must be one of"),
-        ('[site]\ndrop_outs = "no"', "drop_outs must be one of 'allowed' and 'refused'; got 'no'"),
-        ("[site]\nledger = 5", "ledger must be the path of a file; got 5"),
+        ("[site]\nsecret = 5", "secret must be the path of a file; got 5. Use secret = .sites.secret."),
+        ('[site]\nsecret = ""', "secret must be the path of a file; got ''"),
+        ("[site]\nfew = 1", "few must be a whole number of at least 2; got 1. Use few = 3?"),
+        ("[site]\nsites_apart = 0", "sites_apart must be a whole number of at least 1; got 0"),
+        ("[site]\ntries = 0", "tries must be a whole number of at least 1; got 0. Use tries = 100?"),
+        ("[site]\nparameters = -3", "parameters must be a whole number of at least 1; got -3"),
+        ("[site]\nmatrices = 0.5", "matrices must be a whole number of at least 1; got 0.5"),
+        ('[site]\nsites = ["south"]', "sites must be keys by name, such as .* each of 64 hexadecimal digits"),
+        ('[site]\nsites = { south = "12" }', "sites must be keys by name"),
+        ('[site]\naskers = { me = "ZZ" }', "askers must be keys by name.*fedgauss site key FILE"),
     ],
 )  # fmt: skip
 def test_wrong_policies_are_refused(written, text, message):
@@ -102,42 +111,3 @@ def test_columns_that_are_open():
     assert Policy(columns=("age",)).open_columns(table) == ["age"]
     with pytest.raises(ValueError, match=r"the policy names the column 'nam', .* Did you mean 'name'?"):
         Policy(never=("nam",)).open_columns(table)  # a typing error must not open a column
-
-
-RARE = FrameColumn("ward", np.repeat([0.0, 1.0], [20, 6]), ("x", "y"))
-STRICT = Policy(
-    least_rows_in_a_level=7, rows_per_parameter=10, fewest_sites=3, never=("name",), families=("gaussian",),
-    masks="required", most_rounds=20,
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("check", "values", "message"),
-    [
-        ("rows", (9,), "at least 10 rows; it has 9"),
-        ("levels", (RARE,), "levels must have at least 7 rows each at this site.*; some of 'ward' have fewer"),
-        ("parameters", (59, 6), "10 rows for each parameter; 6 parameters and 59 rows are fewer. Use at most 5 param"),
-        ("sites", (2,), "at least 3 sites; this fit has 2"),
-        ("weightless", (6,), "no row must have weight 0 at this site, or at least 7"),
-        ("family", ("poisson",), "allows the families 'gaussian'; got 'poisson'"),
-        ("masked", (False,), 'masks = "required": it sends no sums of its own. Fit with --masked'),
-        ("round", (21,), "at most 20 rounds of a run; this would be round 21"),
-    ],
-)  # fmt: skip
-def test_orders_that_break_a_rule_are_refused(check, values, message):
-    with pytest.raises(Refused, match=message):
-        getattr(STRICT, f"check_{check}")(*values)
-
-
-def test_orders_that_keep_the_rules_are_not():
-    STRICT.check_rows(10)
-    STRICT.check_levels(FrameColumn("ward", np.repeat([0.0, 1.0], [20, 7]), ("x", "y")))
-    STRICT.check_parameters(60, 6)
-    STRICT.check_sites(3)
-    STRICT.check_family("gaussian")
-    STRICT.check_masked(True)
-    STRICT.check_round(20)
-    for masked in (True, False):
-        Policy().check_masked(masked)
-    with pytest.raises(Refused, match='has masks = "off"'):
-        Policy(masks="off").check_masked(True)
