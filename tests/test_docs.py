@@ -73,9 +73,14 @@ def test_shell_lines_of_the_tutorial_on_fits_run_as_pasted(tmp_path, monkeypatch
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        if "policy" not in lines:
-            table = [line for line in str(names["fit"]).splitlines() if line.startswith(("const", "age", "dose"))]
-            assert all(line in done.stdout for line in table[:3])
+        table = [line for line in str(names["fit"]).splitlines() if line.startswith(("const", "age", "dose"))]
+        assert all(line in done.stdout for line in table[:3])
+
+
+def test_the_policy_of_the_tutorial_is_what_the_command_prints():
+    from fedgauss.federated.policy import example_policy
+
+    assert f"```toml\n{example_policy()}```" in (DOCS / "tutorials/fit_federated.md").read_text()
 
 
 @pytest.mark.study

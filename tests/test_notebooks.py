@@ -159,7 +159,7 @@ def test_the_federated_fit_is_the_pooled_one(shown):
     assert coefficients < 1e-8
     assert errors < 1e-6
     assert numbers("largest relative difference to the fit above: #", text)[0] < 1e-10
-    assert "orders: keys, meet, describe" in text
+    assert "orders: join, meet, open, hear" in text
     words = re.search(r"a number of lakeside's, as it left: (.*)", text)[1].split()
     assert all(len(word) > 12 for word in words), "a masked number was plain"
 

@@ -34,18 +34,18 @@ def hospital(n=300, seed=0):
 class Site:
     """A table with its ledger, which can be stopped and started, and asked in one line."""
 
-    def __init__(self, table=None, disk=None, **options):
+    def __init__(self, table=None, disk=None, runs=0, **options):
         self.table = hospital() if table is None else table
         self.disk = MemoryDisk() if disk is None else disk
         self.options = {"disk": self.disk, "clock": lambda: NOON} | options
-        self.runs = 0
+        self.runs = runs  # every one has another number
         self.start()
 
     def start(self):
         self.disk.restart()
         self.ledger = Ledger(FILE, **self.options)
 
-    def run(self, columns, rows=slice(None), *, model=None, roster=EIGHT, settled=(), masked=True, spend=(0, 0)):
+    def run(self, columns, rows=slice(None), *, model=None, roster=EIGHT, masked=True, spend=(0, 0), question="?"):
         """One run; where it is refused the ledger gets the reason, and so does the test."""
         numbers = self.ledger.digests(self.table)[rows]
         self.runs += 1
@@ -53,10 +53,10 @@ class Site:
         self.ledger.begin(f"run {self.runs}", "about", roster, "asker", about, masked=masked)
         try:
             told = {"1": np.ones(len(numbers))} | {name: np.asarray(own)[rows] for name, own in columns.items()}
-            self.ledger.admit(Admission(told, numbers, settled))
-            self.ledger.spend(*spend)
+            self.ledger.admit(Admission(told, numbers))
+            self.ledger.spend(*spend, question)
         except Refused as refusal:
-            self.ledger.refuse([str(refusal)])
+            self.ledger.refuse([str(refusal)], refusal.counts)
             raise
         self.ledger.finish(answered=True)
 
@@ -206,52 +206,6 @@ class TestAdaptiveAttempts:
         assert pairs.max() < 1.0 - 1e-3
 
 
-class TestSettled:
-    def rare(self, site, *rows):
-        return np.isin(site.table["id"], rows).astype(float)
-
-    def test_a_level_that_few_rows_have_here(self, site):
-        site.run({"stage 4": self.rare(site, 7)} | site.columns("age", "died"), settled=("stage 4",))
-        site.run({"stage 4": self.rare(site, 7)} | site.columns("bmi"), settled=("stage 4",))
-        with pytest.raises(Refused, match="'stage 4'"):
-            Site().run({"stage 4": self.rare(site, 7)})
-
-    def test_it_is_not_settled_without_masks(self, site):
-        site.run({"stage 4": self.rare(site, 7)}, settled=("stage 4",))
-        with pytest.raises(Refused, match="'stage 4'"):
-            site.run({"stage 4": self.rare(site, 7)}, masked=False)
-
-    def test_two_that_differ_in_a_row(self, site):
-        site.run({"stage 4": self.rare(site, 7, 8)}, settled=("stage 4",))
-        with pytest.raises(Refused, match="share some"):
-            site.run({"other": self.rare(site, 8)}, settled=("other",))
-        with pytest.raises(Refused, match="'other'"):  # it has three rows, and differs in one
-            site.run({"other": self.rare(site, 7, 8, 9)}, settled=("other",))
-        site.run({"other": self.rare(site, 10, 11)}, settled=("other",))
-
-    def test_one_combined_with_other_columns(self, site):
-        rare, age = self.rare(site, 7, 8), site.table["age"]
-        site.run({"stage 4": rare, "age": age}, settled=("stage 4",))
-        for alone in (7, 100):
-            with pytest.raises(Refused, match="'both'"):
-                site.run({"both": 2.0 * age - 3.0 * rare + self.rare(site, alone)})
-
-    def test_another_column_that_differs_where_it_is_not_zero(self, site):
-        rare, age = self.rare(site, 7), site.table["age"]
-        site.run({"stage 4": rare, "age": age}, settled=("stage 4",))
-        with pytest.raises(Refused, match="'a'"):  # elsewhere the difference may be zero
-            site.run({"a": age + rare})
-
-    def test_a_level_that_all_but_few_rows_have(self, site):
-        treated, age = 1.0 - self.rare(site, 7), site.table["age"]
-        with pytest.raises(Refused, match="'treated'"):
-            Site().run({"treated": treated})
-        site.run({"treated": treated, "age": age}, settled=("treated",))
-        for other in (treated * 3.0 + 1.0, 5.0 + self.rare(site, 7), age + treated, age + treated * 2.0):
-            with pytest.raises(Refused, match="'other'"):
-                site.run({"other": other})
-
-
 class TestBudgets:
     def test_tries_count_over_restarts_refused_ones_too(self):
         site = Site(budget=Budget(tries=4))
@@ -288,15 +242,95 @@ class TestBudgets:
             site.run(site.columns("age"), spend=(5, 0))
         assert "tries: 1 of 2, 1 left" in site.ledger.report()
         assert "parameters: 5 of 10" in site.ledger.report()
-        with pytest.raises(Refused, match="at most 10 parameters"):  # more than the first time
-            site.run(site.columns("age"), spend=(6, 0))
-        site.run({"age": site.table["bmi"]}, spend=(5, 0))  # it has the model of the first and asks for something else
+        site.run({"age": site.table["bmi"]}, spend=(5, 0))  # it has the model of the first and tells something else
         assert "tries: 2 of 2, 0 left" in site.ledger.report()
+        assert "parameters: 10 of 10" in site.ledger.report()
         with pytest.raises(Refused, match="at most 2 runs"):
             site.run({"age": site.table["sbp"]})
         with pytest.raises(Refused, match="at most 2 runs"):
             site.run(site.columns("age"), roster=EIGHT[:5])
+        with pytest.raises(Refused, match="at most 2 runs"):
+            site.run(site.columns("age"), masked=False)
         site.run({"age": site.table["bmi"]}, spend=(5, 0))
+
+    def test_another_question_in_a_repeat_counts(self):
+        site = Site(budget=Budget(parameters=10))
+        site.run(site.columns("age"), spend=(4, 0), question="at zero")
+        site.run(site.columns("age"), spend=(4, 0), question="where a lie led")
+        assert "parameters: 8 of 10" in site.ledger.report()
+        site.start()
+        site.run(site.columns("age"), spend=(4, 0), question="at zero")
+        with pytest.raises(Refused, match="at most 10 parameters"):
+            site.run(site.columns("age"), spend=(4, 0), question="where another led")
+
+    def test_a_question_is_free_of_the_rows_that_it_was_told_of(self):
+        site = Site()
+        first = site.columns("age", "bmi")
+        site.run(first, slice(0, 290), model={"y": "x"}, spend=(1, 1), question="one")
+        site.run(first, slice(0, 300), model={"y": "x"}, spend=(1, 1), question="two")
+        site.run(first, slice(0, 290), model={"y": "x"}, spend=(1, 1), question="two")
+        assert "parameters: 3 of 200" in site.ledger.report()
+        site.run(first, slice(0, 290), model={"y": "x"}, spend=(1, 1), question="one")
+        site.run({"age": first["age"]}, slice(0, 290), model={"y": "x"}, spend=(1, 1), question="one")
+        assert "parameters: 3 of 200" in site.ledger.report()
+        assert "matrices: 3 of 50" in site.ledger.report()
+
+    def test_nothing_is_free_once_a_repeat_tells_something_new(self, site):
+        numbers, age = site.ledger.digests(site.table), site.table["age"]
+        site.run({"age": age}, model={"y": "x"}, spend=(1, 0))
+        site.ledger.begin("again", "about", EIGHT, "asker", {"y": "x"})
+        site.ledger.admit(Admission({"1": np.ones(300), "age": age}, numbers))
+        site.ledger.admit(Admission({"1": np.ones(300), "bmi": site.table["bmi"]}, numbers))
+        site.ledger.admit(Admission({"1": np.ones(300), "age": age}, numbers))
+        site.ledger.spend(1, 0, "?")
+        site.ledger.finish(answered=True)
+        assert "parameters: 2 of 200" in site.ledger.report()
+        assert "tries: 2 of 60" in site.ledger.report()
+
+    def test_refusals_count_over_restarts_and_stop_all_but_repeats(self):
+        site = Site(budget=Budget(refusals=3))
+        site.run(site.columns("age"))
+        for row in range(3):
+            with pytest.raises(Refused, match="rest on"):
+                site.run({"guess": site.table["id"] == row})
+            site.start()
+        for _ in range(2):
+            with pytest.raises(Refused, match="refuses at most 3 runs for what its rows say"):
+                site.run(site.columns("bmi"))
+        site.run(site.columns("age"))
+        with pytest.raises(Refused, match="refuses at most 3"):  # under the name of an answered model
+            site.run(site.columns("bmi"), model={"columns": ["age"]})
+        assert "refusals: 3 of 3, 0 left" in site.ledger.report()
+        site.options["budget"] = Budget(refusals=4)  # its owner has raised it
+        site.start()
+        site.run(site.columns("bmi"))
+
+    def test_refusals_that_depend_on_no_row_do_not_count(self, site):
+        for counts in (False, True):
+            site.ledger.begin(f"{counts}", "about", EIGHT, "asker", {})
+            site.ledger.note_reasons(["no such column"], counts=False)
+            site.ledger.refuse(["no such column", "another"], counts)
+            assert f"refusals: {int(counts)} of 20" in site.ledger.report()
+        assert "another" in site.ledger.report()
+
+    def test_reasons_that_were_told_count_once_and_without_an_end(self, site):
+        for ends in (True, False):
+            site.ledger.begin(f"{ends}", "about", EIGHT, "asker", {})
+            site.ledger.note_reasons(["a level is rare"])
+            if ends:
+                site.ledger.refuse(["a level is rare"])
+            site.start()
+        assert "refusals: 2 of 20" in site.ledger.report()
+
+    def test_reasons_of_budgets_do_not_count(self):
+        site = Site(budget=Budget(tries=1, parameters=1))
+        with pytest.raises(Refused) as refusal:
+            site.run(site.columns("age"), spend=(2, 0))
+        assert not refusal.value.counts
+        with pytest.raises(Refused) as refusal:
+            site.run(site.columns("bmi"))
+        assert not refusal.value.counts
+        assert "refusals: 0 of 20" in site.ledger.report()
 
     def test_a_repeat_of_a_sorted_table_is_one(self):
         site = Site(budget=Budget(tries=1))
@@ -319,39 +353,92 @@ class TestBudgets:
 
 
 class TestSitesApart:
-    def test_a_roster_without_one_site_is_refused_about_the_same(self, site):
+    """Totals over several sets of sites, of which some set would be told that is too small."""
+
+    def refused(self, site, roster, names=("age",), match="join or leave together", **options):
+        columns = {f"{name} rescaled": 2.0 - site.table[name] * 3.0 for name in names}
+        with pytest.raises(Refused, match=match):
+            site.run(columns, roster=roster, **options)
+
+    def test_three_sets_that_overlap(self, site):
+        """With A = 0..3, B = 4, 5, pads C = 6..8 and D = 9..11: the sums of B are (T_AB + T_BC - T_AC) / 2."""
+        sites = [(f"site{j}", f"key{j}") for j in range(12)]
+        ab, ac, bc = sites[:6], sites[:4] + sites[6:], sites[4:]
+        site.run(site.columns("age"), roster=ab)
+        for roster in (ac, bc):
+            self.refused(site, roster)
+        site.run(site.columns("age"), roster=sites)
+
+    def test_sites_that_join(self, site):
+        site.run(site.columns("age"), roster=EIGHT[:3])
+        self.refused(site, EIGHT[:4])
+        self.refused(site, EIGHT[:5])
+        site.run(site.columns("age"), roster=EIGHT[:6])
+        site.run(site.columns("age"), roster=EIGHT[:3])
+        self.refused(site, EIGHT[:7], match="'site6' came, and nothing left")
+        self.refused(site, [*EIGHT[:3], *EIGHT[5:]])
+
+    def test_sites_that_leave(self, site):
         site.run(site.columns("age", "died"))
-        for roster in (EIGHT[:7], EIGHT[:6], [*EIGHT[:7], ("new", "newkey")]):
-            with pytest.raises(Refused, match="site7"):
-                site.run({"scaled": 2.0 - site.table["age"] * 3.0}, roster=roster)
+        self.refused(site, EIGHT[:7], match="nothing came, and 'site7' left")
+        self.refused(site, EIGHT[:6])
         site.run(site.columns("bmi"), roster=EIGHT[:7])  # about something else
         site.run(site.columns("age"), roster=EIGHT[:5])
+
+    def test_sites_that_leave_while_others_come(self, site):
+        site.run(site.columns("age"))
+        self.refused(site, [*EIGHT[:7], ("new", "newkey")], match="'new' came, and 'site7' left")
+        self.refused(site, [*EIGHT[:5], *((f"new{j}", f"newkey{j}") for j in range(3))])
 
     def test_names_do_not_matter_and_keys_do(self, site):
         site.run(site.columns("age"))
         site.run(site.columns("age", "bmi"), roster=[(f"other{j}", key) for j, (_, key) in enumerate(EIGHT)])
-        with pytest.raises(Refused, match="differ by"):
-            site.run(site.columns("age"), roster=[*EIGHT[:7], ("site7", "forged")])
+        self.refused(site, [*EIGHT[:7], ("site7", "changed")])
+
+    def test_an_owner_may_let_one_leave(self):
+        site = Site(sites_apart=3)
+        site.run(site.columns("age"))
+        site.options["sites_apart"] = 1
+        site.start()
+        site.run(site.columns("age"), roster=EIGHT[:7])
+        self.refused(site, [*EIGHT[:6], ("new", "newkey")])
 
     def test_without_masks_sums_of_sites_are_seen_anyway(self, site):
         site.run(site.columns("age"), masked=False)
         site.run(site.columns("age"), masked=False, roster=EIGHT[:7])
-        with pytest.raises(Refused, match="differ by"):
-            site.run(site.columns("age"), masked=True, roster=EIGHT[:6])
+        self.refused(site, EIGHT[:6], masked=True)
+        site.run(site.columns("bmi"), masked=True)
+        self.refused(site, EIGHT[:7], ["bmi"], masked=False)
 
     def test_it_is_remembered_over_restarts_and_of_runs_that_did_not_end(self, site):
         numbers = site.ledger.digests(site.table)
         site.ledger.begin("a", "about", EIGHT, "asker", {})
         site.ledger.admit(Admission({"1": np.ones(300), "age": site.table["age"]}, numbers))
         site.start()
-        with pytest.raises(Refused, match="differ by"):
-            site.run({"x": site.table["age"] + 5.0}, roster=EIGHT[:7])
+        self.refused(site, EIGHT[:7])
 
     def test_a_combination_in_common_is_enough(self, site):
         a, b = site.table["age"], site.table["sbp"]
         site.run({"a": a, "b": b})
-        with pytest.raises(Refused, match="differ by"):
+        with pytest.raises(Refused, match="join or leave together"):
             site.run({"c": a - 2.0 * b, "d": site.table["bmi"]}, roster=EIGHT[:7])
+
+    def test_what_several_runs_told_is_taken_together(self, site):
+        a, b = site.table["age"], site.table["sbp"]
+        site.run({"a": a})
+        site.run({"b": b})
+        with pytest.raises(Refused, match="join or leave together"):
+            site.run({"c": a - 2.0 * b}, roster=EIGHT[:7])
+        site.run({"c": a - 2.0 * b}, roster=EIGHT[:5])
+
+    def test_what_one_run_tells_bit_by_bit_is_taken_together(self, site):
+        a, b = site.table["age"], site.table["sbp"]
+        site.run({"c": a - 2.0 * b})
+        numbers, ones = site.ledger.digests(site.table), np.ones(300)
+        site.ledger.begin("a", "about", EIGHT[:7], "asker", {})
+        site.ledger.admit(Admission({"1": ones, "a": a}, numbers))
+        with pytest.raises(Refused, match="join or leave together"):
+            site.ledger.admit(Admission({"1": ones, "b": b}, numbers))
 
 
 class TestOthersLedgers:
@@ -460,7 +547,7 @@ class TestTheFile:
         assert "b " in site.ledger.report()
 
     def test_what_another_process_told_is_known(self, site):
-        other = Site(site.table, disk=site.disk)
+        other = Site(site.table, disk=site.disk, runs=100)
         site.run(site.columns("age"))
         with pytest.raises(Refused, match="rest on"):
             other.run({"age": changed(site.table["age"], 3)})
@@ -468,7 +555,8 @@ class TestTheFile:
     def test_a_run_must_have_begun(self, site):
         numbers = site.ledger.digests(site.table)
         for call in (
-            lambda: site.ledger.admit(Admission({}, numbers)), site.ledger.spend, lambda: site.ledger.refuse(["no"]),
+            lambda: site.ledger.admit(Admission({}, numbers)), lambda: site.ledger.spend(1, 0, "?"),
+            lambda: site.ledger.refuse(["no"]), lambda: site.ledger.note_reasons(["no"]),
         ):  # fmt: skip
             with pytest.raises(ValueError, match="call begin first"):
                 call()
@@ -493,8 +581,9 @@ class TestTheFile:
         ]  # fmt: skip
         assert "refused" in report
         assert "rest on at least 3 rows" in report
-        assert "parameters: 6 of 300, 294 left" in report
-        assert "matrices: 2 of 60, 58 left" in report
+        assert "parameters: 6 of 200, 194 left" in report
+        assert "refusals: 1 of 20, 19 left" in report
+        assert "matrices: 2 of 50, 48 left" in report
 
 
 def script(site):
@@ -509,7 +598,7 @@ def script(site):
         yield
         ledger.admit(Admission({"1": np.ones(300), name: table[name]}, numbers))
         yield
-        ledger.spend(2, 1)
+        ledger.spend(2, 1, name)
         yield
         ledger.finish(answered=True)
         yield

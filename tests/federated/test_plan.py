@@ -47,7 +47,7 @@ def test_every_field_makes_another_run(change, is_about_the_same):
         ({"model": {}}, "target of a model must be there"),
         ({"model": PLAN.to_wire()["model"] | {"ridge": -1}}, "ridge must be"),
         ({"model": PLAN.to_wire()["model"] | {"ridge": 10**400}}, "must be a model as fedgauss sends it"),
-        ({"model": PLAN.to_wire()["model"] | {"merged": None}}, "must be a model as fedgauss sends it"),
+        ({"model": PLAN.to_wire()["model"] | {"merged": None}}, "merged must be levels by column"),
         ({"sites": []}, "1 to 1,000 sites"),
         ({"sites": [f"{i:04}" for i in range(1001)]}, "1 to 1,000 sites"),
         ({"sites": ["a", 1]}, "by short names"),

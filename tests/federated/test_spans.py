@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedgauss.federated import spans
-from fedgauss.federated.spans import ETA, clash, rows_apart
+from fedgauss.federated.spans import ETA, extend, rows_apart, search, span_of
 
 
 def is_apart(columns, rows):
@@ -140,69 +140,42 @@ def test_numbers_must_be_finite():
         rows_apart(np.array([[1.0], [np.nan]]), 3)
 
 
-class TestSettled:
-    """Columns whose counts over all sites are large enough, and which are nearly empty here."""
+def projection(span):
+    return span.basis @ span.basis.T
 
-    n = 200
 
-    def column(self, *rows, value=1.0):
-        own = np.zeros(self.n)
-        own[list(rows)] = value
-        return own
+@pytest.mark.parametrize("seed", range(10))
+def test_a_span_that_grows_is_that_of_all_columns(seed):
+    rng = np.random.default_rng(seed)
+    x = hospital(rng, 300)
+    late = [x[:, 1:3] @ [3.0, -2.0], np.log(x[:, 1] + 99.0), x[:, 2] * x[:, 1], np.zeros(300), x[:, 2] + 1e-7 * x[:, 4]]
+    columns = np.column_stack([x, *late]) * 10.0 ** rng.integers(-9, 9, 10)
+    at_once, growing = span_of(columns), span_of(columns[:, :0])
+    for start in range(0, 10, 3):
+        growing = extend(growing, columns[:, start : start + 3])
+    assert growing.basis.shape == at_once.basis.shape == (300, 7)
+    assert np.abs(growing.basis.T @ growing.basis - np.eye(7)).max() < 1e-13
+    assert np.abs(projection(growing) - projection(at_once)).max() < 1e-8
+    assert np.abs(spans.scale(columns) @ growing.weights - growing.basis).max() < 1e-8
 
-    def search(self, others, settled, few=3):
-        return rows_apart(np.column_stack(others), few, np.column_stack(settled))
 
-    def others(self, seed=0):
-        return list(hospital(np.random.default_rng(seed), self.n).T)
+@pytest.mark.parametrize("size", [1.0, 1e-4, 1e-8, 1e-10])
+def test_a_span_that_grows_by_a_column_that_differs_in_a_row_has_it(size):
+    rng = np.random.default_rng(5)
+    x = hospital(rng, 400)
+    changed = x[:, 4].copy()
+    changed[7] += size * np.linalg.norm(changed)
+    span = extend(span_of(x), (2.0 - changed)[:, None])
+    assert np.abs(span.basis.T @ span.basis - np.eye(6)).max() < 1e-13
+    found = search(span, 3)
+    assert found.rows.tolist() == [7]
+    assert np.abs(found.weights)[5] > 1e-2 * np.abs(found.weights).max()
 
-    @pytest.mark.parametrize("few", [3, 5])
-    def test_alone_they_pass(self, few):
-        settled = [self.column(4), self.column(8, 9), self.column(8, 9, value=2.0)]
-        assert self.search(self.others(), settled, few) == (None, True, None)
-        assert rows_apart(np.column_stack([*self.others(), *settled]), few).rows is not None
 
-    @pytest.mark.parametrize("few", [3, 4, 5])
-    def test_a_sum_with_another_column_that_is_zero_but_in_a_row_is_found(self, few):
-        rare = self.column(*range(10, 9 + few))
-        for alone in (10, 150):  # within its rows, and elsewhere
-            x = self.others()
-            dense = 2.0 * x[1] - 7.0 * rare + self.column(alone)
-            search = self.search([*x, dense], [rare], few)
-            assert search.rows is not None
-            assert alone in search.rows
-
-    def test_the_difference_of_a_column_and_one_that_has_a_row_more_is_found(self):
-        search = self.search([*self.others(), self.column(8, 9, 10, 11, 12)], [self.column(8, 9)])
-        assert search.rows is None  # three rows are enough
-        search = self.search([*self.others(), self.column(8, 9, 10)], [self.column(8, 9)])
-        assert 10 in search.rows
-
-    @pytest.mark.parametrize("seed", range(60))
-    def test_every_vector_that_is_no_combination_of_settled_columns_is_found(self, seed):
-        rng = np.random.default_rng(seed)
-        few = int(rng.integers(3, 6))
-        places = rng.permutation(self.n)
-        sizes = rng.integers(1, few, size=3)
-        ends = np.cumsum(sizes)
-        settled = [self.column(*places[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
-        x = self.others(seed)
-        vector = np.zeros(self.n)
-        pool = places[: ends[-1] + 3]  # rows of settled columns, and others
-        rows = rng.choice(pool, rng.integers(1, few), replace=False)
-        vector[rows] = rng.uniform(0.5, 2.0, len(rows)) * rng.choice([-1.0, 1.0], len(rows))
-        left = vector - sum(z * (z @ vector) / (z @ z) for z in settled)
-        mixed = vector + sum(rng.standard_normal() * column for column in (*x, *settled))
-        search = self.search([*x, mixed], settled, few)
-        assert (search.rows is not None) == (np.linalg.norm(left) > 1e-9)
-        if search.rows is not None:
-            assert set(np.flatnonzero(np.abs(left) > 1e-9)) <= set(search.rows)
-
-    def test_settled_columns_that_overlap_clash(self):
-        one, two = self.column(1, 2), self.column(2, 3)
-        assert clash(np.column_stack([one, two])) == (0, 1)
-        assert clash(np.column_stack([one, self.column(3, 4)])) is None
-        assert clash(np.column_stack([one, 3.0 * one])) is None
-        weighted = one.copy()
-        weighted[1] = 2.0
-        assert clash(np.column_stack([one, weighted])) == (0, 1)
+def test_what_rounding_leaves_of_a_dependence_adds_nothing_to_a_span():
+    rng = np.random.default_rng(6)
+    year = rng.integers(2010, 2020, 500).astype(float)
+    span = span_of(np.column_stack([np.ones(500), year, year**2]))
+    for other in ((year - 2015.0) ** 2, (year - year.mean()) / 3.1, year * year + 7.0 * year - 3.0):
+        span = extend(span, other[:, None])
+    assert span.basis.shape == (500, 3)

@@ -87,7 +87,7 @@ def test_heterogeneity_is_that_of_slopes(effects):
 
 def test_a_fit_with_effects_of_sites_compares_slopes():
     frame = pd.DataFrame({"y": Y, "a": X[:, 1], "b": X[:, 2], "h": np.array(list("uvw"))[np.arange(N) % 3]})
-    found = fg.fit(frame, "y", "h", "logistic", site_effects=True)
+    found = fg.fit(frame, fg.Model("y", family="logistic", site_effects=True), client="h")
     assert found.heterogeneity.dof == 4
     alone = [fg.fit(frame[frame.h != h], "y", "h", "logistic").heterogeneity.dof for h in "uvw"]
     assert alone == [2, 2, 2]

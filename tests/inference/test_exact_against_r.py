@@ -56,8 +56,7 @@ CASES = {
 
 def fit_of(frame: pd.DataFrame, case: Case) -> Any:
     """The one place that knows how a fit is called."""
-    target = case.formula.split(" ~ ")[0]
-    return fg.fit(frame, target, "site", case.family, formula=case.formula, **case.options)
+    return fg.fit(frame, fg.Model(case.formula, family=case.family, **case.options), client="site")
 
 
 def test_every_table_that_is_stored_is_fitted() -> None:

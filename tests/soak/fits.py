@@ -33,11 +33,7 @@ class Fits(Scenario):
     name = "fits"
 
     def begin(self) -> None:
-        """Tables, and the undisturbed fits."""
-        from site_rows import ROWS, own  # not before: pandas takes a while
-
-        for name in _SITES:
-            own(ROWS, name).to_csv(self.folder / f"{name}.csv", index=False)
+        """The undisturbed fits."""
         self._count = 0
         self._wanted: dict[bool, Any] = {}
         for masked in (False, True):
@@ -56,14 +52,21 @@ class Fits(Scenario):
         }
 
     def _new(self, masked: bool) -> None:
+        """Tables of their own, since a table answers no more than its budget."""
+        from site_rows import ROWS, own  # not before: pandas takes a while
+
         self._count += 1
-        self._masked, self._out = masked, self.folder / f"fit-{self._count}"
+        self._masked, self._tables = masked, self.folder / f"fit-{self._count}"
+        self._tables.mkdir()
+        for name in _SITES:
+            own(ROWS, name).to_csv(self._tables / f"{name}.csv", index=False)
+        self._out = self._tables / "out"
         self._journal = self._out / "rounds.jsonl"
 
     def _started(self) -> Child:
         options = [word for name, value in _MODEL.items() for word in (f"--{name}", value)]
         for name in _SITES:
-            options += ["--site", f"{name}={shlex.join(command('site', self.folder / f'{name}.csv'))}"]
+            options += ["--site", f"{name}={shlex.join(command('site', self._tables / f'{name}.csv'))}"]
         masked = ["--masked"] if self._masked else []
         return self.start(command("federate", *options, *masked, "--out", self._out), "federate")
 
@@ -78,7 +81,7 @@ class Fits(Scenario):
 
     def _after_some_rounds(self, fit: Child, rng: random.Random) -> None:
         """Wait for a random moment between the start and the last rounds."""
-        wanted, pause = rng.randint(0, 6), rng.uniform(0.0, 0.02)
+        wanted, pause = rng.randint(0, 14), rng.uniform(0.0, 0.02)
         if wanted == 0:
             pause = rng.uniform(0.0, 2.0)
         while fit.alive and _lines(self._journal) < wanted:
@@ -129,7 +132,7 @@ class Fits(Scenario):
     def check(self) -> None:
         """Resumed to its end, the fit is the undisturbed one, to the bit."""
         invariants.same(self._run(), self._wanted[self._masked], "fits")
-        shutil.rmtree(self._out)
+        shutil.rmtree(self._tables)
 
 
 def _lines(path: Path) -> int:

@@ -150,17 +150,12 @@ class Family(abc.ABC):
 
     def score(self, rows: Rows, theta: FloatArray) -> Score:
         """Log-likelihood and score of a site's rows; a family with its own `sums` has its own of these, too."""
-        eta, y = self._predictors(rows, theta), rows.response
-        with np.errstate(all="ignore"):  # of a step too far, which is taken back
-            loss = self.loss(eta, y)
-            score = -(self.residual(eta, y) * rows.weights) @ rows.x
-        return Score(-float(np.sum(loss * rows.weights)), score.ravel())
+        return self._scored(rows, self._predictors(rows, theta))
 
     def sums(self, rows: Rows, theta: FloatArray) -> Sums:
         """Log-likelihood, score and information of a site's rows."""
-        with np.errstate(all="ignore"):
-            information = self._assembled(rows, self.weight(self._predictors(rows, theta), rows.response))
-        return Sums(*self.score(rows, theta), information)
+        eta = self._predictors(rows, theta)
+        return Sums(*self._scored(rows, eta), self._assembled(rows, self.weight(eta, rows.response)))
 
     def observed(self, rows: Rows, theta: FloatArray) -> FloatArray:
         """Minus the second derivative of the log-likelihood of a site's rows, (d, d)."""
@@ -169,7 +164,7 @@ class Family(abc.ABC):
     def row_scores(self, rows: Rows, theta: FloatArray) -> FloatArray:
         """The score of each row, (n, d); they add up to that of `sums`."""
         residual = self.residual(self._predictors(rows, theta), rows.response) * rows.weights
-        return np.concatenate([-r[:, None] * rows.x for r in residual], axis=1)
+        return (-residual.T[:, :, None] * rows.x[:, None]).reshape(len(rows.x), -1)
 
     def goodness(self, rows: Rows, theta: FloatArray, dispersion: float) -> Goodness:
         """The whole log-likelihood, deviance and Pearson's statistic of a site's rows.
@@ -182,7 +177,7 @@ class Family(abc.ABC):
             likelihood = self.log_likelihood(eta, y, dispersion / weights)
         else:
             likelihood = weights * self.log_likelihood(eta, y, 1.0)
-        deviance, pearson = (weights @ part(eta, y) for part in (self.deviance, self.pearson))
+        deviance, pearson = weights @ self.deviance(eta, y), weights @ self.pearson(eta, y)
         return Goodness(float(likelihood.sum()) + rows.constant, float(deviance), float(pearson))
 
     def behind(self, rows: Rows, kind: str, theta: FloatArray) -> dict[str, FloatArray]:
@@ -220,6 +215,10 @@ class Family(abc.ABC):
     def _predictors(self, rows: Rows, theta: FloatArray) -> FloatArray:
         coefficients = theta[: len(theta) - len(self.extra_names)]
         return coefficients.reshape(self.n_outputs, -1) @ rows.x.T + rows.offset
+
+    def _scored(self, rows: Rows, eta: FloatArray) -> Score:
+        loss, residual = self.loss(eta, rows.response), self.residual(eta, rows.response)
+        return Score(-float(np.sum(loss * rows.weights)), (-(residual * rows.weights) @ rows.x).ravel())
 
     def _assembled(self, rows: Rows, curvature: FloatArray) -> FloatArray:
         """sum_i h_i x_i x_i', block by block of outputs, (d, d)."""

@@ -69,7 +69,7 @@ def _place(table: str | Path) -> Path:
     return place_of(path, None) if path.is_file() else place_of(None, str(table))
 
 
-_WRITES = frozenset({"note_peers", "note_asker", "begin", "admit", "spend", "refuse", "finish"})
+_WRITES = frozenset({"note_peers", "note_asker", "begin", "admit", "spend", "note_reasons", "refuse", "finish"})
 
 
 class Pausable:

@@ -7,10 +7,15 @@ Rules
 -----
 - What is told, with all that was told before, must not have a combination of columns that vanishes but on fewer than
   `few` rows (`spans`). Columns of an earlier run are zero in rows that it did not use, and a row is the same as long as
-  it says the same. Columns that masked runs told are settled where enough rows of all sites are not zero in them.
-- Tries, parameters and matrices are counted over the whole life of the table (`Budget`).
-- The totals of two runs differ by the sums of the sites that only one of them had. Unless neither was masked, these
-  must be none or `sites_apart`, where the spans of the two runs at this table share more than the column of ones.
+  it says the same.
+- Tries, refusals, parameters and matrices are counted over the whole life of the table (`Budget`).
+- Totals over two sets of sites tell those over the sites between them, and of three sets that overlap, such as AB, AC
+  and BC, those of each. So of two runs about the same, unless neither was masked, one must have all sites of the other,
+  and none or at least `sites_apart` more: sites that join together, or leave together. A site with a new key is another
+  one. Runs are about the same where the span of the columns of one at this table, and that of all others whose sites do
+  not go with its own, share more than ones. What remains: of sites that join or leave together, those that collude
+  learn the sums of the rest between them; and a site that leaves for good can be left out only with `sites_apart` - 1
+  others, or once the owners of all that stay have agreed to a policy with fewer `sites_apart`.
 - Another site's ledger never gets shorter, and never has another head at the same length; and other sites have seen
   none of this one that it does not go on from.
 """
@@ -24,7 +29,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,38 +43,49 @@ from fedgauss.federated.disk import Disk, RealDisk
 from fedgauss.federated.keys import fingerprint
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.row_numbers import row_numbers
-from fedgauss.federated.span_rule import Told, about_the_same, check_spans
+from fedgauss.federated.span_rule import Known, Told, about_the_same, check_spans
 from fedgauss.federated.spans import BLIND
+from fedgauss.inference.tables import listed
 
 
 @dataclass(frozen=True)
 class Budget:
     """How much a table answers before its owner is asked again.
 
-    A fit takes one try, 5 to 9 parameters and 2 matrices (one at the start, one at the end). Defaults are for 30 fits
-    of the usual kind, and twice as many that are refused or stop early.
+    A fit takes one try, 5 to 12 parameters (20 to 28 where the start is poor: a Poisson regression with exposures) and
+    2 to 4 matrices.
 
     Attributes
     ----------
     tries : int
-        Runs that are begun, refused ones too. A repeat of an answered run is free.
+        Runs that are begun, refused ones too; a repeat of an answered run is free. 60 are three for each of the 20
+        models that the other budgets have room for.
+    refusals : int
+        Runs that ended for a reason that depends on rows, each of which tells that there are such rows. 20 leave an
+        honest asker one for each fit; of 60 runs in all, at most a third can be guesses that hit.
     parameters : int
-        At which sums are told. A dishonest site can move them, so each tells of something else.
+        At which sums are told. A dishonest site can move them, so each tells of something else. 200 are 25 fits of 8,
+        or 16 of 12.
     matrices : int
-        Of information, which tell of every product of two columns.
+        Of information, which tell of every product of two columns. 50 are 12 fits of 4, or 25 of 2.
     """
 
-    tries: int = 100
-    parameters: int = 300
-    matrices: int = 60
+    tries: int = 60
+    refusals: int = 20
+    parameters: int = 200
+    matrices: int = 50
 
     def __post_init__(self) -> None:
-        for name in ("tries", "parameters", "matrices"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} of a budget must be at least 1; got {getattr(self, name)}.")
+        for one in fields(self):
+            if getattr(self, one.name) < 1:
+                raise ValueError(f"{one.name} of a budget must be at least 1; got {getattr(self, one.name)}.")
 
 
 _BUDGET, _DISK = Budget(), RealDisk()
+_RUNS = {
+    "tries": "takes part in at most {} runs, refused ones among them; it has in {}",
+    "refusals": "refuses at most {} runs for what its rows say, as that tells of them; it has refused {}",
+}
 
 
 class Admission(NamedTuple):
@@ -77,7 +93,6 @@ class Admission(NamedTuple):
 
     columns: Mapping[str, FloatArray]  # (n,) each; that of ones is called "1"
     rows: AnyArray  # (n,) from `Ledger.digests`
-    settled: tuple[str, ...] = ()  # columns of which enough rows of all sites are not zero
 
 
 @dataclass
@@ -92,8 +107,10 @@ class _Run:
     counts: bool
     result: str = "begun"
     reasons: list[str] = field(default_factory=list)
+    tells_rows: bool = False  # whether one of them depends on rows
     parameters: int = 0
     matrices: int = 0
+    questions: set[str] = field(default_factory=set)  # digests of those that sums were told of
     told: dict[Told, None] = field(default_factory=dict)  # in the order of telling
 
 
@@ -107,7 +124,7 @@ class Ledger:
     few : int, optional
         Anything that sums are told of must rest on so many rows.
     sites_apart : int, optional
-        Two runs about the same must differ by so many sites, if they differ.
+        So many sites must join or leave together between two runs about the same.
     budget : Budget, optional
     disk, clock, random : optional
         Parts that tests replace.
@@ -147,6 +164,7 @@ class Ledger:
         self._consents = True
         self._live: _Run | None = None
         self._repeats: list[_Run] = []  # the answered runs of which the live one has told nothing new so far
+        self._known = Known()  # what was told, as far as this process has looked at it
         self._let_go: Callable[[], None] | None = None
         self._load()
         if not self._key:
@@ -180,7 +198,7 @@ class Ledger:
     ) -> None:  # fmt: skip
         """Write a run down before it is answered, and hold the ledger until it ends.
 
-        It counts as a try, unless it has the model and sites of an answered one, and asks for nothing else.
+        It counts as a try, unless it has the model and sites of an answered one, and tells nothing else.
         """
         if self._live is not None:
             raise Refused("a table takes part in one run at a time; one is going on. Wait for its end.")
@@ -198,7 +216,7 @@ class Ledger:
                 and earlier.masked == masked
             ]  # fmt: skip
             if not same:
-                self._check_tries()
+                self._check_runs()
             self._write(
                 "begin", run=run, time=self._clock().isoformat(timespec="seconds"), asker=asker, model=dict(model),
                 digest=digest, sites=sites, masked=masked, counts=not same,
@@ -229,49 +247,52 @@ class Ledger:
         run = self._running()
         rows, columns = _in_order(admission)
         of_rows = self._columns.hold(rows)
-        told = [
-            Told(name, of_rows, self._columns.hold(column), name in admission.settled)
-            for name, column in columns.items()
-        ]
+        told = [Told(name, of_rows, self._columns.hold(column)) for name, column in columns.items()]
         try:
-            if self._repeats and all(map(self._is_as_before, told)):
+            self._repeats = [old for old in self._repeats if self._has_told(old, told)]
+            if self._repeats:
                 return
-            if not run.counts:  # it asks for something else than the run whose model it has
-                self._check_tries()
-            before = list(dict.fromkeys(one for earlier in self._runs for one in earlier.told))
+            if not run.counts:  # it tells something else than the run whose model it has
+                self._check_runs()
+            before = {one: None for earlier in self._runs for one in earlier.told}
+            known = None
             if not {one[1:] for one in told} <= {one[1:] for one in before}:
-                check_spans(before, told, self._few, self._columns.read)
+                self._known = self._known.add(list(before), self._columns.read)
+                known = check_spans(self._known, told, self._few, self._columns.read)
             self._check_sites(run, told)
             places = self._columns.write([of_rows, *(one.values for one in told)])
-            self._write(
-                "tell", rows=of_rows, columns=[[one.name, one.values, one.settled] for one in told], places=places
-            )
-            self._repeats = []
+            self._write("tell", rows=of_rows, columns=[[one.name, one.values] for one in told], places=places)
+            self._known = known or self._known
         finally:
             self._columns.forget([of_rows, *(one.values for one in told)])
 
-    def spend(self, parameters: int = 0, matrices: int = 0) -> None:
+    def spend(self, parameters: int, matrices: int, question: str) -> None:
         """Count what a reply is about to tell; to be called before it leaves.
 
-        A repeat tells again what an answered run did, and as much is free.
+        A repeat that has told nothing new is free where an answered run has told this very question, by its digest: who
+        lies in a repeat moves the parameter, and that counts.
         """
-        run = self._running()
-        free = any(
-            run.parameters + parameters <= old.parameters and run.matrices + matrices <= old.matrices
-            for old in self._repeats
-        )
+        self._running()
+        free = any(question in old.questions for old in self._repeats)
         for name, more in (("parameters", parameters), ("matrices", matrices)):
             most = getattr(self._budget, name)
             if not free and self._spent[name] + more > most:
                 raise Refused(
                     f"this table answers at most {most} {name} over all runs; it has answered {self._spent[name]}. Ask "
-                    f"its owner for a policy with more {name}."
+                    f"its owner for a policy with more {name}.",
+                    counts=False,
                 )
-        self._write("spend", parameters=parameters, matrices=matrices, free=free)
+        self._write("spend", parameters=parameters, matrices=matrices, question=question, free=free)
 
-    def refuse(self, reasons: Iterable[str]) -> None:
+    def note_reasons(self, reasons: Iterable[str], counts: bool = True) -> None:
+        """Write down why the run will be refused, and whether that depends on rows and so counts, before it is told."""
+        self._running()
+        self._write("reasons", reasons=list(reasons), counts=counts)
+
+    def refuse(self, reasons: Iterable[str], counts: bool = True) -> None:
         """End the run without an answer, and write down why."""
-        self._end("refuse", reasons=list(reasons))
+        self.note_reasons(reasons, counts)
+        self._end("refuse")
 
     def finish(self, answered: bool) -> None:
         """End the run, with or without an answer."""
@@ -342,8 +363,7 @@ class Ledger:
                 f"{run.matrices:>8}  {names}".rstrip()
             )
             lines += [f"{'':<27}{reason}" for reason in run.reasons]
-        for name in ("tries", "parameters", "matrices"):
-            most = getattr(self._budget, name)
+        for name, most in asdict(self._budget).items():
             lines.append(f"{name}: {self._spent[name]} of {most}, {max(0, most - self._spent[name])} left")
         for name, key in self._askers.items():
             lines.append(f"asks     {name:<20} {fingerprint(key)}")
@@ -354,37 +374,48 @@ class Ledger:
         lines.append(f"{self.length} lines, head {self.head}")
         return "\n".join(lines)
 
-    def _check_tries(self) -> None:
-        if self._spent["tries"] >= self._budget.tries:
-            raise Refused(
-                f"this table takes part in at most {self._budget.tries} runs, refused ones among them; it has in "
-                f"{self._spent['tries']}. Ask its owner for a policy with more tries."
-            )
+    def _check_runs(self) -> None:
+        for name, words in _RUNS.items():
+            most, spent = getattr(self._budget, name), self._spent[name]
+            if spent >= most:
+                raise Refused(
+                    f"this table {words.format(most, spent)}. Ask its owner for a policy with more {name}.",
+                    counts=False,
+                )
 
-    def _is_as_before(self, new: Told) -> bool:
-        """Whether a run that is repeated told this column, up to rounding."""
-        for old in (one for run in self._repeats for one in run.told):
-            if (new.name, new.rows, new.settled) == (old.name, old.rows, old.settled):
-                values = self._columns.read(new.values)
-                apart = np.abs(values - self._columns.read(old.values)).max(initial=0.0)
-                if apart <= BLIND * np.abs(values).max(initial=0.0):
-                    return True
-        return False
+    def _has_told(self, run: _Run, new: Sequence[Told]) -> bool:
+        """Whether a run told these columns of these rows, up to rounding."""
+        return all(any(self._is_as_before(one, old) for old in run.told) for one in new)
+
+    def _is_as_before(self, new: Told, old: Told) -> bool:
+        if new[:2] != old[:2]:
+            return False
+        values = self._columns.read(new.values)
+        apart = np.abs(values - self._columns.read(old.values)).max(initial=0.0)
+        return bool(apart <= BLIND * np.abs(values).max(initial=0.0))
 
     def _check_sites(self, run: _Run, new: Sequence[Told]) -> None:
-        """Raise `Refused` where this run's totals and an earlier one's differ by those of few sites."""
-        ours = list(dict.fromkeys((*run.told, *new)))
+        """Raise `Refused` where this run's totals and those of others tell the sums of fewer sites together."""
+        ours, apart, theirs = run.sites.keys(), self._sites_apart, dict[Told, None]()
+        last = None
         for earlier in self._runs:
-            apart = run.sites.keys() ^ earlier.sites.keys()
-            if not 0 < len(apart) < self._sites_apart or not earlier.told or not (run.masked or earlier.masked):
-                continue
-            if about_the_same(ours, list(earlier.told), self._columns.read):
-                names = sorted({**run.sites, **earlier.sites}[key] for key in apart)
-                raise Refused(
-                    f"two runs about the same must have the same sites, or differ by at least {self._sites_apart}, or "
-                    f"totals tell the sums of those between; this one and that of {earlier.time} differ by "
-                    f"{', '.join(map(repr, names))}. Ask for the sites of then, or for other columns."
-                )
+            there = earlier.sites.keys()
+            goes_with = ours == there or ((ours <= there or there <= ours) and len(ours ^ there) >= apart)
+            if earlier.told and (run.masked or earlier.masked) and not goes_with:
+                theirs.update(earlier.told)
+                last = earlier
+        if last is not None and about_the_same(
+            list(dict.fromkeys((*run.told, *new))), list(theirs), self._columns.read
+        ):
+            come, gone = (
+                listed(sorted(sites[key] for key in sites.keys() - others.keys()))
+                for sites, others in ((run.sites, last.sites), (last.sites, run.sites))
+            )
+            raise Refused(
+                f"of two runs about the same one must have all sites of the other and none or at least {apart} more, "
+                f"or totals tell the sums of those between; since that of {last.time} {come} came, and {gone} left. "
+                f"Ask for the sites of then, wait until {apart} join or leave together, or ask for other columns."
+            )
 
     def _running(self) -> _Run:
         if self._live is None:
@@ -471,15 +502,19 @@ class Ledger:
     def _apply_to(self, run: _Run, kind: str, entry: Entry) -> None:
         if kind == "tell":
             self._columns.note(entry["places"])
-            run.told.update({Told(name, entry["rows"], own, settled): None for name, own, settled in entry["columns"]})
+            run.told.update({Told(name, entry["rows"], own): None for name, own in entry["columns"]})
             self._spent["tries"] += not run.counts
             run.counts = True
         elif kind == "spend":
             for name in ("parameters", "matrices"):
                 setattr(run, name, getattr(run, name) + entry[name])
                 self._spent[name] += 0 if entry["free"] else entry[name]
+            run.questions.add(entry["question"])
+        elif kind == "reasons":
+            self._spent["refusals"] += entry["counts"] and not run.tells_rows
+            run.reasons, run.tells_rows = entry["reasons"], run.tells_rows or entry["counts"]
         elif kind == "refuse":
-            run.result, run.reasons = "refused", entry["reasons"]
+            run.result = "refused"
         else:
             run.result = "answered" if entry["answered"] else "ended"
 
@@ -518,8 +553,8 @@ def _check_key(what: str, name: str, key: str, known: str | None) -> None:
     """The first key that came with a name is the one that is trusted."""
     if known is not None and known != key:
         raise Refused(
-            f"{name!r} must have the key {fingerprint(known)}, as at the first contact; this {what} has {fingerprint(key)}. If "
-            f"its owner confirms that the key has changed: fedgauss site forget FILE {name}"
+            f"{name!r} must have the key {fingerprint(known)}, as at the first contact; this {what} has "
+            f"{fingerprint(key)}. If its owner confirms that the key has changed: fedgauss site forget FILE {name}"
         )
 
 

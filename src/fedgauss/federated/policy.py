@@ -39,12 +39,13 @@ class Policy(Shown):
     )
     rows_per_parameter: float = _rule(3.0, "rows that there must be for each parameter", "number", least=1)
     fewest_sites: int = _rule(2, "sites that a run must have; 3 where one of the sites coordinates", "whole", least=1)
-    sites_apart: int = _rule(3, "sites by which two runs about the same must differ, if they differ", "whole", least=1)
+    sites_apart: int = _rule(3, "sites that must join or leave together between runs about the same", "whole", least=1)
     masks: str = _rule("allowed", '"required", "allowed" or "off": whether sums leave the site masked', "masks")
     columns: tuple[str, ...] | None = _rule(None, "columns that may be asked for", "names", ["age", "dose", "died"])
     never: tuple[str, ...] = _rule((), "columns that may not", "names", ["name", "postcode"])
     families: tuple[str, ...] | None = _rule(None, "families that may be fitted", "names", ["gaussian", "binomial"])
     tries: int = _rule(Budget().tries, "runs that are begun, refused ones among them", "whole", least=1)
+    refusals: int = _rule(Budget().refusals, "runs that are refused for what the rows say", "whole", least=1)
     parameters: int = _rule(Budget().parameters, "parameters at which sums are told, over all runs", "whole", least=1)
     matrices: int = _rule(Budget().matrices, "matrices that are told, over all runs", "whole", least=1)
     sites: Mapping[str, str] | None = _rule(
@@ -88,7 +89,7 @@ class Policy(Shown):
     @property
     def budget(self) -> Budget:
         """How much a table answers before its owner is asked again."""
-        return Budget(tries=self.tries, parameters=self.parameters, matrices=self.matrices)
+        return Budget(**{one.name: getattr(self, one.name) for one in fields(Budget)})
 
     def open_columns(self, names: Iterable[str]) -> list[str]:
         """Of the columns of a table, those that may be asked for. One that the policy names must be there."""

@@ -2,4 +2,11 @@
 
 
 class Refused(ValueError):
-    """A rule, the value that breaks it, and what to change, in one sentence; the other side may read it."""
+    """A rule, the value that breaks it, and what to change, in one sentence; the other side may read it.
+
+    It `counts` unless it depends on no row: whoever asks enough learns from refusals what rows there are.
+    """
+
+    def __init__(self, words: str, counts: bool = True) -> None:
+        super().__init__(words)
+        self.counts = counts

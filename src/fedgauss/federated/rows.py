@@ -20,7 +20,7 @@ from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.program import Counted
 from fedgauss.federated.refusal import Refused
-from fedgauss.federated.wire import Message
+from fedgauss.federated.wire import Message, digest
 from fedgauss.inference.asks import Ask, answer
 from fedgauss.inference.exact import client_rows
 from fedgauss.inference.formula.terms import Formula
@@ -61,7 +61,7 @@ class SiteRows:
     ) -> None:  # fmt: skip
         self._table, self._whole, self._policy, self._plan = table, whole, policy, plan
         self._here, self._tags, self._ledger = plan.sites.index(name), dict(tags), ledger
-        self._reasons: list[str] = []  # not to take part, so far
+        self._reasons: dict[str, bool] = {}  # not to take part, so far, and whether they depend on rows
         self._agreed_on: Counted | None = None
         self._rows: Rows | None = None
 
@@ -81,18 +81,25 @@ class SiteRows:
                 return None, {}
             return answers[question.kind](**question.content)
         except Refused as error:
-            self._reasons.append(str(error))
-            return None, {"refused": self._reasons}
+            self._reasons[str(error)] = error.counts
+            return None, {"refused": list(self._reasons)}
+
+    @property
+    def refusal_counts(self) -> bool:
+        """Whether a reason not to take part depends on rows."""
+        return any(self._reasons.values())
 
     def _describe(self) -> tuple[Numbers, Message]:
         """The kind and levels of the target and of each covariate."""
         model, policy, reasons = self._plan.model, self._policy, self._reasons
-        with rules.noted(reasons):
+        with rules.noted(reasons, counts=False):
             terms = right_hand_side(self._table, model)
             rules.check_constants(terms)
-            columns, kept = read_columns(self._table, model, terms)
+        if not reasons:
+            with rules.noted(reasons):
+                columns, kept = read_columns(self._table, model, terms)
         if reasons:
-            return None, {"refused": reasons}
+            return None, {"refused": list(reasons)}
         self._numbers, self._n_rows = self._ledger.digests(self._whole)[kept], len(columns[model.target].values)
         self._dropped = int(np.sum(~kept))
         weightless = 0 if model.row_weights is None else int(np.sum(self._table.zeros(model.row_weights)))
@@ -116,7 +123,9 @@ class SiteRows:
                 if not is_poolable(model, name, columns[name].levels):
                     rules.check_levels(policy.few, columns[name])
         self._columns = columns
-        return None, {"levels": levels, "reasons": reasons, "tags": self._tags}
+        if reasons:
+            self._ledger.note_reasons(reasons, self.refusal_counts)
+        return None, {"levels": levels, "reasons": list(reasons), "tags": self._tags}
 
     def _count(self, levels: Mapping[str, Any]) -> tuple[Numbers, Message]:
         """How many rows there are, and how many have each of these levels; of a level of few rows nothing is added."""
@@ -174,10 +183,12 @@ class SiteRows:
     def _ask(self, ask: Ask, columns: Location) -> tuple[Numbers, Message]:
         """Sums at a parameter."""
         family, rows, few = self._data.family, self._settle(columns), self._policy.few
-        behind = family.behind(rows, ask.kind, ask.theta)
+        with np.errstate(all="ignore"):  # of a parameter too far off
+            behind = family.behind(rows, ask.kind, ask.theta)
         squared = any(part.startswith("squares") for part in ask.parts)
         rules.check_parameter(few, behind if squared else _unsquared(behind))
-        self._ledger.spend(parameters=1, matrices=int(ask.kind == "sums" or bool(ask.parts)))
+        matrices = int(ask.kind == "sums" or bool(ask.parts))
+        self._ledger.spend(1, matrices, digest({"ask": ask._asdict(), "columns": columns._asdict()}))
         numbers = answer(family, rows, ask)
         if numbers is None:
             return None, {}
@@ -232,7 +243,7 @@ class SiteRows:
     def _refuse_with_reasons(self) -> None:
         """Before anything is added up: the last reason ends the run, and all go with it."""
         if self._reasons:
-            raise Refused(self._reasons.pop())
+            raise Refused(*self._reasons.popitem())
 
 
 def _unsquared(behind: Columns) -> Columns:

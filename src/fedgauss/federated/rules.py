@@ -30,12 +30,15 @@ _UNITS = (
 
 
 @contextmanager
-def noted(reasons: list[str]) -> Iterator[None]:
-    """Put a refusal among the reasons, and go on. Checks inside name columns, levels and shapes, and no value of a row."""
+def noted(reasons: dict[str, bool], counts: bool = True) -> Iterator[None]:
+    """Put a refusal among the reasons, with whether it depends on rows and so counts, and go on.
+
+    Checks inside name columns, levels and shapes, and no value of a row.
+    """
     try:
         yield
     except ValueError as error:
-        reasons.append(str(error))
+        reasons[str(error)] = counts and getattr(error, "counts", True)
 
 
 def check_plan(policy: Policy, plan: Plan) -> None:
@@ -67,7 +70,9 @@ def check_rows(policy: Policy, rows: int, weightless: int) -> None:
 def check_family(policy: Policy, family: Family) -> None:
     """A family must be among those that may be fitted, by one of its names."""
     if policy.families is not None and not {family.name, *family.aliases} & set(policy.families):
-        raise Refused(f"this site's policy allows the families {listed(policy.families)}; got {family.name!r}.")
+        raise Refused(
+            f"this site's policy allows the families {listed(policy.families)}; got {family.name!r}.", counts=False
+        )
 
 
 def check_constants(formula: Formula) -> None:
@@ -118,7 +123,8 @@ def check_parameters(policy: Policy, parameters: int, rows: int, masked: bool) -
         raise Refused(
             f"there must be {policy.rows_per_parameter:g} rows {'of all sites' if masked else 'at this site'} for each "
             f"parameter; {rows} rows are enough for {most}, and this model has {parameters}. Use fewer columns, pool "
-            f"levels{'' if masked else ', or fit with --masked'}."
+            f"levels{'' if masked else ', or fit with --masked'}.",
+            counts=False,  # how many rows there are is told in any case
         )
 
 
@@ -172,10 +178,11 @@ def check_parameter(few: int, columns: Mapping[str, FloatArray]) -> None:
 def are_enough(few: int, columns: Mapping[str, FloatArray]) -> bool:
     """Whether all combinations of what rows count for at a parameter rest on enough rows, as far as can be shown.
 
-    Squared scores are multiplied with each other alone. Where deviances are told, which are multiplied with ones alone,
-    no sum of plain scores is.
+    Squared scores are multiplied with each other alone. Of deviances and Pearson's residuals one number each is told, so
+    that a combination of both would tell one number of its rows, and none of their columns: each is looked at by itself.
     """
-    for part in ("squares",), ("information", "observed", "score"), ("information", "observed", "deviance", "pearson"):
+    matrices = ("information", "observed")
+    for part in ("squares",), (*matrices, "score"), (*matrices, "deviance"), (*matrices, "pearson"):
         of_rows = [own for name, own in columns.items() if name.startswith(part)]
         if not of_rows or not np.all(np.isfinite(of_rows)):
             continue  # nothing is told, or the round is void

@@ -221,7 +221,7 @@ class Site:
             return {}
         if "refused" in words:
             self._begun = False
-            self._ledger.refuse(words["refused"])
+            self._ledger.refuse(words["refused"], self._rows.refusal_counts)
         self._message = {"words": words, "salt": self._parts.random(_SALT)}
         if question.shapes and numbers is not None:
             self._message["numbers"] = self._masked(pack(numbers, question.shapes))

@@ -9,9 +9,8 @@ import numpy as np
 
 from fedgauss._types import AnyArray, FloatArray
 from fedgauss.federated.refusal import Refused
-from fedgauss.federated.spans import clash, overlap, rows_apart
+from fedgauss.federated.spans import Span, extend, overlap, search
 
-ONES = "1"  # what the column of ones is called
 _INVOLVED = 1e-3  # of the largest part in a combination that singles out rows
 
 Read = Callable[[str], AnyArray]
@@ -23,77 +22,67 @@ class Told(NamedTuple):
     name: str
     rows: str
     values: str
-    settled: bool
 
 
-def check_spans(before: Sequence[Told], new: Sequence[Told], few: int, read: Read) -> None:
-    """Raise `Refused` where some combination of all columns, old and new, vanishes but on fewer than `few` rows.
+class Known(NamedTuple):
+    """The span of what was told, over all rows that it was told of: columns are zero in rows that they do not have."""
 
-    Settled columns that are nearly empty here are set aside, as `spans` has it. A settled column s of zeros and ones
-    that is nearly full has 1 - s nearly empty, which is set aside in its place: this combination of ones and s passes,
-    but none of the others and s, or of the others and ones, may be non-zero in few rows.
+    rows: AnyArray = np.zeros(0, dtype=np.uint64)  # sorted numbers, (n,)
+    span: Span = Span(np.zeros((0, 0)), np.zeros((0, 0)))
+    columns: frozenset[tuple[str, str]] = frozenset()  # digests of rows and values
+
+    def add(self, told: Sequence[Told], read: Read) -> Known:
+        """With more columns; the same where there are none that are new."""
+        new = list(dict.fromkeys(one[1:] for one in told if one[1:] not in self.columns))
+        if not new:
+            return self
+        rows = np.unique(np.concatenate([self.rows, *map(read, dict.fromkeys(own for own, _ in new))]))
+        basis = self.span.basis
+        if len(rows) > len(self.rows):
+            basis = np.zeros((len(rows), basis.shape[1]))
+            basis[np.searchsorted(rows, self.rows)] = self.span.basis
+        span = extend(Span(basis, self.span.weights), _padded(new, rows, read))
+        return Known(rows, span, self.columns | set(new))
+
+
+def check_spans(known: Known, new: Sequence[Told], few: int, read: Read) -> Known:
+    """What is known once new columns are told.
+
+    Raise `Refused` where some combination of all columns vanishes but on fewer than `few` rows.
     """
-    told = list(dict.fromkeys((*before, *new)))
-    columns, places = _padded(told, read)
-    ones = np.array([one.name == ONES for one in told])
-    sparse, full = np.zeros((2, len(told)), dtype=bool)
-    aside, whose = [], []
-    for j, one in enumerate(told):
-        if not one.settled:
-            continue
-        own, here = columns[:, j], places[one.rows]
-        sparse[j] = np.count_nonzero(own) < few
-        full[j] = not sparse[j] and len(here) - np.count_nonzero(own) < few and np.all((own == 0.0) | (own == 1.0))
-        if sparse[j] or full[j]:
-            rest = own.copy()
-            rest[here] -= full[j]
-            aside.append(rest)
-            whose.append(one.name)
-    searches: list[tuple[AnyArray, FloatArray | None]] = [(~sparse & ~full, None)]
-    if full.any():
-        searches.append((~sparse & ~ones, None))
-    if aside:
-        settled = np.column_stack(aside)
-        pair = clash(settled)
-        if pair is not None:
-            raise Refused(
-                "levels that few rows of this site have, or few do not have, must be of the same rows in all runs, or "
-                f"of none of them; {whose[pair[0]]!r} and {whose[pair[1]]!r} share some. Use one of them."
-            )
-        searches.append((~sparse, settled))
-    for which, left in searches:
-        search = rows_apart(columns[:, which], few, left)
-        if not search.complete:
-            raise Refused(
-                "what this table told must leave single rows unknown, which cannot be shown of so many columns of so "
-                "few rows. Use fewer columns, or ask for the same as before."
-            )
-        if search.weights is not None:
-            parts = np.abs(search.weights)
-            involved = {told[j].name for j in np.flatnonzero(which)[parts > _INVOLVED * parts.max()].tolist()}
-            asked = {one.name for one in new}
-            names = ", ".join(map(repr, sorted(involved & asked or asked)))
-            raise Refused(
-                f"what this site tells, with all that it told, must rest on at least {few} rows; combinations with "
-                f"{names} would rest on fewer. Leave these columns out, or ask for the same columns and rows as before."
-            )
+    more = known.add(new, read)
+    found = search(more.span, few)
+    if not found.complete:
+        raise Refused(
+            "what this table told must leave single rows unknown, which cannot be shown of so many columns of so few "
+            "rows. Use fewer columns, or ask for the same as before."
+        )
+    if found.weights is not None:
+        parts = np.abs(found.weights)
+        fresh = dict.fromkeys(one[1:] for one in new if one[1:] not in known.columns)
+        of_new = dict(zip(fresh, parts[len(parts) - len(fresh) :].tolist(), strict=True))
+        involved = {one.name for one in new if of_new.get(one[1:], 0.0) > _INVOLVED * parts.max()}
+        names = ", ".join(map(repr, sorted(involved or {one.name for one in new})))
+        raise Refused(
+            f"what this site tells, with all that it told, must rest on at least {few} rows; combinations with {names} "
+            "would rest on fewer. Leave these columns out, or ask for the same columns and rows as before."
+        )
+    return more
 
 
 def about_the_same(ours: Sequence[Told], theirs: Sequence[Told], read: Read) -> bool:
-    """Whether the columns of two runs span more in common than ones."""
-    columns, places = _padded([*ours, *theirs], read)
-    ones = np.zeros((len(columns), len(places)))
-    for j, here in enumerate(places.values()):
-        ones[here, j] = 1.0
-    return overlap(columns[:, : len(ours)], columns[:, len(ours) :], ones)
-
-
-def _padded(told: Sequence[Told], read: Read) -> tuple[FloatArray, dict[str, AnyArray]]:
-    """Columns over all rows, (n, q), zero where a column does not have one; and where each run's rows are."""
-    numbers = {rows: read(rows) for rows in dict.fromkeys(one.rows for one in told)}
+    """Whether the columns of two runs, or of one and several, span more in common than ones."""
+    numbers = {rows: read(rows) for rows in dict.fromkeys(one.rows for one in (*ours, *theirs))}
     union = np.unique(np.concatenate(list(numbers.values())))
-    places = {rows: np.searchsorted(union, own) for rows, own in numbers.items()}
-    columns = np.zeros((len(union), len(told)), order="F")
-    for j, one in enumerate(told):
-        columns[places[one.rows], j] = read(one.values)
-    return columns, places
+    ones = np.column_stack([np.isin(union, own) for own in numbers.values()]).astype(float)
+    one, other = (_padded(list(dict.fromkeys(own[1:] for own in told)), union, read) for told in (ours, theirs))
+    return overlap(one, other, ones)
+
+
+def _padded(columns: Sequence[tuple[str, str]], union: AnyArray, read: Read) -> FloatArray:
+    """Columns over all rows, (n, q), zero where a column does not have one."""
+    places = {rows: np.searchsorted(union, read(rows)) for rows in dict.fromkeys(rows for rows, _ in columns)}
+    padded = np.zeros((len(union), len(columns)), order="F")
+    for j, (rows, values) in enumerate(columns):
+        padded[places[rows], j] = read(values)
+    return padded

@@ -21,22 +21,10 @@ that up to two rows (few = 3) need no branches.
 A search without result that was complete is therefore a certificate: no S of fewer than `few` rows has a combination
 with 1 - ETA of its squares there. One that ended for its limit of work is none.
 
-Columns that are settled by a count over all sites, and nearly empty at this one, are set aside: nobody sees this site's
-sums, and the totals of such a column z rest on enough rows. That is known of z alone. A combination of z and anything
-else may vanish at all other sites, and must not be non-zero in few rows here. Let settled columns be multiples of each
-other or share no row (`clash`), and let u = d + z, no combination of settled columns alone, be non-zero in fewer than
-`few` rows. What is left of u orthogonally to all z is not zero, and is non-zero at most in these rows and in the
-supports of settled columns that they meet: in the union of fewer than `few` units, a unit being a row or a whole
-support. It is a combination of what is left of the other columns. So these are searched over units, with Frobenius
-norms of blocks of G in place of entries; some sets that pass row by row are found too. It takes z as given, and so a
-second search is needed of the others alone: that d is z here does not say that it is at other sites.
-
-What remains: settled columns z, z' without a common row here, one of which may have none at all, pass; if they are
-equal at all other sites, z - z' tells of their rows. No site can see that. So callers settle levels of the table's own
-columns, which an asker cannot make, and count levels before these are merged.
-
-Columns are scaled to length 1 first, and directions of singular values below BLIND are rounding. So the search is blind
-to a change of a column by less than some 3 BLIND of its length: who may add 1e13 to a column hides a row in it.
+Columns are scaled to length 1 first, and combinations C a with |C a| <= BLIND |a| are rounding. So the search is blind
+to a change of a column by less than some 3 BLIND of its length: who may add 1e13 to a column hides a row in it. A span
+grows by new columns without a look at the old ones: of the combinations with R = (I - QQ') C_new = C B, those with
+|R w| <= BLIND |B w| are rounding, which are no more than there would be of all columns at once.
 """
 
 from __future__ import annotations
@@ -53,10 +41,16 @@ BLIND = 1e-12  # of a column's length; what rounding leaves of exact dependences
 _WORK = 5e10  # multiplications of one search: some three seconds
 _A_NODE = 2e5  # multiplications that take the time of all else at a node
 _STRETCH = 2048  # rows
+_BLOCK = 32  # columns by which a span grows at a time
 _CHUNK = 4_000_000  # entries of G at a time: 32 MB
 _ROUNDING = 1e-9  # of an eigenvalue of G
 
-Units = list[IntArray]
+
+class Span(NamedTuple):
+    """All combinations of some columns."""
+
+    basis: FloatArray  # (n, r), orthonormal
+    weights: FloatArray  # (q, r), of the columns scaled to length 1: the basis is their product
 
 
 class Search(NamedTuple):
@@ -65,7 +59,7 @@ class Search(NamedTuple):
     Attributes
     ----------
     rows : ndarray or None
-        Rows outside of which some combination of the columns vanishes; with settled columns, whole supports.
+        Rows outside of which some combination of the columns vanishes.
     complete : bool
         Whether all was searched: no rows and complete is a certificate, no rows and not complete is none.
     weights : ndarray, shape (q,), or None
@@ -77,50 +71,32 @@ class Search(NamedTuple):
     weights: FloatArray | None = None
 
 
-def rows_apart(columns: FloatArray, few: int, settled: FloatArray | None = None) -> Search:
-    """Fewer than `few` rows outside of which some combination of columns vanishes.
+def rows_apart(columns: FloatArray, few: int) -> Search:
+    """Fewer than `few` rows, which is at least 2, outside of which some combination of columns, (n, q), vanishes."""
+    return search(span_of(columns), few)
 
-    Parameters
-    ----------
-    columns : array, shape (n, q)
-    few : int
-        At least 2.
-    settled : array, shape (n, k), optional
-        Columns of disjoint or equal supports that are set aside.
 
-    Returns
-    -------
-    Search
-    """
-    scaled = scale(columns)
-    rows = starts = np.arange(len(scaled))
-    if settled is not None:
-        scaled, rows, starts = _set_aside(scaled, settled)
-    basis, coefficients = orthonormal(scaled)
-    branches = _Branches(basis, starts)
+def search(span: Span, few: int) -> Search:
+    """Fewer than `few` rows outside of which some vector of a span vanishes."""
+    branches = _Branches(span.basis)
     try:
-        units = branches.search((), few - 1)
+        rows = branches.search((), few - 1)
     except _OutOfWork:
         return Search(None, False)
-    if units is None:
+    if rows is None:
         return Search(None, True)
-    found = branches.rows_of(branches.least(units))
-    direction = np.linalg.eigh(basis[found].T @ basis[found])[1][:, -1]
-    touched = rows[found]
-    if settled is not None:  # a rotated row stands for its whole support
-        for support in supports(settled):
-            if np.isin(support, touched).any():
-                touched = np.union1d(touched, support)
-    return Search(np.sort(touched), True, coefficients @ direction)
+    found = branches.least(rows)
+    own = span.basis[list(found)]
+    return Search(np.sort(found), True, span.weights @ np.linalg.eigh(own.T @ own)[1][:, -1])
 
 
 def overlap(one: FloatArray, other: FloatArray, aside: FloatArray) -> bool:
     """Whether two spans share a direction beyond the columns that are left aside."""
-    aside = orthonormal(scale(aside))[0]
+    without = span_of(aside).basis
     bases = []
     for columns in (one, other):
         scaled = scale(columns)
-        bases.append(orthonormal(scaled - aside @ (aside.T @ scaled))[0])
+        bases.append(span_of(scaled - without @ (without.T @ scaled), scaled=True).basis)
     cosines = np.linalg.svd(bases[0].T @ bases[1], compute_uv=False)
     return bool(cosines.max(initial=0.0) ** 2 >= 1.0 - ETA)
 
@@ -136,29 +112,33 @@ def scale(columns: FloatArray) -> FloatArray:
     return scaled
 
 
-def orthonormal(scaled: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A basis Q of the span of columns of length 1 at most, and coefficients A with Q = columns A."""
-    _, values, vectors = np.linalg.svd(_triangle(scaled), full_matrices=False)
+def span_of(columns: FloatArray, scaled: bool = False) -> Span:
+    """The span of columns, (n, q), which are scaled here unless they are."""
+    return extend(Span(np.zeros((len(columns), 0)), np.zeros((0, 0))), columns, scaled)
+
+
+def extend(span: Span, columns: FloatArray, scaled: bool = False) -> Span:
+    """The span of more columns, (n, m), and those of before."""
+    for start in range(0, columns.shape[1], _BLOCK):
+        some = columns[:, start : start + _BLOCK]
+        span = _grown(span, some if scaled else scale(some))
+    return span
+
+
+def _grown(span: Span, scaled: FloatArray) -> Span:
+    basis, (q, dim), more = span.basis, span.weights.shape, scaled.shape[1]
+    along = basis.T @ scaled
+    mixing, triangle = np.linalg.qr(np.vstack([-span.weights @ along, np.eye(more)]))
+    rest = np.linalg.solve(triangle.T, (scaled - basis @ along).T).T  # all columns times `mixing`
+    _, values, vectors = np.linalg.svd(_triangle(rest), full_matrices=False)
     large = values > BLIND
     coefficients = vectors[large].T / values[large]
-    return scaled @ coefficients, coefficients
-
-
-def supports(settled: FloatArray) -> Units:
-    """The different sets of rows in which settled columns are non-zero."""
-    sets = {np.flatnonzero(column).tobytes(): np.flatnonzero(column) for column in settled.T}
-    return [rows for rows in sets.values() if len(rows)]
-
-
-def clash(settled: FloatArray) -> tuple[int, int] | None:
-    """Two settled columns that share rows and are no multiples of each other."""
-    for j in range(settled.shape[1]):
-        for k in range(j):
-            one, other = settled[:, j], settled[:, k]
-            share = np.flatnonzero((one != 0.0) & (other != 0.0))
-            if len(share) and not np.array_equal(one * other[share[0]], other * one[share[0]]):
-                return k, j
-    return None
+    added = rest @ coefficients  # rounding has grown with 1 / values, which fall: so once more, in their order
+    added -= basis @ (basis.T @ added)
+    once_more = np.linalg.inv(np.linalg.cholesky(added.T @ added)).T
+    weights = np.zeros((q + more, dim + added.shape[1]))
+    weights[:q, :dim], weights[:, dim:] = span.weights, mixing @ coefficients @ once_more
+    return Span(np.hstack([basis, added @ once_more]), weights)
 
 
 class _OutOfWork(Exception):
@@ -166,46 +146,38 @@ class _OutOfWork(Exception):
 
 
 class _Branches:
-    """The search over sets of units, each a range of rows of the basis from its start to the next."""
+    """The search over sets of rows."""
 
-    def __init__(self, basis: FloatArray, starts: IntArray) -> None:
-        self._basis, self._starts = basis, starts
-        self._ends = np.append(starts[1:], len(basis))
-        self._single = len(starts) == len(basis)
+    def __init__(self, basis: FloatArray) -> None:
+        self._basis = basis
         self._leverages = np.einsum("ij,ij->i", basis, basis)
         self._seen: set[frozenset[int]] = set()
         self._work = 0.0
 
-    def rows_of(self, units: tuple[int, ...]) -> IntArray:
-        """The rows of some units, one after the other."""
-        ranges = [np.arange(self._starts[unit], self._ends[unit]) for unit in units]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
-
     def search(self, taken: tuple[int, ...], k: int) -> tuple[int, ...] | None:
-        """Units that contain those taken and k others at most, or None where there are none."""
-        rows, tau = self.rows_of(taken), 1.0 - ETA
+        """Rows that contain those taken and k others at most, or None where there are none."""
+        rows, tau = list(taken), 1.0 - ETA
         beside = self._basis @ self._basis[rows].T
         solved = np.asarray(np.linalg.solve(tau * np.eye(len(rows)) - beside[rows], beside.T), dtype=float)
         leverages = self._leverages + np.einsum("ij,ji->i", beside, solved)
         leverages[rows] = 0.0
-        tops = self._by_unit(leverages)
-        candidates = np.flatnonzero(tops >= tau / k)
-        candidates = candidates[np.argsort(-tops[candidates])]
-        for one in candidates[tops[candidates] >= tau].tolist():
+        candidates = np.flatnonzero(leverages >= tau / k)
+        candidates = candidates[np.argsort(-leverages[candidates])]
+        for one in candidates[leverages[candidates] >= tau].tolist():
             if self._is_apart((*taken, one)):
                 return (*taken, one)
         if k == 1 or not len(candidates):
             return None
-        for some, squares in self._blocks(candidates, beside, solved, rows):
+        for some, entries in self._blocks(candidates, beside, solved, rows):
             if k == 2:
-                room = np.maximum(tau - tops, 0.0)
-                squares[some, np.arange(len(some))] = -1.0  # a unit is no pair with itself
-                for other, j in np.argwhere(squares >= np.outer(room, room[some])).tolist():
+                room = np.sqrt(np.maximum(tau - leverages, 0.0))
+                entries[some, np.arange(len(some))] = -1.0  # a row is no pair with itself
+                for other, j in np.argwhere(entries >= np.outer(room, room[some])).tolist():
                     if self._is_apart((*taken, int(some[j]), other)):
                         return (*taken, int(some[j]), other)
                 continue
-            most = min(k, len(squares))
-            sums = np.sqrt(np.partition(squares, len(squares) - most, axis=0)[-most:]).sum(axis=0)
+            most = min(k, len(entries))
+            sums = np.partition(entries, len(entries) - most, axis=0)[-most:].sum(axis=0)
             for one in some[sums >= tau].tolist():
                 more = frozenset((*taken, one))
                 if more not in self._seen:
@@ -215,39 +187,31 @@ class _Branches:
                         return found
         return None
 
-    def least(self, units: tuple[int, ...]) -> tuple[int, ...]:
-        """Without the units that are not needed."""
-        for one in units:
-            fewer = tuple(unit for unit in units if unit != one)
+    def least(self, rows: tuple[int, ...]) -> tuple[int, ...]:
+        """Without the rows that are not needed."""
+        for one in rows:
+            fewer = tuple(row for row in rows if row != one)
             if fewer and self._is_apart(fewer):
-                units = fewer
-        return units
+                rows = fewer
+        return rows
 
     def _blocks(
-        self, candidates: IntArray, beside: FloatArray, solved: FloatArray, taken: IntArray
+        self, candidates: IntArray, beside: FloatArray, solved: FloatArray, taken: list[int]
     ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Some candidates at a time, and the squared norms of the blocks of G between all units and these."""
+        """Some candidates at a time, and the absolute entries of G between all rows and these."""
         n, dim = self._basis.shape
         size = max(1, _CHUNK // max(n, 1))
         for start in range(0, len(candidates), size):
             some = candidates[start : start + size]
-            rows = self.rows_of(tuple(some.tolist()))
-            self._work += n * len(rows) * (dim + 10.0) + _A_NODE
+            self._work += n * len(some) * (dim + 10.0) + _A_NODE
             if self._work > _WORK:
                 raise _OutOfWork
-            entries = self._basis @ self._basis[rows].T + beside @ solved[:, rows]
+            entries = self._basis @ self._basis[some].T + beside @ solved[:, some]
             entries[taken] = 0.0
-            squares = self._by_unit(np.square(entries, out=entries))
-            if not self._single:
-                starts = np.cumsum([0, *(self._ends - self._starts)[some[:-1]].tolist()])
-                squares = np.add.reduceat(squares, starts, axis=1)
-            yield some, squares
+            yield some, np.abs(entries, out=entries)
 
-    def _by_unit(self, parts: FloatArray) -> FloatArray:
-        return parts if self._single else np.add.reduceat(parts, self._starts, axis=0)
-
-    def _is_apart(self, units: tuple[int, ...]) -> bool:
-        own = self._basis[self.rows_of(units)]
+    def _is_apart(self, rows: tuple[int, ...]) -> bool:
+        own = self._basis[list(rows)]
         return bool(np.linalg.eigvalsh(own @ own.T)[-1] >= 1.0 - ETA - _ROUNDING)
 
 
@@ -258,27 +222,3 @@ def _triangle(scaled: FloatArray) -> FloatArray:
     for start in range(0, len(scaled), stretch):
         triangle = np.asarray(np.linalg.qr(np.vstack([triangle, scaled[start : start + stretch]]), mode="r"))
     return triangle
-
-
-def _set_aside(scaled: FloatArray, settled: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
-    """What is left of columns orthogonally to settled ones.
-
-    Rows, where in the table each is from, and where units start. A reflection takes a settled column to the first row
-    of its support, which goes.
-    """
-    blocks = supports(settled)
-    alone = np.setdiff1d(np.arange(len(scaled)), np.concatenate([np.zeros(0, dtype=np.int64), *blocks]))
-    parts, rows, starts = [scaled[alone]], [alone], [np.arange(len(alone))]
-    filled = len(alone)
-    for block in blocks:
-        values = settled[block][:, np.argmax(np.abs(settled[block]).sum(axis=0))]
-        mirror = values / np.linalg.norm(values)
-        mirror[0] += np.copysign(1.0, mirror[0])
-        own = scaled[block]
-        turned = own - np.outer(mirror, mirror @ own) * (2.0 / (mirror @ mirror))
-        if len(block) > 1:
-            parts.append(turned[1:])
-            rows.append(block[1:])
-            starts.append(np.array([filled]))
-            filled += len(block) - 1
-    return np.vstack(parts), np.concatenate(rows), np.concatenate(starts)

@@ -19,6 +19,7 @@ Shapes = dict[str, tuple[int, ...]]
 End = TypeVar("End")
 
 _ROWS_A_PARAMETER = 5  # of a site whose own estimate is compared with those of the others
+_CLOSE = 1e-6  # a site's last step before Newton's, which leaves about its square
 _NOTHING = 1e-11  # of the largest eigenvalue of an information: of a direction in which a site has none
 _BESIDE = "beside."
 _GOODNESS = ("log_likelihood", "deviance", "pearson")
@@ -69,11 +70,14 @@ def total(answers: Sequence[Answer | None]) -> Answer | None:
     return added if all(np.all(np.isfinite(value)) for value in added.values()) else None
 
 
-def run(program: Generator[Ask, Any, End], family: Family, sites: Sequence[Rows]) -> End:
-    """What a program returns, over sites whose rows are all here."""
+def run(
+    program: Generator[Ask, Any, End], family: Family, sites: Sequence[Rows], together: Rows | None = None
+) -> End:
+    """What a program returns, over sites whose rows are all here; sums over rows are of those `together`, if given."""
     ask = next(program)
     while True:
-        each = [answer(family, rows, ask) for rows in sites]
+        by_row = together is not None and ask.kind in ("score", "sums", "goodness")
+        each = [answer(family, rows, ask) for rows in ([together] if by_row else sites)]
         try:
             ask = program.send(each if ask.kind == "own" else total(each))
         except StopIteration as end:
@@ -163,10 +167,10 @@ def _own(family: Family, rows: Rows, start: FloatArray) -> Answer:
     """The estimate of one site's rows alone, with its robust covariance; from that of all rows it is not far."""
     dim = len(start)
     nothing = {"found": np.zeros(()), "theta": np.zeros(dim), "cov": np.zeros((dim, dim))}
-    if rows.n < _ROWS_A_PARAMETER * dim:
+    if len(rows.x) < _ROWS_A_PARAMETER * dim:
         return nothing
     try:
-        end = run(ascent(family, start), family, [rows])
+        end = run(ascent(family, start, close=_CLOSE, most=None), family, [rows])
         bread = inverse(family.observed(rows, end.theta))
     except NoFiniteEstimate:
         return nothing

@@ -15,9 +15,10 @@ from fedgauss.families.same_bits import factor, inverse, solve
 from fedgauss.inference.asks import beside
 from fedgauss.inference.model_data import ModelData
 from fedgauss.inference.reference_laws import ChiSquared
-from fedgauss.inference.scoring import MOST_MATRICES, ascent, penalised
+from fedgauss.inference.scoring import MOST_MATRICES, Ascent, ascent, penalised
 
 Totals = Mapping[str, FloatArray]
+_SETTLED = 1e-9  # by which Newton's last step may differ from the one that was taken
 _NULL_CLOSE = 1e-6  # a last step of the model without covariates: what it leaves is about its square
 
 
@@ -79,26 +80,34 @@ def exact_program(
         end = yield from ascent(family, alone.at, ridge=ridge, first=alone.last, most=most)
     else:
         end = yield from ascent(family, begin, ridge=ridge, steps=steps, most=most)
-    final = yield Ask(
-        "final", end.theta, parts=tuple(parts), compared=tuple(compared), beside=Ask("goodness", alone.theta)
-    )
-    goodness, without = _goodness(final), _goodness(final and beside(final))
-    dispersion, rounds = 1.0, 1 + alone.rounds + end.rounds + 1
+    theta, rounds = end.theta, 1 + alone.rounds + end.rounds
+    for _ in range(2):
+        final = yield Ask(
+            "final", theta, parts=tuple(parts), compared=tuple(compared), beside=Ask("goodness", alone.theta)
+        )
+        goodness, without, rounds = _goodness(final), _goodness(final and beside(final)), rounds + 1
+        assert final is not None
+        matrices = {name: value for name, value in final.items() if name in (*parts, "squares.n_clusters")}
+        matrices |= {name: final[name] + np.diag(penalty) for name in ("information", "observed") if name in parts}
+        known = [matrices[name] for name in ("observed", "information") if name in matrices]
+        asked, theta = theta, theta if steps is not None or not known else _newton(end, known[0])
+        if np.abs(theta - asked).max(initial=0.0) <= _SETTLED * (1.0 + np.abs(theta).max(initial=0.0)):
+            break  # else the matrices are of a parameter that was not the estimate yet
+    dispersion = 1.0
     if family.has_dispersion:  # likelihoods at a dispersion of each model's own
         dispersion = goodness.pearson / max(1, n_rows - len(start))
         phi = family.likelihood_dispersion(goodness.pearson, n_rows, len(start))
         null_phi = family.likelihood_dispersion(without.pearson, n_rows, len(null))
-        told = yield Ask("goodness", end.theta, phi, beside=Ask("goodness", alone.theta, null_phi))
+        told = yield Ask("goodness", asked, phi, beside=Ask("goodness", alone.theta, null_phi))
         goodness = goodness._replace(log_likelihood=_goodness(told).log_likelihood)
         without = without._replace(log_likelihood=_goodness(told and beside(told)).log_likelihood)
         rounds += 1
-    assert final is not None
-    matrices = {name: value for name, value in final.items() if name in (*parts, "squares.n_clusters")}
-    matrices |= {name: final[name] + np.diag(penalty) for name in ("information", "observed") if name in parts}
-    theta = end.theta
-    if steps is None and (known := [matrices[name] for name in ("observed", "information") if name in matrices]):
-        theta = end.at + solve(factor(known[0]), end.last.score)  # the last step again, now Newton's
     return Exact(theta, matrices, dispersion, goodness, without, _heterogeneity(final), rounds)
+
+
+def _newton(end: Ascent, matrix: FloatArray) -> FloatArray:
+    """The last step again, now Newton's."""
+    return np.asarray(end.at + solve(factor(matrix), end.last.score))
 
 
 def _goodness(told: Totals | None) -> Goodness:

@@ -72,7 +72,7 @@ def fit_exactly(data: ModelData, errors: Errors, level: float, ridge: float, fin
     sites = [client_rows(data, x, piece) for piece in pieces]
     program = fit_program(data, columns, starting_point(data), errors, level, ridge, own=True, finish=finish)
     try:
-        fit = run(program, data.family, sites)
+        fit = run(program, data.family, sites, client_rows(data, x, slice(None)) if data.family.by_row else None)
     except NoFiniteEstimate:
         check_separable(data, x)  # which columns, in words
         raise
@@ -196,5 +196,7 @@ def _check_independent(data: ModelData, information: FloatArray) -> None:
     if not np.isfinite(alike).all():  # a site may send anything of the right shape
         raise ValueError("sums must make up an information matrix; these do not. A site sent something else.")
     values, vectors = np.linalg.eigh(alike)
+    if len(values) and values[0] > _LEFT**2:
+        return  # without SciPy, which takes long to load: what is left of a column is at least the least singular value
     triangle = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     check_collinear(data.names, [triangle], 1, intercept, _LEFT)

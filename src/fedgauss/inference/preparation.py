@@ -87,10 +87,9 @@ def locate(rows: FloatArray, data: ModelData) -> Location:
     One round, of x and x^2, would lose all digits of a column such as a year. Without an intercept nothing can be
     centred, and the scale is the root mean square.
     """
-    total = int(data.counts.sum())
-    mean = _total(rows, data) / total if data.constant is not None else np.zeros(rows.shape[1])
-    scale = np.sqrt(_total((rows - mean) ** 2, data) / total)
-    return Location(mean, scale)
+    total = len(rows)
+    mean = rows.sum(axis=0) / total if data.constant is not None else np.zeros(rows.shape[1])
+    return Location(mean, np.sqrt(((rows - mean) ** 2).sum(axis=0) / total))
 
 
 def starting_point(data: ModelData, totals: FloatArray | None = None) -> FloatArray:
@@ -99,7 +98,7 @@ def starting_point(data: ModelData, totals: FloatArray | None = None) -> FloatAr
     `totals` are those of the family's `start_terms` over all rows; by default those of the rows at hand.
     """
     intercept = data.constant is not None
-    sums = _total(data.family.start_terms(data.mean_response), data) if totals is None else totals
+    sums = data.family.start_terms(data.mean_response).sum(axis=0) if totals is None else totals
     outputs = data.family.n_outputs
     found = data.family.start(sums, int(data.counts.sum()))
     start = np.zeros((outputs, len(data.names) + int(intercept)))
@@ -142,11 +141,6 @@ def told_little(information: float, n_rows: int, dim: int) -> tuple[str, ...]:
         f"parameters need {_TOLD * dim}. The estimate is somewhat biased and its intervals are short. Use more rows, "
         "or fewer columns.",
     )
-
-
-def _total(rows: FloatArray, data: ModelData) -> FloatArray:
-    """The sum over all rows, from those of each client: all that leaves a client here."""
-    return np.add.reduceat(rows, data.firsts, axis=0).sum(axis=0)
 
 
 def check_rows(clients: Sequence[str], counts: IntArray, dim: int) -> None:

@@ -56,7 +56,7 @@ def ascent(
     first: Sums | None = None,
     steps: int | None = None,
     close: float = CLOSE,
-    most: int = MOST_MATRICES,
+    most: int | None = MOST_MATRICES,
 ) -> Rounds:
     """Ask at one parameter after the other until a step is small.
 
@@ -77,7 +77,7 @@ def ascent(
     close : float
         In units of 1 + max |theta_j|.
     most : int
-        How many informations may be asked for.
+        How many informations may be asked for; None to ask for one at every step, as a site may of its own rows.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def ascent(
         for halvings in range(_MOST_HALVINGS):
             if rounds == MOST_ROUNDS:
                 raise NoFiniteEstimate(f"scoring did not settle within {MOST_ROUNDS} rounds")
-            wanted = "sums" if slow and not halvings and matrices < most else "score"
+            wanted = "sums" if most is None or (slow and not halvings and matrices < most) else "score"
             there = penalised((yield Ask(wanted, theta + step)), theta + step, penalty, here.information)
             rounds, matrices = rounds + 1, matrices + (wanted == "sums")
             if there is not None and there.log_likelihood >= lowest:
