@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ SECRET = "zz-rare-"  # of levels that so few rows have that nobody may hear of t
 _LARGEST = 2.0**96
 _FAR = 20.0  # a predictor of a logistic fit beyond which it may have no maximum
 NUMBERS = ("age", "dose")
+_NAMES = re.compile(r"\w+")
 _STEPS = 200
 _POOLED, _FEW = 5, 3
 
@@ -88,6 +90,12 @@ def models(rng: np.random.Generator, count: int, hard: bool) -> list[Model]:
         errors = str(rng.choice(["HC0", "HC1", "model"]))
         found[formula] = Model(formula, family=family, errors=errors, **others)
     return list(found.values())
+
+
+def needed(tables: Sequence[Table], models: Sequence[Model]) -> list[Table]:
+    """The tables with the columns that the models have."""
+    names = {name for model in models for name in _NAMES.findall(str(model.formula))}
+    return [{name: own for name, own in table.items() if name in names} for table in tables]
 
 
 class Cohort:
@@ -172,7 +180,7 @@ class Cohort:
             beta, (mu, weight, loss) = beta + step, there
         information = (x * weight[:, None]).T @ x
         certain = self.family != "binomial" or np.abs(x @ beta).max() < _FAR
-        if not certain or np.linalg.cond(information) > 1e10:
+        if not certain or not np.all(np.isfinite(information)) or np.linalg.cond(information) > 1e10:
             return none
         bread = np.linalg.inv(information)
         if self._model.errors == "model":

@@ -54,6 +54,12 @@ class Machine:
     def __post_init__(self) -> None:
         self.key: SigningKey = self.around.keys.key()
         self.disk = FaultyDisk(self.around.random)
+        self.own = self.table
+
+    @property
+    def behaves(self) -> bool:
+        """Whether it keeps to the protocol at the moment, with its own rows."""
+        return self.honest or (self.kind is Site and self.table is self.own)
 
     def start(self) -> None:
         """A new process."""

@@ -69,6 +69,7 @@ class Network:
         self.machines, self._random, self._clock, self._count = dict(machines), random, clock, count
         self._faults: dict[tuple[int, str], str] = {(one.turn, one.site): one.kind for one in faults}
         self._audit, self._watch = audit, watch
+        self.changed = False  # whether a text came otherwise than it was sent
         self._turn, self._last = 0, dict[str, str]()  # the last reply of each
 
     @property
@@ -166,5 +167,6 @@ class Network:
             raise LostSite(name, f"site {name!r} sent something other than a reply: {error}") from error
 
     def _flip(self, text: str) -> str:
+        self.changed = True
         place = self._random.randrange(len(text))
         return text[:place] + chr(ord(text[place]) ^ (1 << self._random.randrange(7))) + text[place + 1 :]
