@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from fedgauss.inference.federated.policy import Policy, example_policy
 from hypothesis import strategies as st
 
 from fedgauss.data.files import read_images, read_labels
+from fedgauss.federated.policy import Policy, example_policy
 from fedgauss.inference.tables import Frame, read_table
 from fedgauss.paper.result import PAPER, VERDICTS, refuse_other_scale
 from fedgauss.sweep.store import Store

@@ -142,8 +142,3 @@ def test_an_order_without_an_end_ends_in_words_and_in_bounded_memory():
     assert wire.LONGEST == 64_000_000
     with pytest.raises(EndlessLine):
         next(lines_of(io.BufferedReader(Endless()), 1000))
-
-
-def test_lines_up_to_the_limit_are_whole():
-    text = b"a" * 999 + b"\n" + b"b" * 998 + b"\n" + b"c" * 500
-    assert [len(line) for line in lines_of(io.BytesIO(text), longest=1_000)] == [1_000, 999, 500]
