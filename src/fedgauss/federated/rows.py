@@ -214,19 +214,19 @@ class SiteRows:
         with np.errstate(all="ignore"):  # of a parameter too far off
             behind = family.behind(rows, ask.kind, ask.theta)
         squared = any(part.startswith("squares") for part in ask.parts)
-        rules.check_parameter(few, behind if squared else _unsquared(behind))
+        rules.check_parameter(few, behind if squared else _some(behind, squares=False))
         matrices = int(ask.kind == "sums" or bool(ask.parts))
         self._ledger.spend(1, matrices, digest({"ask": ask._asdict(), "columns": columns._asdict()}))
         numbers = answer(family, rows, ask)
         if numbers is None:
             return None, {}
-        if ask.kind == "own" or ask.compared:
-            at = numbers["theta"] if ask.kind == "own" else ask.theta
+        if ask.compared and not rules.are_enough(few, _some(behind, squares=True)):
+            numbers |= _zeros(numbers, "apart.")
+        if ask.kind == "own":
             with np.errstate(all="ignore"):
-                behind = family.behind(rows, "final", at)
+                behind = family.behind(rows, "final", numbers["theta"])
             if not rules.are_enough(few, behind):
-                alone = ("found", "theta", "cov") if ask.kind == "own" else ("apart.",)  # as of a site with few rows
-                numbers |= {name: np.zeros_like(own) for name, own in numbers.items() if name.startswith(alone)}
+                numbers |= _zeros(numbers, "found", "theta", "cov")
         return numbers, {}
 
     def _settle(self, columns: Location) -> Rows:
@@ -277,8 +277,14 @@ class SiteRows:
             raise Refused(*self._reasons.popitem())
 
 
-def _unsquared(behind: Columns) -> Columns:
-    return {name: own for name, own in behind.items() if not name.startswith("squares")}
+def _some(behind: Columns, squares: bool) -> Columns:
+    """Squared scores, or all else."""
+    return {name: own for name, own in behind.items() if name.startswith("squares") == squares}
+
+
+def _zeros(numbers: Columns, *what: str) -> Columns:
+    """What a site with few rows says."""
+    return {name: np.zeros_like(own) for name, own in numbers.items() if name.startswith(what)}
 
 
 def products_of(data: ModelData) -> Columns:

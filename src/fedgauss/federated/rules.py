@@ -17,7 +17,7 @@ from fedgauss.families import Family
 from fedgauss.federated.plan import Plan
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.refusal import Refused
-from fedgauss.federated.spans import rows_apart
+from fedgauss.federated.spans import extend, search, span_of
 from fedgauss.inference.formula.terms import Expression, Formula, Pooled, Spline
 from fedgauss.inference.preparation import Location
 from fedgauss.inference.tables import FrameColumn, listed
@@ -219,15 +219,21 @@ def are_enough(few: int, columns: Mapping[str, FloatArray]) -> bool:
     Squared scores are multiplied with each other alone. Of deviances and of Pearson's residuals one number is told: a
     combination of both would tell a number of its rows, and none of their columns, so each is looked at by itself.
     """
-    matrices = ("information", "observed")
-    for part in ("squares",), (*matrices, "score"), (*matrices, "deviance"), (*matrices, "pearson"):
-        of_rows = [own for name, own in columns.items() if name.startswith(part)]
-        if not of_rows or not np.all(np.isfinite(of_rows)):
-            continue  # nothing is told, or the round is void
-        search = rows_apart(np.column_stack(of_rows), few)
-        if search.rows is not None or not search.complete:
-            return False
-    return True
+    matrices, squares = _columns(columns, "information", "observed"), _columns(columns, "squares")
+    spans = [span_of(some) for some in (matrices, squares) if some is not None]
+    for what in ("score", "deviance", "pearson"):
+        more = _columns(columns, what)
+        if more is not None:
+            spans.append(span_of(more) if matrices is None else extend(spans[0], more))
+    searches = (search(span, few) for span in spans)
+    return all(found.rows is None and found.complete for found in searches)
+
+
+def _columns(columns: Mapping[str, FloatArray], *what: str) -> FloatArray | None:
+    """Those of some names, each once; none where nothing is told, or the round is void."""
+    once = {own.tobytes(): own for name, own in columns.items() if name.startswith(what)}
+    found = np.column_stack(list(once.values())) if once else None
+    return None if found is None or not np.all(np.isfinite(found)) else found
 
 
 def _is_round(number: float) -> bool:
