@@ -156,6 +156,13 @@ class TestAdaptiveAttempts:
         zeros = Site({"x": np.array([0.0, 1.0])}).ledger.digests
         assert np.array_equal(zeros({"x": np.array([0.0, 1.0])}), zeros({"x": np.array([-0.0, 1.0])}))
 
+    def test_a_row_may_be_long(self):
+        table = {f"c{j}": np.arange(5.0) * j for j in range(50)}
+        numbers = [
+            Site(table, random=lambda size, digit=digit: digit * 2 * size).ledger.digests(table) for digit in "12"
+        ]
+        assert len(set(np.concatenate(numbers).tolist())) == 10  # another key, other numbers
+
     def test_rows_that_say_the_same_are_numbered(self, site):
         numbers = Site({"sex": np.array([1.0, 0.0, 1.0, np.nan, np.nan])}).ledger.digests
         first = numbers({"sex": np.array([1.0, 0.0, 1.0, np.nan, np.nan])})
@@ -257,6 +264,9 @@ class TestBudgets:
                 site.run(site.columns("sbp"))
         site.run(site.columns("age"))  # a repeat
         assert "tries: 4 of 4, 0 left" in site.ledger.report()
+        site.options["budget"] = Budget(tries=3)
+        site.start()
+        assert "tries: 4 of 3, 0 left" in site.ledger.report()
 
     @pytest.mark.parametrize("what", ["parameters", "matrices"])
     def test_parameters_and_matrices(self, what):
@@ -423,6 +433,7 @@ class TestSitesApart:
         site.run(site.columns("age", "died"))
         self.refused(site, EIGHT[:7], match="nothing came, and 'site7' left")
         self.refused(site, EIGHT[:6])
+        self.refused(site, [*EIGHT[:1], ("a", "b")], match=", ".join(f"'site{j}'" for j in range(1, 7)))
         site.run(site.columns("bmi"), roster=EIGHT[:7])  # about something else
         site.run(site.columns("age"), roster=EIGHT[:5])
 
@@ -517,7 +528,7 @@ class TestOthersLedgers:
         with pytest.raises(Refused, match="'south'"):
             site.ledger.check_own(seen)
         with pytest.raises(Refused, match="'south'"):
-            site.ledger.check_own({"south": ("", 0)})
+            site.ledger.check_own({"south": (site.ledger.head, 0)})
 
     def test_head_and_length_are_those_of_another_instance(self, site):
         site.run(site.columns("age"))
@@ -853,6 +864,7 @@ class TestRealDisk:
         ledger = Ledger(tmp_path / "t.ledger")
         for line in ledger.path.read_bytes().splitlines():
             json.loads(line[:-65])
+        assert json.loads(ledger.path.read_bytes().splitlines()[0][:-65])["version"] == 1
 
 
 class TestPlace:
