@@ -321,6 +321,27 @@ class TestBudgets:
         assert "parameters: 3 of 200" in site.ledger.report()
         assert "matrices: 3 of 50" in site.ledger.report()
 
+    def test_a_repeat_of_a_repeat_is_free_of_what_that_was_told(self):
+        site = Site(budget=Budget(parameters=10))
+        site.run(site.columns("age"), spend=(4, 0), question="the last, of a run that went on")
+        site.run(site.columns("age"), spend=(4, 0), question="the first")
+        for _ in range(3):
+            site.run(site.columns("age"), spend=(4, 0), question="the first")
+        assert "parameters: 8 of 10" in site.ledger.report()
+
+    def test_a_repeat_that_was_put_away_is_free(self):
+        site = Site(budget=Budget(parameters=10))
+        site.run(site.columns("age"), spend=(4, 0), question="one")
+        site.ledger.begin("again", "about", EIGHT, "asker", {"columns": ["age"]})
+        for _ in range(3):
+            site.ledger.close()
+            site.start()
+            site.ledger.resume("again")
+            numbers = site.ledger.digests(site.table)
+            site.ledger.admit(Admission({"1": np.ones(300)} | site.columns("age"), numbers))
+            site.ledger.spend(4, 0, "one")
+        assert "parameters: 4 of 10" in site.ledger.report()
+
     def test_nothing_is_free_once_a_repeat_tells_something_new(self, site):
         numbers, age = site.ledger.digests(site.table), site.table["age"]
         site.run({"age": age}, model={"y": "x"}, spend=(1, 0))
