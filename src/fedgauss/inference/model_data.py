@@ -129,8 +129,8 @@ def read_model_data(frame: Any, client: str, model: Model) -> ModelData:
 
 def right_hand_side(table: Frame, model: Model, client: str | None = None) -> Formula:
     """The terms of the model, whether they were given as columns or as a formula."""
-    target, features = table.check_name(model.target, "target"), model.features
-    roles = {name: role for role, name in model.roles.items()}
+    roles, chosen = {name: role for role, name in model.roles.items()}, model.features
+    target = table.check_name(model.target, "target")
     for column, role in roles.items():
         table.check_name(column, role)
     others = [name for name in table.names if name not in (target, client, *roles)]
@@ -138,11 +138,10 @@ def right_hand_side(table: Frame, model: Model, client: str | None = None) -> Fo
         formula = parse(model.formula, table, target, others)
         formula = formula._replace(intercept=formula.intercept and model.intercept)
     else:
-        if repeated := repeats(features or ()):
+        if chosen is not None and (repeated := repeats(chosen)):
             raise ValueError(f"features must be different columns; {listed(repeated)} occurs more than once.")
-        chosen = others if features is None else features
-        terms = tuple((Expression(table.check_name(name, "features"), (), name),) for name in chosen)
-        formula = Formula(terms, model.intercept)
+        names = others if chosen is None else [table.check_name(name, "features") for name in chosen]
+        formula = Formula(tuple((Expression(name, (), name),) for name in names), model.intercept)
     for name, role in ((target, "target"), (client, "client")):
         if name in formula.columns:
             raise ValueError(f"{name!r} is the {role} and cannot be a covariate too. Leave it out.")
@@ -230,7 +229,7 @@ def model_data(
         )
     design, rows = design_of(model, formula, columns, total, clients if sites is None else sites, here, counts)
     if agreed is None:
-        agreed = design.agreed(_by_client(rows, counts)) if n_rows else {}
+        agreed = design.agreed(_by_client(rows, counts)) if n_rows and design.needs() else {}
     values, classes, family = response
     labels = rows[model.cluster].as_levels() if model.cluster is not None else None
     return ModelData(

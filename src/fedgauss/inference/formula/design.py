@@ -82,6 +82,10 @@ class Design:
     def __init__(self, formula: Formula, levels: Mapping[str, Sequence[Any] | None], total: int) -> None:
         self.formula = formula
         self.levels = levels
+        self._asked = {
+            part.of.name: part.of for part in formula.factors
+            if isinstance(part, Pooled) or (isinstance(part, Spline) and None in (part.knots, part.bounds))
+        }  # fmt: skip
         for factor in formula.factors:
             if self._has_levels(factor):
                 self._check_levels(factor, total)
@@ -115,8 +119,6 @@ class Design:
 
     def agreed(self, sites: Sequence[Rows]) -> dict[str, Summary]:
         """Means and standard deviations over the rows of all sites, from sums of each as sites would send them."""
-        if not self._asked:
-            return {}
         total = sum(len(next(iter(rows.values())).values) for rows in sites)
         means = total_of([self.sums(rows) for rows in sites]) / total
         squares = total_of([self.squares(rows, means) for rows in sites])
@@ -179,15 +181,6 @@ class Design:
                     f"at least {fewest} rows must lie between two knots of a spline; for {name} fewer do. Give knots= "
                     "and bounds=, use fewer, or take the logarithm of a skewed column: ns(log(x), df=4)."
                 )
-
-    @property
-    def _asked(self) -> dict[str, Expression]:
-        asked = {}
-        for factor in self.formula.factors:
-            known = isinstance(factor, Spline) and factor.knots is not None and factor.bounds is not None
-            if isinstance(factor, Pooled | Spline) and not known:
-                asked[factor.of.name] = factor.of
-        return asked
 
     def _recoded(self, column: FrameColumn) -> FrameColumn:
         levels = self.levels[column.name]
