@@ -13,8 +13,10 @@ import pytest
 from memory_disk import Crash, MemoryDisk
 
 from fedgauss.federated.disk import RealDisk
+from fedgauss.federated.keys import fingerprint
 from fedgauss.federated.ledger import Admission, Budget, Ledger, place_of
 from fedgauss.federated.refusal import Refused
+from fedgauss.federated.spans import extend
 
 EIGHT = [(f"site{j}", f"key{j}") for j in range(8)]
 FILE = Path("/table.csv.ledger")
@@ -150,6 +152,17 @@ class TestAdaptiveAttempts:
         assert np.array_equal(site.ledger.digests(as_text), numbers)
         assert len(set(numbers.tolist())) == 300
 
+    def test_zero_has_two_signs_and_one_number(self, site):
+        zeros = Site({"x": np.array([0.0, 1.0])}).ledger.digests
+        assert np.array_equal(zeros({"x": np.array([0.0, 1.0])}), zeros({"x": np.array([-0.0, 1.0])}))
+
+    def test_a_row_may_be_long(self):
+        table = {f"c{j}": np.arange(5.0) * j for j in range(50)}
+        numbers = [
+            Site(table, random=lambda size, digit=digit: digit * 2 * size).ledger.digests(table) for digit in "12"
+        ]
+        assert len(set(np.concatenate(numbers).tolist())) == 10  # another key, other numbers
+
     def test_rows_that_say_the_same_are_numbered(self, site):
         numbers = Site({"sex": np.array([1.0, 0.0, 1.0, np.nan, np.nan])}).ledger.digests
         first = numbers({"sex": np.array([1.0, 0.0, 1.0, np.nan, np.nan])})
@@ -178,6 +191,20 @@ class TestAdaptiveAttempts:
         site.start()
         with pytest.raises(Refused, match="rest on at least 3"):
             site.run({"age": changed(age, 3)})
+
+    def test_a_span_grows_by_what_is_new(self, site, monkeypatch):
+        sizes = []
+
+        def count(span, columns):
+            sizes.append(columns.shape[1])
+            return extend(span, columns)
+
+        monkeypatch.setattr("fedgauss.federated.span_rule.extend", count)
+        site.run(site.columns("age", "bmi"))
+        site.run(site.columns("bmi", "sbp"))
+        site.start()
+        site.run(site.columns("died", "age"))
+        assert sizes == [3, 1, 4, 1]
 
     def test_what_cannot_be_searched_through_is_refused(self, site, monkeypatch):
         monkeypatch.setattr("fedgauss.federated.spans._WORK", 1e5)
@@ -237,6 +264,9 @@ class TestBudgets:
                 site.run(site.columns("sbp"))
         site.run(site.columns("age"))  # a repeat
         assert "tries: 4 of 4, 0 left" in site.ledger.report()
+        site.options["budget"] = Budget(tries=3)
+        site.start()
+        assert "tries: 4 of 3, 0 left" in site.ledger.report()
 
     @pytest.mark.parametrize("what", ["parameters", "matrices"])
     def test_parameters_and_matrices(self, what):
@@ -290,6 +320,27 @@ class TestBudgets:
         site.run({"age": first["age"]}, slice(0, 290), model={"y": "x"}, spend=(1, 1), question="one")
         assert "parameters: 3 of 200" in site.ledger.report()
         assert "matrices: 3 of 50" in site.ledger.report()
+
+    def test_a_repeat_of_a_repeat_is_free_of_what_that_was_told(self):
+        site = Site(budget=Budget(parameters=10))
+        site.run(site.columns("age"), spend=(4, 0), question="the last, of a run that went on")
+        site.run(site.columns("age"), spend=(4, 0), question="the first")
+        for _ in range(3):
+            site.run(site.columns("age"), spend=(4, 0), question="the first")
+        assert "parameters: 8 of 10" in site.ledger.report()
+
+    def test_a_repeat_that_was_put_away_is_free(self):
+        site = Site(budget=Budget(parameters=10))
+        site.run(site.columns("age"), spend=(4, 0), question="one")
+        site.ledger.begin("again", "about", EIGHT, "asker", {"columns": ["age"]})
+        for _ in range(3):
+            site.ledger.close()
+            site.start()
+            site.ledger.resume("again")
+            numbers = site.ledger.digests(site.table)
+            site.ledger.admit(Admission({"1": np.ones(300)} | site.columns("age"), numbers))
+            site.ledger.spend(4, 0, "one")
+        assert "parameters: 4 of 10" in site.ledger.report()
 
     def test_nothing_is_free_once_a_repeat_tells_something_new(self, site):
         numbers, age = site.ledger.digests(site.table), site.table["age"]
@@ -355,6 +406,11 @@ class TestBudgets:
         site.table = {name: own[order] for name, own in site.table.items()}
         site.run(site.columns("age") | {"centred": (site.table["age"] - 60.1) * (1.0 + 1e-15)})
 
+    def test_a_model_is_the_same_in_any_order_of_its_fields(self):
+        site = Site(budget=Budget(tries=1))
+        site.run(site.columns("age"), model={"a": 1, "b": {"c": 2, "d": 3}})
+        site.run(site.columns("age"), model={"b": {"d": 3, "c": 2}, "a": 1})
+
     def test_a_refused_run_is_not_repeated_for_free(self):
         site = Site(budget=Budget(tries=2))
         for _ in range(2):
@@ -398,6 +454,7 @@ class TestSitesApart:
         site.run(site.columns("age", "died"))
         self.refused(site, EIGHT[:7], match="nothing came, and 'site7' left")
         self.refused(site, EIGHT[:6])
+        self.refused(site, [*EIGHT[:1], ("a", "b")], match=", ".join(f"'site{j}'" for j in range(1, 7)))
         site.run(site.columns("bmi"), roster=EIGHT[:7])  # about something else
         site.run(site.columns("age"), roster=EIGHT[:5])
 
@@ -492,7 +549,7 @@ class TestOthersLedgers:
         with pytest.raises(Refused, match="'south'"):
             site.ledger.check_own(seen)
         with pytest.raises(Refused, match="'south'"):
-            site.ledger.check_own({"south": ("", 0)})
+            site.ledger.check_own({"south": (site.ledger.head, 0)})
 
     def test_head_and_length_are_those_of_another_instance(self, site):
         site.run(site.columns("age"))
@@ -510,7 +567,9 @@ class TestAskersAndOwners:
         site.ledger.note_asker("coordinator", first)
         assert site.ledger.length == length
         assert any(line.split()[:2] == ["asks", "coordinator"] for line in site.ledger.report().splitlines())
-        with pytest.raises(Refused, match="forget FILE coordinator"):
+        with pytest.raises(
+            Refused, match=f"{fingerprint(first)}, as at.*{fingerprint(other)}.*forget FILE coordinator"
+        ):
             site.ledger.note_asker("coordinator", other)
         site.ledger.note_peers({"south": (first, "aa", 10), "north": (other, "bb", 3)})
         with pytest.raises(Refused, match="this site has"):
@@ -549,6 +608,15 @@ class TestResume:
         site.ledger.finish(answered=True)
         words = next(line.split() for line in site.ledger.report().splitlines() if "late" in line)
         assert words[1:] == ["late", "answered", "8", "3", "1", "1,", "age"]
+
+    def test_it_has_the_sites_that_it_began_with(self, site):
+        site.run(site.columns("age"))
+        site.ledger.begin("late", "about", EIGHT[:7], "asker", {})
+        site.ledger.close()
+        site.start()
+        site.ledger.resume("late")
+        with pytest.raises(Refused, match="'site7' left"):
+            site.ledger.admit(Admission({"age": site.table["age"]}, site.ledger.digests(site.table)))
 
     def test_another_run_does_not(self, site):
         site.ledger.begin("first", "about", EIGHT, "asker", {})
@@ -612,6 +680,13 @@ class TestTheFile:
             site.start()
             with pytest.raises(Refused, match="columns"):
                 site.run(site.columns("bmi"))
+
+    def test_columns_take_as_few_bytes_as_they_need(self, site):
+        path, sizes = FILE.with_name("table.csv.ledger.columns"), [0]
+        for column in ("sex", np.arange(300.0) % 90, np.arange(300.0) * 100, np.arange(300.0) * 1000, "bmi"):
+            site.run({"x": site.table[column] if isinstance(column, str) else column})
+            sizes.append(len(site.disk.files[path]))
+        assert np.diff(sizes).tolist() == [8 * 300 + 38 + 38, 300, 600, 1200, 2400]
 
     def test_two_at_once(self, site):
         other = Ledger(FILE, disk=site.disk)
@@ -810,6 +885,7 @@ class TestRealDisk:
         ledger = Ledger(tmp_path / "t.ledger")
         for line in ledger.path.read_bytes().splitlines():
             json.loads(line[:-65])
+        assert json.loads(ledger.path.read_bytes().splitlines()[0][:-65])["version"] == 1
 
 
 class TestPlace:

@@ -181,7 +181,7 @@ def test_values_of_another_kind_are_refused_or_make_a_fit_that_works(fit, parts)
         ({"statistics": {"n_rows": 5}}, "'n_params' is missing"),
         ({"sites": {}}, "'sites' is missing"),
         ({"shapes": [3]}, "each of shapes must be at most 2"),
-        ({"design": {}}, "'terms' is missing"),
+        ({"design": {}}, "'columns' is missing"),
         ({"design": []}, "design must be an object"),
         ({"family": {"name": "linear", "settings": {"link": "log"}}}, "settings must be those of family 'linear'"),
         ({"family": {"name": "cox", "settings": {"ties": "exact"}}}, "ties must be one of"),

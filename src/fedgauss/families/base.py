@@ -8,7 +8,7 @@ predictors eta = x'theta, (C, K, R) with C outputs (one, except where each class
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -65,6 +65,9 @@ class Family(abc.ABC):
         By which simulated coefficients of order one are multiplied to give responses of a sensible size.
     quadrature : Rule
         The rule for Gaussian integrals of `residual_moments`.
+    steadied : callable, optional
+        (theta, sums) to the sums of all sites as a step of scoring should take them, or a `NoFiniteEstimate` that knows
+        why: for informations that may be indefinite, and for maxima at the border of what a parameter may be.
     """
 
     name: ClassVar[str]
@@ -84,6 +87,7 @@ class Family(abc.ABC):
     separated: ClassVar[str] = "the two classes"
     signal: ClassVar[float] = 1.0
     quadrature: ClassVar[Rule] = TRAPEZOID
+    steadied: ClassVar[Callable[..., Sums] | None] = None
 
     @abc.abstractmethod
     def mean(self, predictor: JaxArray) -> JaxArray:
@@ -201,13 +205,6 @@ class Family(abc.ABC):
             columns |= _times_columns(score[:, None] * score, rows.x, "squares")
             columns |= self.behind(rows, "goodness", theta)
         return columns
-
-    def steadied(self, theta: FloatArray, total: Sums) -> Sums:
-        """The sums of all sites as a step of scoring should take them, or a `NoFiniteEstimate` that knows why.
-
-        For informations that may be indefinite, and for maxima at the border of what a parameter may be.
-        """
-        return total
 
     def likelihood_dispersion(self, pearson: float, n_rows: int, dim: int) -> float:
         """The dispersion at which the log-likelihood is reported."""

@@ -58,9 +58,9 @@ class Ask(NamedTuple):
 
     Attributes
     ----------
-    kind : {"score", "sums", "final", "goodness", "own"}
-        The log-likelihood and its score; these and the information; how well the parameter fits, with `parts`; how
-        well it fits; the site's own estimate, by scoring from the parameter.
+    kind : {"score", "sums", "final", "parts", "goodness", "own"}
+        The log-likelihood and its score; these and the information; how well the parameter fits, with `parts`; these
+        alone; how well it fits; the site's own estimate, by scoring from the parameter.
     theta : (d,) ndarray
         The parameter.
     dispersion : float

@@ -105,6 +105,7 @@ class _Run:
     sites: dict[str, str]  # names by key
     masked: bool
     counts: bool
+    repeats: list[str]  # names of answered runs that told all that this one has told
     result: str = "begun"
     reasons: list[str] = field(default_factory=list)
     tells_rows: bool = False  # whether one of them depends on rows
@@ -163,7 +164,6 @@ class Ledger:
         self._askers: dict[str, str] = {}  # keys by name
         self._consents = True
         self._live: _Run | None = None
-        self._repeats: list[_Run] = []  # the answered runs of which the live one has told nothing new so far
         self._known = Known()  # what was told, as far as this process has looked at it
         self._let_go: Callable[[], None] | None = None
         self._load()
@@ -211,17 +211,17 @@ class Ledger:
             sites = {key: name for name, key in roster}
             digest = hashlib.sha256(json.dumps([about, model], sort_keys=True).encode()).hexdigest()
             same = [
-                earlier for earlier in self._runs
+                earlier.name for earlier in self._runs
                 if earlier.result == "answered" and earlier.model == digest and earlier.sites.keys() == sites.keys()
-                and earlier.masked == masked
+                and earlier.masked == masked and earlier.counts
             ]  # fmt: skip
             if not same:
                 self._check_runs()
             self._write(
                 "begin", run=run, time=self._clock().isoformat(timespec="seconds"), asker=asker, model=dict(model),
-                digest=digest, sites=sites, masked=masked, counts=not same,
+                digest=digest, sites=sites, masked=masked, counts=not same, repeats=same,
             )  # fmt: skip
-            self._live, self._repeats = self._runs[-1], same
+            self._live = self._runs[-1]
         except BaseException:
             self._release()
             raise
@@ -236,7 +236,7 @@ class Ledger:
 
     def close(self) -> None:
         """Let go of the ledger; a run that has begun is not ended by that."""
-        self._live, self._repeats = None, []
+        self._live = None
         self._release()
 
     def admit(self, admission: Admission) -> None:
@@ -249,8 +249,10 @@ class Ledger:
         of_rows = self._columns.hold(rows)
         told = [Told(name, of_rows, self._columns.hold(column)) for name, column in columns.items()]
         try:
-            self._repeats = [old for old in self._repeats if self._has_told(old, told)]
-            if self._repeats:
+            repeats = [old.name for old in self._repeated(run) if self._has_told(old, told)]
+            if len(repeats) < len(run.repeats):
+                self._write("repeats", repeats=repeats)
+            if repeats:
                 return
             if not run.counts:  # it tells something else than the run whose model it has
                 self._check_runs()
@@ -272,8 +274,8 @@ class Ledger:
         A repeat that has told nothing new is free where an answered run has told this very question, by its digest: who
         lies in a repeat moves the parameter, and that counts.
         """
-        self._running()
-        free = any(question in old.questions for old in self._repeats)
+        run = self._running()
+        free = any(question in old.questions for old in self._repeated(run))
         for name, more in (("parameters", parameters), ("matrices", matrices)):
             most = getattr(self._budget, name)
             if not free and self._spent[name] + more > most:
@@ -387,6 +389,9 @@ class Ledger:
         """Whether a run told these columns of these rows, up to rounding."""
         return all(any(self._is_as_before(one, old) for old in run.told) for one in new)
 
+    def _repeated(self, run: _Run) -> list[_Run]:
+        return [old for old in self._runs if old.name in run.repeats]
+
     def _is_as_before(self, new: Told, old: Told) -> bool:
         if new[:2] != old[:2]:
             return False
@@ -427,7 +432,7 @@ class Ledger:
         try:
             self._write(is_, **more)
         finally:
-            self._live, self._repeats = None, []
+            self._live = None
             self._release()
 
     def _hold(self) -> None:
@@ -492,7 +497,11 @@ class Ledger:
             self._consents = entry["given"]
         elif kind == "begin":
             self._runs.append(
-                _Run(entry["run"], entry["time"], entry["digest"], entry["sites"], entry["masked"], entry["counts"])
+                _Run(
+                    entry["run"],
+                    entry["time"],
+                    *(entry[name] for name in ("digest", "sites", "masked", "counts", "repeats")),
+                )
             )
             self._spent["tries"] += entry["counts"]
         else:
@@ -509,7 +518,10 @@ class Ledger:
             for name in ("parameters", "matrices"):
                 setattr(run, name, getattr(run, name) + entry[name])
                 self._spent[name] += 0 if entry["free"] else entry[name]
-            run.questions.add(entry["question"])
+            for one in (run, *self._repeated(run)):  # a repeat of a repeat is told no more than that was
+                one.questions.add(entry["question"])
+        elif kind == "repeats":
+            run.repeats = entry["repeats"]
         elif kind == "reasons":
             self._spent["refusals"] += entry["counts"] and not run.tells_rows
             run.reasons, run.tells_rows = entry["reasons"], run.tells_rows or entry["counts"]

@@ -166,7 +166,10 @@ class SiteRows:
             self._prepare(counted, agreed)
         else:
             found = rules.Cells(cells["both"], cells["valued"])
-            rules.check_cells(self._policy.few, self._product_names, found, counted.n_rows, values_only=False)
+            constant = (
+                self._data.family.additive and self._data.family.model_errors != "none"
+            )  # weights, of least squares
+            rules.check_cells(self._policy.few, self._product_names, found, counted.n_rows, values_only=constant)
         data = self._data
         response = data.mean_response
         return {

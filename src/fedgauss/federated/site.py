@@ -146,10 +146,10 @@ class Site:
             self._ledger.resume(self._plan.run)
 
     def _give_up(self) -> None:
-        """A run with an error in it is over for this site. Where the disk is full, the ledger has its beginning."""
+        """A run with an error in it is over for this site, even where that cannot be written down."""
         begun, self._begun, self._due = self._begun, False, "join"
         if begun:
-            with suppress(Refused):
+            with suppress(ValueError):  # the disk is full, or the end was half written
                 self._ledger.finish(answered=False)
 
     # The orders.
@@ -220,8 +220,8 @@ class Site:
         if self._ledger.paused:
             return {}
         if "refused" in words:
-            self._begun = False
             self._ledger.refuse(words["refused"], self._rows.refusal_counts)
+            self._begun = False
         self._message = {"words": words, "salt": self._parts.random(_SALT)}
         if question.shapes and numbers is not None:
             self._message["numbers"] = self._masked(pack(numbers, question.shapes))

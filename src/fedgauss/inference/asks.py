@@ -25,9 +25,10 @@ Shapes = dict[str, tuple[int, ...]]
 End = TypeVar("End")
 
 _ROWS_A_PARAMETER = 5  # of a site whose own estimate is compared with those of the others
-_CLOSE = 1e-6  # a site's last step before Newton's, which leaves about its square
+_CLOSE = 1e-8  # a last step of a site by itself; Newton's follows
 _NOTHING = 1e-11  # of the largest eigenvalue of an information: of a direction in which a site has none
 _BESIDE = "beside."
+_BY_SITE = ("squares.clusters", "squares.sites")  # parts that are no sums over rows
 _GOODNESS = ("log_likelihood", "deviance", "pearson")
 _NULL_CLOSE = 1e-6  # a last step of the model without covariates: what it leaves is about its square
 
@@ -79,7 +80,7 @@ def exact_program(
     """
     penalty = np.zeros(len(start)) if ridge is None else ridge
     told = yield Ask("sums", start)
-    first = penalised(told, start, penalty)
+    first = penalised(told, start, ridge)
     if told is None or first is None:
         raise NoFiniteEstimate("where scoring starts, some site's numbers are not finite")
     check(told["information"])
@@ -194,13 +195,28 @@ def run(program: Generator[Ask, Any, End], family: Family, sites: Sequence[Rows]
     """What a program returns, over sites whose rows are all here; sums over rows are of those `together`, if given."""
     ask = next(program)
     while True:
-        by_row = together is not None and ask.kind in ("score", "sums", "goodness")
-        each = [answer(family, rows, ask) for rows in ([together] if by_row else sites)]
+        if ask.kind == "own" or together is None:
+            each = [answer(family, rows, ask) for rows in sites]
+            told = each if ask.kind == "own" else total(each)
+        else:
+            told = _summed(family, sites, together, ask)
         try:
-            ask = program.send(each if ask.kind == "own" else total(each))
+            ask = program.send(told)
         except StopIteration as end:
             found: End = end.value
             return found
+
+
+def _summed(family: Family, sites: Sequence[Rows], together: Rows, ask: Ask) -> Answer | None:
+    """The total of all answers, of which sums over rows need not be asked site by site."""
+    by_site = tuple(part for part in ask.parts if part in _BY_SITE)
+    by_row = tuple(part for part in ask.parts if part not in _BY_SITE)
+    told = answer(family, together, ask._replace(parts=by_row, compared=()))
+    if not (by_site or ask.compared):
+        return told
+    apart = Ask("parts", ask.theta, parts=by_site, compared=ask.compared)
+    more = total([answer(family, rows, apart) for rows in sites])
+    return None if told is None or more is None else told | more
 
 
 def _numbers(family: Family, rows: Rows, ask: Ask) -> Answer:
@@ -213,8 +229,10 @@ def _numbers(family: Family, rows: Rows, ask: Ask) -> Answer:
         found = _own(family, rows, theta)
     elif ask.kind in ("final", "goodness"):
         found = _arrays(family.goodness(rows, theta, ask.dispersion)._asdict())
+    elif ask.kind == "parts":
+        found = {}
     else:
-        raise ValueError(f"a question must be one of score, sums, final, goodness, own; got {ask.kind!r}.")
+        raise ValueError(f"a question must be one of score, sums, final, parts, goodness, own; got {ask.kind!r}.")
     if ask.parts or ask.compared:
         found |= _parts(family, rows, ask)
     if ask.beside is not None:
@@ -288,10 +306,11 @@ def _own(family: Family, rows: Rows, start: FloatArray) -> Answer:
     if len(rows.x) < _ROWS_A_PARAMETER * dim:
         return nothing
     try:
-        end = run(ascent(family, start, close=_CLOSE, most=None), family, [rows])
-        bread = inverse(family.observed(rows, end.theta))
+        first = family.sums(rows, start)
+        end = run(ascent(family, start, first=first, close=_CLOSE, most=None), family, [rows])
+        observed, scores = family.observed(rows, end.theta), family.row_scores(rows, end.theta)
+        bread = inverse(observed)
     except NoFiniteEstimate:
         return nothing
-    scores = family.row_scores(rows, end.theta)
     theta = end.at + bread @ end.last.score  # the last step again, now Newton's
     return {"found": np.ones(()), "theta": theta, "cov": bread @ (scores.T @ scores) @ bread}

@@ -129,13 +129,7 @@ def fit(
     chi2(1) = 0.20, p = 0.658
     """
     level = _checks.level(level)
-    given: dict[str, Any] = {
-        "family": family,
-        "features": features,
-        "formula": formula,
-        "errors": errors,
-        "missing": missing,
-    }
+    given = {"family": family, "features": features, "formula": formula, "errors": errors, "missing": missing}
     given = {name: value for name, value in given.items() if value is not None}
     if client is None:
         raise ValueError("client must name a column of the frame, that says to whom a row belongs; got None.")
@@ -175,8 +169,8 @@ def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: di
         **estimate.facts,
         **settings,
     }
-    each, n_outputs = len(data.one_output), data.family.n_outputs
     one = scales if data.constant is None else np.concatenate([[1.0], scales])
+    each, n_outputs = len(one), data.family.n_outputs
     intercepts = () if data.constant is None else tuple(range(0, each * n_outputs, each))
     inherited = {part.name: getattr(estimate, part.name) for part in fields(Estimate)}
     scales = np.concatenate([np.tile(one, n_outputs), np.ones(len(data.family.extra_names))])

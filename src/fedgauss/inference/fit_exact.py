@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgauss import _checks
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.families import Family
 from fedgauss.families.rows import NoFiniteEstimate
@@ -83,7 +82,7 @@ def fit_exactly(data: ModelData, errors: Errors, level: float, ridge: float, fin
 
 def fit_program(
     data: ModelData, columns: Location, start: FloatArray, errors: Errors, level: float, ridge: float, own: bool,
-    compare: bool = True, finish: Finish | None = None,
+    finish: Finish | None = None,
 ) -> Generator[Ask, Any, Fit]:  # fmt: skip
     """Ask until there is a fit of rows that sites have, in units of these locations; `data` need not have rows.
 
@@ -95,20 +94,16 @@ def fit_program(
         The model, the units of its columns, where scoring starts, and what is reported.
     own : bool
         Whether to ask for each site's own estimate.
-    compare : bool
-        Whether to ask how far sites' slopes lie apart, for the test of heterogeneity.
     finish : Finish, optional
         Where to begin, and how many steps to take.
     """
     check_errors(errors, data.family, data.cluster is not None)
-    if _checks.real("ridge", ridge) < 0.0:
-        raise ValueError(f"ridge must not be negative; got {ridge}. Use 0 for no penalty.")
     family, extra = data.family, len(data.family.extra_names)
-    n_rows, each, intercept = int(data.counts.sum()), len(data.one_output), data.constant is not None
+    n_rows, intercept = int(data.counts.sum()), data.constant is not None
     dim = len(start)
     if n_rows <= dim:
         raise ValueError(f"{dim} parameters need more than {dim} rows; got {n_rows}. Use fewer columns?")
-    slopes = [np.arange(each) >= int(intercept)] * family.n_outputs
+    slopes = [np.arange(len(data.names) + intercept) >= intercept] * family.n_outputs
     moves = np.concatenate([*slopes, np.zeros(extra, dtype=bool)])  # what the model without covariates leaves at zero
     readout = Units(columns, None, intercept).readout(family.n_outputs, extra)
     likely = family.model_errors != "none"  # else the loss is no likelihood, and no model is compared with another
@@ -116,7 +111,7 @@ def fit_program(
     try:
         exact = yield from exact_program(
             family, start, np.flatnonzero(~moves & likely).tolist(), n_rows, parts_of(errors, family),
-            _compared(data, moves) if compare else (), ridge * moves if ridge else None,
+            _compared(data, moves), ridge * moves if ridge else None,
             check=lambda information: _check_independent(data, information), begin=begin,
             steps=None if finish is None else finish.steps,
         )  # fmt: skip
@@ -129,37 +124,38 @@ def fit_program(
     estimate = Estimate(
         readout.of(exact.theta), readout.cov(covered), level, "scoring", data.all_names,
         facts={"Solver": "scoring", "Errors": errors}, heterogeneity=exact.heterogeneity,
+        notes=(*few_clusters(clusters_of(errors, exact.matrices, len(data.clients)), dim), *[_SHRUNK] * bool(ridge)),
     )  # fmt: skip
     fit = as_fit(estimate, data, columns.scale, {"Ridge": f"{ridge:g}"} if ridge else {})
-    notes = few_clusters(clusters_of(errors, exact.matrices, len(data.clients)), dim)
-    fit = fit.with_notes(*notes, *([_SHRUNK] if ridge else []))
     good = _statistics(exact, family, n_rows) if likely else None
     found = (yield Ask("own", exact.theta)) if own else []
-    return replace(fit, statistics=good, sites=_sites(found, data, readout, level))
+    return replace(fit, statistics=good, sites=_sites(found, data.clients, fit.names, readout, level))
 
 
 def _compared(data: ModelData, moves: BoolArray) -> Sequence[int]:
     """Slopes, of each output: parameters of columns that may vary at a site, as the effects of sites do not."""
-    by_site = data.design is not None and SITE in data.design.formula.columns
+    by_site = data.design is not None and SITE in data.design.levels
     effects = [by_site and name.startswith("site[") and ":" not in name for name in data.one_output]
     extra = len(data.family.extra_names)
     effect = np.concatenate([*[effects] * data.family.n_outputs, np.zeros(extra)]).astype(bool)
     return np.flatnonzero(moves & ~effect).tolist()
 
 
-def _sites(found: Sequence[Answer | None], data: ModelData, readout: Readout, level: float) -> SiteEstimates | None:
+def _sites(
+    found: Sequence[Answer | None], clients: Sequence[str], names: Sequence[str], readout: Readout, level: float
+) -> SiteEstimates | None:
     """Sites' own estimates, in the units of the user's."""
     if sum(own is not None and bool(own["found"]) for own in found) < 2:
         return None
-    dim = len(data.all_names)
+    dim = len(names)
     params, cov = np.full((len(found), dim), np.nan), np.full((len(found), dim, dim), np.nan)
     failed = {}
     for k, own in enumerate(found):
         if own is None or not own["found"]:
-            failed[data.clients[k]] = "its rows alone are too few, or have no finite estimate"
+            failed[clients[k]] = "its rows alone are too few, or have no finite estimate"
         else:
             params[k], cov[k] = readout.of(own["theta"]), readout.cov(own["cov"])
-    return site_estimates(data.clients, data.all_names, params, cov, failed=failed, level=level)
+    return site_estimates(clients, names, params, cov, failed=failed, level=level)
 
 
 def _statistics(exact: Exact, family: Family, n_rows: int) -> FitStatistics:
@@ -176,7 +172,8 @@ def _statistics(exact: Exact, family: Family, n_rows: int) -> FitStatistics:
 
 def _check_independent(data: ModelData, information: FloatArray) -> None:
     """Refuse covariates of which one is a sum of others, given the information of the model without them."""
-    each, intercept = len(data.one_output), data.constant is not None
+    intercept = data.constant is not None
+    each = len(data.names) + intercept
     block = information[:each, :each]
     if intercept:  # what is left of covariates beside a constant
         block = block[1:, 1:] - np.outer(block[0, 1:], block[0, 1:]) / block[0, 0]
@@ -200,7 +197,6 @@ def _check_independent(data: ModelData, information: FloatArray) -> None:
 
 def check_errors(errors: str, family: Family, clustered: bool) -> None:
     """Refuse clusters without a use or a name, and model-based errors where the loss is not that of a model."""
-    _checks.one_of("errors", errors, get_args(Errors))
     if errors == "cluster" and not clustered:
         raise ValueError(
             "errors='cluster' needs a column that says who belongs together: cluster='doctor'. For sites as clusters "

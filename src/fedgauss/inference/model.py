@@ -261,8 +261,8 @@ def _read(name: str, about: Mapping[str, Any], value: Any) -> Any:
         fix = f" Use {called!r}?" if isinstance(called, str) and kind is COLUMN else ""
         fix = f" Use [{shown}]?" if isinstance(value, str) and kind is COLUMNS else fix
         raise ValueError(f"{name} must be {kind.words}; got {shown}.{fix}") from error
-    if choices:
+    if choices and read not in choices:
         from fedgauss import _checks
 
-        return _checks.one_of(name, read[:60], choices)
+        _checks.one_of(name, read[:60], choices)
     return read

@@ -74,17 +74,6 @@ class ModelData:
         named = tuple(f"{label}: {name}" for label in labels for name in each) if labels else each
         return named + self.family.extra_names
 
-    def sizes(self, n_rows: int) -> dict[str, int]:
-        """At a site with so many rows, by letter: p covariates, C outputs, d parameters, s planes, a triangle of t.
-
-        And q, the number of terms that the family starts from.
-        """
-        p, family = len(self.names), self.family
-        return {
-            "p": p, "C": family.n_outputs, "d": len(self.all_names), "s": len(self.sides), "t": min(n_rows, p),
-            "q": family.start_terms(np.zeros(1)).shape[1],
-        }  # fmt: skip
-
     @property
     def sides(self) -> dict[str, FloatArray]:
         """What might be linearly separable, by name, with the side of a plane on which each row would have to lie."""
@@ -129,8 +118,8 @@ def read_model_data(frame: Any, client: str, model: Model) -> ModelData:
 
 def right_hand_side(table: Frame, model: Model, client: str | None = None) -> Formula:
     """The terms of the model, whether they were given as columns or as a formula."""
-    target, features = table.check_name(model.target, "target"), model.features
-    roles = {name: role for role, name in model.roles.items()}
+    roles, chosen = {name: role for role, name in model.roles.items()}, model.features
+    target = table.check_name(model.target, "target")
     for column, role in roles.items():
         table.check_name(column, role)
     others = [name for name in table.names if name not in (target, client, *roles)]
@@ -138,11 +127,10 @@ def right_hand_side(table: Frame, model: Model, client: str | None = None) -> Fo
         formula = parse(model.formula, table, target, others)
         formula = formula._replace(intercept=formula.intercept and model.intercept)
     else:
-        if repeated := repeats(features or ()):
+        if chosen is not None and (repeated := repeats(chosen)):
             raise ValueError(f"features must be different columns; {listed(repeated)} occurs more than once.")
-        chosen = others if features is None else features
-        terms = tuple((Expression(table.check_name(name, "features"), (), name),) for name in chosen)
-        formula = Formula(terms, model.intercept)
+        names = others if chosen is None else [table.check_name(name, "features") for name in chosen]
+        formula = Formula(tuple((Expression(name, (), name),) for name in names), model.intercept)
     for name, role in ((target, "target"), (client, "client")):
         if name in formula.columns:
             raise ValueError(f"{name!r} is the {role} and cannot be a covariate too. Leave it out.")
@@ -230,7 +218,7 @@ def model_data(
         )
     design, rows = design_of(model, formula, columns, total, clients if sites is None else sites, here, counts)
     if agreed is None:
-        agreed = design.agreed(_by_client(rows, counts)) if n_rows else {}
+        agreed = design.agreed(rows) if n_rows else {}
     values, classes, family = response
     labels = rows[model.cluster].as_levels() if model.cluster is not None else None
     return ModelData(
@@ -258,11 +246,16 @@ def design_of(
     """The design of a model and the columns that it reads, one of sites among them where these have effects."""
     rows = dict(columns)
     if model.site_effects:
-        formula = formula._replace(terms=(*formula.terms, (Expression(SITE, (), "site"),)))
+        formula = with_sites(formula)
         rows[SITE] = _sites_column(sites, here, counts, len(columns[model.target].values))
     as_levels = formula.as_levels
     rows = {name: column.as_levels() if name in as_levels else column for name, column in rows.items()}
     return Design(formula, {name: column.levels for name, column in rows.items()}, total), rows
+
+
+def with_sites(formula: Formula) -> Formula:
+    """The formula with effects of sites, its last term."""
+    return formula._replace(terms=(*formula.terms, (Expression(SITE, (), "site"),)))
 
 
 def check_plain(data: ModelData) -> None:
@@ -293,15 +286,6 @@ def _sites_column(sites: Sequence[str], here: int | None, counts: IntArray, n_ro
         raise ValueError("effects of sites need at least two sites; there is one. Use site_effects=False.")
     whole = np.repeat(np.arange(len(counts)), counts) if here is None else np.full(n_rows, here)
     return FrameColumn("site", whole[:n_rows].astype(float), tuple(sites))
-
-
-def _by_client(rows: Mapping[str, FrameColumn], counts: IntArray) -> list[dict[str, FrameColumn]]:
-    """The rows of each client by themselves."""
-    ends = np.cumsum(counts)
-    return [
-        {name: FrameColumn(name, column.values[start:end], column.levels) for name, column in rows.items()}
-        for start, end in zip((ends - counts).tolist(), ends.tolist(), strict=True)
-    ]
 
 
 def beside_columns(model: Model, rows: Mapping[str, FrameColumn]) -> tuple[FrameColumn | None, FrameColumn | None]:

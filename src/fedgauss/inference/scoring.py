@@ -63,7 +63,7 @@ def ascent(
     Parameters
     ----------
     family : Family
-        Whose `steadied` sees each B before a step.
+        Whose `steadied`, if it has one, sees each B before a step.
     start : (d,) ndarray
         Where it starts.
     free : sequence of int, optional
@@ -85,16 +85,16 @@ def ascent(
         If there is no maximum, or more than one.
     """
     moving = np.arange(len(start)) if free is None else np.asarray(free, dtype=int)
-    penalty = np.zeros(len(start)) if ridge is None else ridge
     theta, rounds, matrices, taken = np.array(start, dtype=float), 0, 0, 0
     before, told_here = np.inf, True  # whether B is the information at theta
     here = first
     if here is None:
-        here, rounds, matrices = penalised((yield Ask("sums", theta)), theta, penalty), 1, 1
+        here, rounds, matrices = penalised((yield Ask("sums", theta)), theta, ridge), 1, 1
         if here is None:
             raise NoFiniteEstimate("where scoring starts, some site's numbers are not finite")
     while True:
-        here = family.steadied(theta, here)
+        if family.steadied is not None:
+            here = family.steadied(theta, here)
         step = np.zeros(len(theta))
         step[moving] = solve(factor(here.information[np.ix_(moving, moving)]), here.score[moving])
         if np.abs(step).max(initial=0.0) <= close * (1.0 + np.abs(theta).max(initial=0.0)):
@@ -108,7 +108,7 @@ def ascent(
             if rounds == MOST_ROUNDS:
                 raise NoFiniteEstimate(f"scoring did not settle within {MOST_ROUNDS} rounds")
             wanted = "sums" if most is None or (slow and not halvings and matrices < most) else "score"
-            there = penalised((yield Ask(wanted, theta + step)), theta + step, penalty, here.information)
+            there = penalised((yield Ask(wanted, theta + step)), theta + step, ridge, here.information)
             rounds, matrices = rounds + 1, matrices + (wanted == "sums")
             if there is not None and there.log_likelihood >= lowest:
                 break
@@ -116,7 +116,7 @@ def ascent(
         else:
             if told_here or matrices == most:
                 raise NoFiniteEstimate("no step raises the log-likelihood")
-            there = penalised((yield Ask("sums", theta)), theta, penalty)  # B may be far from the information by now
+            there = penalised((yield Ask("sums", theta)), theta, ridge)  # B may be far from the information by now
             if there is None:
                 raise NoFiniteEstimate("on the way, some site's information is not finite")
             here, rounds, matrices, before, told_here = there, rounds + 1, matrices + 1, np.inf, True
@@ -128,16 +128,18 @@ def ascent(
 
 
 def penalised(
-    told: Totals | None, theta: FloatArray, penalty: FloatArray, matrix: FloatArray | None = None
+    told: Totals | None, theta: FloatArray, ridge: FloatArray | None, matrix: FloatArray | None = None
 ) -> Sums | None:
     """The totals of a round, less the penalty; with the matrix where none was told."""
     if told is None:
         return None
-    likelihood = float(told["log_likelihood"]) - dot(penalty, theta * theta) / 2.0
+    likelihood, score = float(told["log_likelihood"]), told["score"]
     if "information" in told:
-        matrix = told["information"] + np.diag(penalty)
+        matrix = told["information"] if ridge is None else told["information"] + np.diag(ridge)
     assert matrix is not None
-    return Sums(likelihood, told["score"] - penalty * theta, matrix)
+    if ridge is None:
+        return Sums(likelihood, score, matrix)
+    return Sums(likelihood - dot(ridge, theta * theta) / 2.0, score - ridge * theta, matrix)
 
 
 def mended(here: Sums, there: Sums, step: FloatArray) -> FloatArray:

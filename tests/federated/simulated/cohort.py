@@ -58,7 +58,7 @@ def tables(rng: np.random.Generator, sizes: Sequence[int], hard: bool) -> list[T
         town[:few] = [f"{SECRET}{row // 2}" for row in range(few)]
         clinic = np.where(rng.random(n) < 0.5, "p", "q").astype(object)
         if hard and site == 0:  # the first step from the mean of all is far beyond what can be sent from here
-            clinic[-4:], rate[-4:] = "r", 1e6 * rng.random(4)
+            clinic[-4:], rate[-4:] = "r", 3e3 * rng.random(4)
         made.append(
             {
                 "age": shift + scale * z[:, 0], "dose": dose, "ward": np.array(["u", "v", "w"])[ward], "town": town, "clinic": clinic,

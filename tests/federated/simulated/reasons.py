@@ -8,7 +8,7 @@ from collections.abc import Mapping
 REASONS: Mapping[str, str] = {
     "budget": "takes? part in at most \\d+ runs|answers at most \\d+",
     "spans: too few rows": "must count at every parameter|must rest on at least|must leave single rows unknown|that few rows of this site have",
-    "sites apart": "differ by",
+    "sites apart": "of two runs about the same|differ by",
     "rare levels": "levels must have at least|to be named",
     "too few rows": "rows .* for each parameter|takes part with at least|of either outcome",
     "column closed": "must name a column|is not open|opens|has no column|needs the column|must be a column|are not in|is not in the",
@@ -26,7 +26,7 @@ REASONS: Mapping[str, str] = {
     "one table twice": "have the same table",
     "forged roster or plan": "must be signed by its key for this run|have the entry that this site|an entry must|the keys of site|a digest and a length|have signed the plan|a plan must",
     "keys not pinned": "policy names the sites",
-    "asker not known": "who may ask|another key",
+    "asker not known": "as at the first contact|who may ask|another key",
     "forged past": "this past|cannot be continued|earlier run|the whole of it",
     "ledger lost lines": "lose lines",
     "one run at a time": "one run at a time",

@@ -191,6 +191,7 @@ class World:
             if (
                 certain
                 and model in self._answered
+                and len(inside) == len(self._machines)
                 and journal is None
                 and not {one.kind for one in faults} - {*HARMLESS}
             ):

@@ -7,7 +7,7 @@ import pandas as pd
 import patsy
 import pytest
 
-from fedgauss.inference.formula.design import Design, summaries, total_of
+from fedgauss.inference.formula.design import Design, summaries
 from fedgauss.inference.formula.parser import parse
 from fedgauss.inference.formula.terms import Summary
 from fedgauss.inference.tables import Frame, FrameColumn
@@ -38,7 +38,7 @@ def design_of(formula, frame=FRAME, total=N):
 
 def columns_of(formula, frame=FRAME):
     design, rows = design_of(formula, frame)
-    return design.columns(rows, design.agreed([rows]))
+    return design.columns(rows, design.agreed(rows))
 
 
 def check_against_patsy(formula):
@@ -46,7 +46,7 @@ def check_against_patsy(formula):
     wanted = patsy.dmatrix(formula, FRAME)
     ones = ["Intercept"] if design.formula.intercept else []
     assert [*ones, *design.names] == wanted.design_info.column_names
-    found = design.columns(rows, design.agreed([rows]))
+    found = design.columns(rows, design.agreed(rows))
     np.testing.assert_allclose(found, np.asarray(wanted)[:, len(ones) :], rtol=1e-13, atol=1e-13)
 
 
@@ -93,11 +93,13 @@ def test_sites_and_pooled_rows_make_the_same_columns_to_the_last_bit():
         {name: FrameColumn(name, column.values[i:j], column.levels) for name, column in pooled.items()}
         for i, j in pairwise(ends)
     ]
-    agreed = design.agreed(sites)
+    agreed = design.agreed(pooled)
     # The same in the words of a conversation: sums, then squares about the means.
-    means = total_of([design.sums(rows) for rows in reversed(sites)]) / N
-    squares = total_of([design.squares(rows, means) for rows in reversed(sites)])
-    assert summaries(design.needs(), N, means, squares) == agreed
+    values = [np.array(list(design.needed(rows).values())) for rows in sites]
+    means = sum(each.sum(axis=1) for each in values) / N
+    squares = sum(((each - means[:, None]) ** 2).sum(axis=1) for each in values)
+    told = summaries(design.needs(), N, means, squares)
+    np.testing.assert_allclose(list(told.values()), list(agreed.values()), rtol=1e-13)
     np.testing.assert_allclose(agreed["a"], Summary(FRAME.a.mean(), FRAME.a.std(ddof=0)), rtol=1e-14)
     here = np.concatenate([design.columns(rows, agreed) for rows in sites])
     np.testing.assert_array_equal(here, design.columns(pooled, agreed))
@@ -114,7 +116,7 @@ def test_without_rows_there_are_names_and_no_columns():
 
 def test_other_rows_get_the_same_columns():
     design, rows = design_of("scale(a)*c + C(e) + f")
-    agreed = design.agreed([rows])
+    agreed = design.agreed(rows)
     some = FRAME[(FRAME.c != "x") & (FRAME.e > 2)]
     wanted = design.columns(rows, agreed)[some.index]
     np.testing.assert_array_equal(design.columns(design.read(some), agreed), wanted)

@@ -2,8 +2,8 @@
 
     design = Design(formula, {"age": None, "ward": ("east", "west")}, total=1000)
     design.needs()                                  # ("age",) where the formula has scale(age) or ns(age, df=4)
-    mean = sum of design.sums(rows) over sites / N
-    sd = sqrt(sum of design.squares(rows, mean) over sites / N)
+    mean = sum of design.needed(rows) over the rows of all sites / N
+    sd = sqrt(sum of their squares about the mean / N)
     design.names, design.columns(rows, {"age": Summary(mean, sd)})
 
 Names, coding and order are those of patsy, which statsmodels uses. Which levels get a column: full rank, with as few
@@ -82,6 +82,10 @@ class Design:
     def __init__(self, formula: Formula, levels: Mapping[str, Sequence[Any] | None], total: int) -> None:
         self.formula = formula
         self.levels = levels
+        self._asked = {
+            part.of.name: part.of for part in formula.factors
+            if isinstance(part, Pooled) or (isinstance(part, Spline) and None in (part.knots, part.bounds))
+        }  # fmt: skip
         for factor in formula.factors:
             if self._has_levels(factor):
                 self._check_levels(factor, total)
@@ -104,23 +108,9 @@ class Design:
         """Of each that is needed, its values in these rows, (n,)."""
         return {name: values_of(part, rows) for name, part in self._asked.items()}
 
-    def sums(self, rows: Rows) -> FloatArray:
-        """Of each that is needed, the sum over these rows."""
-        return np.array([values.sum() for values in self.needed(rows).values()])
-
-    def squares(self, rows: Rows, means: Sequence[float] | FloatArray) -> FloatArray:
-        """Of each that is needed, the sum of squares about a mean."""
-        pairs = zip(self._asked.values(), means, strict=True)
-        return np.array([((values_of(part, rows) - mean) ** 2).sum() for part, mean in pairs])
-
-    def agreed(self, sites: Sequence[Rows]) -> dict[str, Summary]:
-        """Means and standard deviations over the rows of all sites, from sums of each as sites would send them."""
-        if not self._asked:
-            return {}
-        total = sum(len(next(iter(rows.values())).values) for rows in sites)
-        means = total_of([self.sums(rows) for rows in sites]) / total
-        squares = total_of([self.squares(rows, means) for rows in sites])
-        return summaries(self.needs(), total, means, squares)
+    def agreed(self, rows: Rows) -> dict[str, Summary]:
+        """Means and standard deviations over these rows."""
+        return {name: Summary(float(v.mean()), float(v.std())) for name, v in self.needed(rows).items()}
 
     def read(self, frame: Any, renamed: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, FrameColumn]:
         """The columns of another frame, such as one to predict for, with the levels that are known here.
@@ -171,23 +161,14 @@ class Design:
                 found[factor.name] = int(np.bincount(stretch, minlength=len(knots) + 1)[1:-1].min())
         return found
 
-    def check_stretches(self, rows: Rows, agreed: Agreed, fewest: int = 1) -> None:
-        """Refuse a spline with fewer rows than that between two of its knots."""
+    def check_stretches(self, rows: Rows, agreed: Agreed) -> None:
+        """Refuse a spline without a row between two of its knots."""
         for name, count in self.fewest_between_knots(rows, agreed).items():
-            if count < fewest:
+            if count == 0:
                 raise ValueError(
-                    f"at least {fewest} rows must lie between two knots of a spline; for {name} fewer do. Give knots= "
+                    f"at least 1 rows must lie between two knots of a spline; for {name} fewer do. Give knots= "
                     "and bounds=, use fewer, or take the logarithm of a skewed column: ns(log(x), df=4)."
                 )
-
-    @property
-    def _asked(self) -> dict[str, Expression]:
-        asked = {}
-        for factor in self.formula.factors:
-            known = isinstance(factor, Spline) and factor.knots is not None and factor.bounds is not None
-            if isinstance(factor, Pooled | Spline) and not known:
-                asked[factor.of.name] = factor.of
-        return asked
 
     def _recoded(self, column: FrameColumn) -> FrameColumn:
         levels = self.levels[column.name]
@@ -283,11 +264,6 @@ class Design:
             return [pooled_values(factor, values_of(factor.of, rows), agreed[factor.of.name])]
         assert isinstance(factor, Expression)
         return [values_of(factor, rows)]
-
-
-def total_of(parts: Sequence[FloatArray]) -> FloatArray:
-    """The sum over sites, whatever their order: correctly rounded."""
-    return np.array([math.fsum(column) for column in zip(*parts, strict=True)])
 
 
 def summaries(needs: Sequence[str], total: int, means: FloatArray, squares: FloatArray) -> dict[str, Summary]:

@@ -95,7 +95,7 @@ class _Terms:
         self._reader = reader
         levels = _inside_levels(reader)
         self._others: list[Term] = [(Expression(name, (), name),) for name in others if name not in levels]
-        self._intercept, self._offsets = True, list[Expression]()
+        self._intercept, self._offsets, self._dot = True, list[Expression](), False
 
     def all(self) -> Formula:
         terms = self._sum(top=True)
@@ -104,7 +104,8 @@ class _Terms:
             if shown == ")":
                 raise ValueError(f"brackets and quotes in a formula must be closed; got {self._reader.formula!r}.")
             raise self._reader.refuse(f"a sign such as '+' is missing before {shown!r}")
-        return Formula(tuple(terms), self._intercept, tuple(self._offsets), regrouped=True)
+        stood_for = tuple(column_of(factor) for (factor,) in self._others) if self._dot else ()
+        return Formula(tuple(terms), self._intercept, tuple(self._offsets), regrouped=True, others=stood_for)
 
     def _sum(self, top: bool = False) -> list[Term]:
         terms: list[Term] = []
@@ -155,7 +156,7 @@ class _Terms:
                 terms = self._sum()
                 reader.expect(")")
         elif reader.accept("."):
-            terms = self._checked(self._others)
+            terms, self._dot = self._checked(self._others), True
         else:
             terms = [(self._factor(),)]
         if not reader.accept("**"):

@@ -71,12 +71,16 @@ def column_of(factor: Factor) -> str:
 
 
 class Formula(NamedTuple):
-    """What a formula says. `regrouped` if columns come in statsmodels' order, not in that of the terms."""
+    """What a formula says. `regrouped` if columns come in statsmodels' order, not in that of the terms.
+
+    `others` are the columns that "." stands for.
+    """
 
     terms: tuple[Term, ...]
     intercept: bool
     offsets: tuple[Expression, ...] = ()
     regrouped: bool = False
+    others: tuple[str, ...] = ()
 
     @property
     def factors(self) -> list[Factor]:
