@@ -179,3 +179,20 @@ def test_what_rounding_leaves_of_a_dependence_adds_nothing_to_a_span():
     for other in ((year - 2015.0) ** 2, (year - year.mean()) / 3.1, year * year + 7.0 * year - 3.0):
         span = extend(span, other[:, None])
     assert span.basis.shape == (500, 3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_leverages_alone_never_show_what_the_search_denies(seed):
+    """Columns of all kinds, with and without few rows apart: shown is only what is so, and of many plain rows always."""
+    rng = np.random.default_rng(seed)
+    for _ in range(10):
+        n, q, few = int(rng.integers(5, 60)), int(rng.integers(1, 6)), int(rng.integers(2, 5))
+        columns = rng.standard_t(rng.choice([1.5, 3.0, 30.0]), size=(n, q)) * 10.0 ** rng.integers(-6, 6, q)
+        if rng.random() < 0.5:
+            columns[:, 0] = columns[:, -1] + np.where(np.arange(n) < few - 1, 1.0, 0.0)
+        if spans.plainly_enough(columns, few):
+            assert spans.rows_apart(columns, few) == spans.Search(None, True)
+    assert spans.plainly_enough(np.column_stack([np.ones(500), rng.normal(size=(500, 5))]), 3)
+    assert not spans.plainly_enough(np.zeros((500, 0)), 3)
+    twice = rng.normal(size=(500, 1))
+    assert not spans.plainly_enough(np.hstack([twice, twice]), 3)

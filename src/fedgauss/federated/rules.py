@@ -17,7 +17,7 @@ from fedgauss.families import Family
 from fedgauss.federated.plan import Plan
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.refusal import Refused
-from fedgauss.federated.spans import extend, search, span_of
+from fedgauss.federated.spans import extend, plainly_enough, search, span_of
 from fedgauss.inference.formula.terms import Expression, Formula, Pooled, Spline
 from fedgauss.inference.preparation import Location
 from fedgauss.inference.tables import FrameColumn, listed
@@ -220,13 +220,16 @@ def are_enough(few: int, columns: Mapping[str, FloatArray]) -> bool:
     combination of both would tell a number of its rows, and none of their columns, so each is looked at by itself.
     """
     matrices, squares = _columns(columns, "information", "observed"), _columns(columns, "squares")
-    spans = [span_of(some) for some in (matrices, squares) if some is not None]
-    for what in ("score", "deviance", "pearson"):
-        more = _columns(columns, what)
-        if more is not None:
-            spans.append(span_of(more) if matrices is None else extend(spans[0], more))
-    searches = (search(span, few) for span in spans)
-    return all(found.rows is None and found.complete for found in searches)
+    more = [one for what in ("score", "deviance", "pearson") if (one := _columns(columns, what)) is not None]
+    beside = [matrices] if matrices is not None else []
+    if (more or beside) and not plainly_enough(np.hstack(beside + more), few):
+        spans = [span_of(one) for one in beside]
+        spans += [extend(spans[0], one) if beside else span_of(one) for one in more]
+    else:
+        spans = []
+    if squares is not None and not plainly_enough(squares, few):
+        spans.append(span_of(squares))
+    return all(found.rows is None and found.complete for found in (search(span, few) for span in spans))
 
 
 def _columns(columns: Mapping[str, FloatArray], *what: str) -> FloatArray | None:

@@ -38,6 +38,7 @@ from fedgauss._types import FloatArray, IntArray
 
 ETA = 1e-3  # share of a combination's squares outside of the rows where it is taken to be non-zero
 BLIND = 1e-12  # of a column's length; what rounding leaves of exact dependences was 2e-15 to 6e-14 (n to 100,000)
+_FAR = 1e-6  # least eigenvalue of the products of columns of length 1 from which leverages are taken
 _WORK = 5e10  # multiplications of one search: some three seconds
 _A_NODE = 2e5  # multiplications that take the time of all else at a node
 _STRETCH = 2048  # rows
@@ -88,6 +89,20 @@ def search(span: Span, few: int) -> Search:
     found = branches.least(rows)
     own = span.basis[list(found)]
     return Search(np.sort(found), True, span.weights @ np.linalg.eigh(own.T @ own)[1][:, -1])
+
+
+def plainly_enough(columns: FloatArray, few: int) -> bool:
+    """Whether leverages alone show that no combination of columns vanishes but on fewer than `few` rows.
+
+    The squares of a combination have at most the sum of the leverages of some rows as their share on these. Where
+    columns are far from collinear, their products are exact enough for this, and quicker than a basis.
+    """
+    scaled = scale(columns)
+    values, vectors = np.linalg.eigh(scaled.T @ scaled)
+    if not len(values) or values[0] < _FAR:
+        return False
+    leverages = np.square(scaled @ (vectors / np.sqrt(values))).sum(axis=1)
+    return bool((few - 1) * leverages.max(initial=0.0) < 0.9 * (1.0 - ETA))  # rounding takes some 1e-10
 
 
 def overlap(one: FloatArray, other: FloatArray, aside: FloatArray) -> bool:
