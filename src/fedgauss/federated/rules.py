@@ -89,7 +89,8 @@ def check_constants(formula: Formula) -> None:
         if len(constants) > 1 or not all(map(_is_round, (*constants, *knots))):
             raise Refused(
                 "an expression of a run between sites may have one constant, and constants and knots two digits, or "
-                f"they could be put between two rows; {factor.name} has more. Use center(), scale(), or rounder numbers."
+                f"they could be put between two rows; {factor.name} has more. Use center(), scale(), or rounder "
+                "numbers."
             )
 
 
