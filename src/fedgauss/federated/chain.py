@@ -47,8 +47,8 @@ class Chain:
             head = end.decode(errors="replace")
             if head != _digest(heads[-1] if heads else "", text):
                 raise Refused(
-                    f"a ledger must be as it was written; line {len(heads) + 1} of {self._path} is not. Put back the file "
-                    "from before it was edited: what the line said may be what must be refused."
+                    f"a ledger must be as it was written; line {len(heads) + 1} of {self._path} is not. Put back the "
+                    "file from before it was edited: what the line said may be what must be refused."
                 )
             entries.append(json.loads(text))
             heads.append(head)

@@ -129,7 +129,7 @@ def federate(
 
 
 def _to_all(plan: Plan, content: Message) -> dict[str, Message]:
-    return {site: content for site in plan.sites}
+    return dict.fromkeys(plan.sites, content)
 
 
 def _replies(exchange: Exchange, order: str, contents: Mapping[str, Message]) -> dict[str, Message]:

@@ -145,14 +145,16 @@ class SiteRows:
     def _means(self, counted: Counted) -> tuple[Numbers, Message]:
         """Sums of what the formula needs means of."""
         self._agree(counted)
-        self._admit(self._design.needed(self._design_rows))
+        needed = self._design.needed(self._design_rows)
+        self._admit(needed)
         self._refuse_with_reasons()
-        return {"needed": self._design.sums(self._design_rows)}, {}
+        return {"needed": np.array([own.sum() for own in needed.values()])}, {}
 
     def _spread(self, counted: Counted, means: FloatArray) -> tuple[Numbers, Message]:
         """Their sums of squares about means that all sites share."""
-        rules.check_means(list(self._design.needed(self._design_rows).values()), means)
-        return {"needed": self._design.squares(self._design_rows, means)}, {}
+        needed = list(self._design.needed(self._design_rows).values())
+        rules.check_means(needed, means)
+        return {"needed": np.array([((own - mean) ** 2).sum() for own, mean in zip(needed, means, strict=True)])}, {}
 
     def _cells(self, counted: Counted, agreed: Agreed) -> tuple[Numbers, Message]:
         """In how many rows two columns are both not zero, under masks: totals that are small will be refused."""

@@ -1,7 +1,7 @@
 """A site's reasons not to take part, by its policy.
 
-A level, an outcome or a stretch between knots has enough rows at the site, or none, masked or not: other sites that join
-forces can take their own part off a total. All reasons are gathered before any is told.
+A level, an outcome or a stretch between knots has enough rows at the site, or none, masked or not: other sites that
+join forces can take their own part off a total. All reasons are gathered before any is told.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ def check_constants(formula: Formula) -> None:
         knots = (*(factor.knots or ()), *(factor.bounds or ())) if isinstance(factor, Spline) else ()
         if len(constants) > 1 or not all(map(_is_round, (*constants, *knots))):
             raise Refused(
-                "an expression of a run between sites may have one constant, and constants and knots two digits, or they "
-                f"could be put between two rows; {factor.name} has more. Use center(), scale(), or rounder numbers."
+                "an expression of a run between sites may have one constant, and constants and knots two digits, or "
+                f"they could be put between two rows; {factor.name} has more. Use center(), scale(), or rounder "
+                "numbers."
             )
 
 
@@ -98,10 +99,10 @@ def check_levels(few: int, column: FrameColumn) -> None:
     if column.levels is None:
         return
     counts = np.bincount(column.values.astype(int), minlength=len(column.levels))
-    if np.any((0 < counts) & (counts < few)):  # which they are is not said: one may be the name of a patient
+    if np.any((counts > 0) & (counts < few)):  # which they are is not said: one may be the name of a patient
         raise Refused(
-            f"levels must have at least {few} rows at this site, or none; some of {column.name!r} have fewer. Pool rare "
-            f"levels (pool_rare={few}), merge them, or leave the column out."
+            f"levels must have at least {few} rows at this site, or none; some of {column.name!r} have fewer. Pool "
+            f"rare levels (pool_rare={few}), merge them, or leave the column out."
         )
 
 
@@ -112,8 +113,8 @@ def check_outcome(few: int, column: FrameColumn) -> None:
     ones = int(np.sum(column.values))
     if 0 < ones < few or 0 < len(column.values) - ones < few:
         raise Refused(
-            f"{column.name!r} must have at least {few} rows of either outcome at this site, or none of one; it has fewer "
-            "of one. Take an outcome that is less rare, or leave this site out."
+            f"{column.name!r} must have at least {few} rows of either outcome at this site, or none of one; it has "
+            "fewer of one. Take an outcome that is less rare, or leave this site out."
         )
 
 
@@ -161,8 +162,8 @@ def check_cells(few: int, names: Sequence[str], cells: Cells, n_rows: float, val
     if pairs:
         shown = listed([f"{names[j]!r} and {names[k]!r}" for j, k in pairs], quote=False)
         raise Refused(
-            f"every cell of two columns must have at least {few} rows, or none; {shown} have one with fewer. Pool levels, "
-            "or leave a column or an interaction out."
+            f"every cell of two columns must have at least {few} rows, or none; {shown} have one with fewer. Pool "
+            "levels, or leave a column or an interaction out."
         )
 
 
