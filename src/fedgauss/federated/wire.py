@@ -72,7 +72,10 @@ def _plain(value: Any) -> Any:
     if type(value) in _AS_IT_IS:
         return value
     if isinstance(value, dict):
-        return {f"${name}" if str(name).startswith("$") else name: _plain(part) for name, part in value.items()}
+        return {
+            f"${name}" if str(name).startswith("$") else name: part if type(part) in _AS_IT_IS else _plain(part)
+            for name, part in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     if isinstance(value, np.ndarray) and value.dtype == np.uint64:

@@ -1,7 +1,7 @@
 """Who knows all tables, sees all messages, and says what must never happen.
 
-It works out for itself what sites and mailboxes should have: sums and fits by plain NumPy (`cohort`), who signed what, which
-numbers were masked, what a ledger must still have after a crash. It believes no check that a party made.
+It works out for itself what sites and mailboxes should have: sums and fits by plain NumPy (`cohort`), who signed what,
+which numbers were masked, what a ledger must still have after a crash. It believes no check that a party made.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class Auditor:
         transcript, turn, commitment, head, length = statement[len(_COMMITMENT) :].decode().split(" ")
         self._said[public] = transcript, turn
         self._signed.add((public, transcript, turn, commitment, head, int(length)))
-        if self.machines[public].honest:
-            if self._commitment.setdefault((public, transcript, turn), commitment) != commitment:
-                raise Failure(f"site {self.machines[public].name} signed two commitments for round {turn}")
+        first = self._commitment.setdefault((public, transcript, turn), commitment)
+        if self.machines[public].honest and first != commitment:
+            raise Failure(f"site {self.machines[public].name} signed two commitments for round {turn}")
 
     def note_start(self, machine: Any, head: str, length: int) -> None:
         """A process starts from its disk: what it signed before must be there."""
@@ -97,7 +97,7 @@ class Auditor:
         signed_length, signed_head = self._watched[machine.key.public].signed_head
         if length < signed_length or (length == signed_length and head != signed_head):
             raise Failure(
-                f"site {machine.name} answered with a ledger of {signed_length} lines, of which {length} are on its disk"
+                f"site {machine.name} answered with a ledger of {signed_length} lines; {length} are on its disk"
             )
 
     def note_rollback(self, machine: Any) -> None:

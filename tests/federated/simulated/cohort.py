@@ -61,7 +61,8 @@ def tables(rng: np.random.Generator, sizes: Sequence[int], hard: bool) -> list[T
             clinic[-4:], rate[-4:] = "r", 3e3 * rng.random(4)
         made.append(
             {
-                "age": shift + scale * z[:, 0], "dose": dose, "ward": np.array(["u", "v", "w"])[ward], "town": town, "clinic": clinic,
+                "age": shift + scale * z[:, 0], "dose": dose, "ward": np.array(["u", "v", "w"])[ward], "town": town,
+                "clinic": clinic,
                 "patient": np.array([f"{SECRET}{i}" for i in range(n)]),
                 "cost": 100 * signal + 30 * rng.normal(size=n) * (1 + np.abs(z[:, 0])),
                 "died": (rng.random(n) < 1 / (1 + np.exp(-signal))).astype(float),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -108,24 +108,33 @@ def _allows_one_site_apart(original: Callable[..., Any]) -> Callable[..., Any]:
     return check
 
 
-DEFECTS: Mapping[int, tuple[Any, str, Replacement]] = {
-    1: (SiteRows, "reply", _adds_zeros),
-    2: (Masks, "words", _forgets_the_round),
-    3: (Transcript, "check_openings", _compares_nothing),
-    4: (Transcript, "check_commitments", _verifies_nothing),
-    5: (Roster, "_check_alone", _allows_a_key_twice),
-    6: (Ledger, "_load", _forgets_tries),
-    7: (Site, "_masked", _ends_without_masks),
-    8: (scoring, "penalised", _takes_every_step),
-    9: (FaultyDisk, "append", _answers_first),
-    10: (Ledger, "_check_sites", _allows_one_site_apart),
+class Defect(NamedTuple):
+    """A function, what takes its place, and what the auditor should say."""
+
+    where: Any
+    name: str
+    replacement: Replacement
+    found: str
+
+
+DEFECTS: Mapping[int, Defect] = {
+    1: Defect(SiteRows, "reply", _adds_zeros, "although a site could not answer"),
+    2: Defect(Masks, "words", _forgets_the_round, "used a mask twice"),
+    3: Defect(Transcript, "check_openings", _compares_nothing, "that it had not committed to"),
+    4: Defect(Transcript, "check_commitments", _verifies_nothing, "that it never signed"),
+    5: Defect(Roster, "_check_alone", _allows_a_key_twice, "a key stands twice"),
+    6: Defect(Ledger, "_load", _forgets_tries, "its owner allows"),
+    7: Defect(Site, "_masked", _ends_without_masks, "without a mask"),
+    8: Defect(scoring, "penalised", _takes_every_step, "lowers the log-likelihood"),
+    9: Defect(FaultyDisk, "append", _answers_first, "are on its disk"),
+    10: Defect(Ledger, "_check_sites", _allows_one_site_apart, "two rosters that differ by"),
 }
 
 
 @contextmanager
 def plant(number: int) -> Iterator[None]:
     """Put a function with a defect in the place of the right one."""
-    where, name, replacement = DEFECTS[number]
+    where, name, replacement, _ = DEFECTS[number]
     original = getattr(where, name)
     setattr(where, name, replacement(original))
     try:

@@ -74,8 +74,9 @@ class Babbler(Site):
 
 DISHONEST_SITES = (Liar, Hesitant, Babbler)
 PLOTS = (
-    "forged total", "forged commitment", "old messages", "two histories", "another key", "swapped key", "swapped run key",
-    "other names", "key twice", "site twice", "forged past", "out of turn", "another asker", "old plan", "one site less",
+    "forged total", "forged commitment", "old messages", "two histories", "another key", "swapped key",
+    "swapped run key", "other names", "key twice", "site twice", "forged past", "out of turn", "another asker",
+    "old plan", "one site less",
 )  # fmt: skip
 
 
@@ -96,8 +97,14 @@ class Mailbox:
     """
 
     def __init__(
-        self, plot: str, random: Random, keys: Keychain, asker: SigningKey, colluding: str | None, past: Sequence[Message],
-    ) -> None:  # fmt: skip
+        self,
+        plot: str,
+        random: Random,
+        keys: Keychain,
+        asker: SigningKey,
+        colluding: str | None,
+        past: Sequence[Message],
+    ) -> None:
         self._plot, self._random, self._keys, self._asker = plot, random, keys, asker
         self._colluding, self._past = colluding, list(past)
         self._before: list[tuple[dict[str, Message], dict[str, Message]]] = []

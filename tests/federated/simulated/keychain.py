@@ -1,6 +1,7 @@
 """Keys that are keyed hashes, a hundred times as fast as curves, behind the protocols of `fedgauss.federated.keys`.
 
-Whoever holds the chain could sign for everybody. In a simulation that is nobody: parties have their own keys and `verify`.
+Whoever holds the chain could sign for everybody. In a simulation that is nobody: parties have their own keys alone, and
+`verify`.
 """
 
 from __future__ import annotations

@@ -13,9 +13,11 @@ from fedgauss.federated.mailbox import LostSite
 from fedgauss.federated.wire import Message, decode, encode
 from simulated.machine import Gone, Machine
 
-ON_THE_WAY = ("order lost", "reply lost", "order repeated", "old reply", "too late", "bit flipped there", "bit flipped back",
-              "cut off", "replies swapped")  # fmt: skip
-AT_A_SITE = ("crash at a write", "crash between orders", "full disk", "read-only disk", "lost and sent again")
+ON_THE_WAY = (
+    "order lost", "reply lost", "order repeated", "old reply", "too late", "bit flipped there", "bit flipped back",
+    "cut off", "replies swapped",
+)  # fmt: skip
+AT_A_SITE = ("crash at a write", "crash between orders", "full disk", "read-only disk")
 HARMLESS = ("put away", "lost and sent again", "clock jumps")
 _PATIENCE = 30.0  # seconds until a reply is too late
 _LATE = 1.0  # seconds that count as a delay
@@ -63,9 +65,15 @@ class Network:
     """
 
     def __init__(
-        self, machines: Mapping[str, Machine], random: Random, clock: Clock, faults: Iterable[Fault], count: Counter[str],
-        audit: Any, watch: Callable[[str], None],
-    ) -> None:  # fmt: skip
+        self,
+        machines: Mapping[str, Machine],
+        random: Random,
+        clock: Clock,
+        faults: Iterable[Fault],
+        count: Counter[str],
+        audit: Any,
+        watch: Callable[[str], None],
+    ) -> None:
         self.machines, self._random, self._clock, self._count = dict(machines), random, clock, count
         self._faults: dict[tuple[int, str], str] = {(one.turn, one.site): one.kind for one in faults}
         self._audit, self._watch = audit, watch

@@ -15,7 +15,7 @@ import numpy as np
 
 from simulated.auditor import Failure
 from simulated.defects import plant
-from simulated.world import FIT, World
+from simulated.world import FIT, RUNS, World
 
 _UNLIKELY = 6.0  # standard deviations, by which masks may go along with what they hide: a chance of 2e-9
 
@@ -43,12 +43,12 @@ class Study:
         """How many there were."""
         return self.ends["runs"]
 
-    def world(self, seed: int) -> str:
+    def world(self, seed: int, runs: int = RUNS, trouble: float = 1.0) -> str:
         """One world; the digest of all that was sent in it."""
         began = time.process_time()
-        world = World(seed, self.faults, self.ends)
+        world = World(seed, self.faults, self.ends, trouble)
         try:
-            world.run()
+            world.run(runs)
         except Failure as failure:
             self.failures.append((seed, str(failure)))
         except Exception:
@@ -73,8 +73,8 @@ class Study:
         lines = [
             f"{self.worlds:,} worlds, {self.runs:,} runs, {self.rounds:,} rounds in {self.seconds:,.0f} s of one core: "
             f"{1000 / max(rate, 1e-9):.2f} ms a round, {3600 * rate:,.0f} an hour",
-            f"{self.ends[FIT]:,} runs ended in a fit that was checked ({self.ends[FIT] / runs:.0%}); masked numbers and "
-            f"signs of what they hide: {self.leaning:+.1f} standard deviations",
+            f"{self.ends[FIT]:,} runs ended in a fit that was checked ({self.ends[FIT] / runs:.0%}); masked numbers "
+            f"go along with the signs of what they hide by {self.leaning:+.1f} standard deviations",
             "",
             "how runs ended",
             *(f"  {count:>9,}  {end}" for end, count in self.ends.most_common() if end != "runs"),
