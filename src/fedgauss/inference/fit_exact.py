@@ -190,7 +190,7 @@ def _check_independent(data: ModelData, information: FloatArray) -> None:
         raise ValueError("sums must make up an information matrix; these do not. A site sent something else.")
     values, vectors = np.linalg.eigh(alike)
     triangle = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    check_collinear(data.names, [triangle], 1, intercept, _LEFT)
+    check_collinear(data.names, triangle, 1, intercept, _LEFT)
 
 
 def check_errors(errors: str, family: Family, clustered: bool) -> None:
