@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fedgauss._shown import html_table
 from fedgauss._types import FloatArray
 
 if TYPE_CHECKING:
@@ -74,13 +74,7 @@ class CoefficientTable(NamedTuple):
 
     def html(self) -> str:
         """As a table in HTML."""
-        head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in ("", *self._heads()))
-        body = "".join(
-            f'<tr><th scope="row">{escape(name)}</th>' + "".join(f"<td>{escape(cell.strip())}</td>" for cell in cells)
-            + "</tr>"
-            for name, cells in self._cells()
-        )  # fmt: skip
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return html_table(["", *self._heads()], ([name, *map(str.strip, cells)] for name, cells in self._cells()))
 
     def latex(self) -> str:
         """As a tabular in LaTeX with the rules of booktabs."""

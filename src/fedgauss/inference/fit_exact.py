@@ -192,7 +192,7 @@ def _check_independent(data: ModelData, information: FloatArray) -> None:
     if len(values) and values[0] > _LEFT**2:
         return  # without SciPy, which takes long to load: what is left of a column is at least the least singular value
     triangle = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    check_collinear(data.names, [triangle], 1, intercept, _LEFT)
+    check_collinear(data.names, triangle, 1, intercept, _LEFT)
 
 
 def check_errors(errors: str, family: Family, clustered: bool) -> None:

@@ -12,7 +12,7 @@ from fedgauss._types import FloatArray
 from fedgauss.inference.formula.design import Design
 from fedgauss.inference.formula.terms import SITE, Agreed
 from fedgauss.inference.model import Model
-from fedgauss.inference.response import numbers
+from fedgauss.inference.model_data import offset_of
 from fedgauss.inference.tables import Frame, FrameColumn, coded, listed
 
 
@@ -35,16 +35,12 @@ class FrameDesign(NamedTuple):
 
     def offset(self, frame: Any) -> FloatArray | float:
         """The offset() terms of the formula, the column of offsets and the logarithm of the exposure, together."""
-        table, total = Frame(frame), self.design.offset(self._rows(frame))
-        sums: FloatArray | float = 0.0 if total is None else total
-        if self.model.offset is not None:
-            sums = sums + _numbers(table, self.model.offset, "offset")
-        if self.model.exposure is not None:
-            exposure = _numbers(table, self.model.exposure, "exposure")
-            if np.any(exposure <= 0.0):
-                raise ValueError(f"exposure must be above 0; column {self.model.exposure!r} has other values.")
-            sums = sums + np.log(exposure)
-        return sums
+        table, model = Frame(frame), self.model
+        names = [
+            table.check_name(getattr(model, role), role) for role in ("offset", "exposure") if getattr(model, role)
+        ]
+        found = offset_of(model, self.design, self._rows(frame), table.read(names) if names else {})
+        return 0.0 if found is None else found
 
     def _rows(self, frame: Any) -> Mapping[str, FrameColumn]:
         """The columns of the model; for a model without any, one that tells how many rows there are."""
@@ -60,8 +56,3 @@ class FrameDesign(NamedTuple):
         if unknown := sorted(set(labels) - set(known)):
             raise ValueError(f"sites must be among those of the fit, which have effects; {listed(unknown)} is not.")
         return coded(SITE, labels, known)
-
-
-def _numbers(table: Frame, column: str, role: str) -> FloatArray:
-    """A column of numbers by its name."""
-    return numbers(table.read([table.check_name(column, role)])[column], role)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
 import numpy as np
 
+from fedgauss._shown import html_table
 from fedgauss.inference.coefficient_table import number, pandas_frame
 from fedgauss.inference.meta import MetaAnalysis
 
@@ -48,14 +48,8 @@ def meta_lines(title: str, corner: str, rows: Mapping[str, MetaAnalysis]) -> lis
 
 def meta_html(title: str, rows: Mapping[str, MetaAnalysis]) -> str:
     """The same as a table in HTML."""
-    head = "".join(f'<th scope="col">{cell}</th>' for cell in ("", *_HEADS))
-    body = "".join(
-        f'<tr><th scope="row">{escape(label)}</th>' + "".join(f"<td>{cell}</td>" for cell in _cells(found)) + "</tr>"
-        for label, found in rows.items()
-    )
     notes = "".join(f"<p>{note}</p>" for note in _footnotes(rows))
-    caption = f"<caption>{escape(title)}</caption>"
-    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+    return html_table(["", *_HEADS], ([label, *_cells(found)] for label, found in rows.items()), title) + notes
 
 
 def _row(found: MetaAnalysis) -> dict[str, float]:

@@ -225,7 +225,7 @@ def model_data(
         design.columns(rows, agreed), design.names,
         intercept_name(formula, model, design.names) if family.has_intercept else None, values, model.target,
         classes, family, tuple(clients), counts,
-        offset=_offset(model, design, rows, columns), row_weights=_row_weights(model, columns),
+        offset=offset_of(model, design, rows, columns), row_weights=_row_weights(model, columns),
         cluster=None if labels is None else labels.values.astype(np.int64),
         cluster_labels=() if labels is None else tuple(map(str, labels.levels or ())),
         beside=_beside(model, columns),
@@ -302,7 +302,7 @@ def _beside(model: Model, rows: Mapping[str, FrameColumn]) -> FloatArray | None:
     return np.column_stack([beside, rows[model.strata].as_levels().values])
 
 
-def _offset(
+def offset_of(
     model: Model, design: Design, rows: Mapping[str, FrameColumn], columns: Mapping[str, FrameColumn]
 ) -> FloatArray | None:
     """The column of offsets, those of the formula, and the logarithm of the exposure, together."""

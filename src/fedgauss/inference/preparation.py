@@ -169,15 +169,10 @@ def check_constant(names: Sequence[str], columns: Location) -> None:
         raise ValueError(f"columns must vary; column {listed(which, quote=False)}. Leave it out.")
 
 
-def triangle(covariates: FloatArray, columns: Location) -> FloatArray:
-    """The triangular factor of a client's standardised covariates, at most p x p: as much as their correlations."""
-    return np.asarray(np.linalg.qr((covariates - columns.mean) / columns.scale, mode="r"), dtype=float)
-
-
 def check_collinear(
-    names: Sequence[str], triangles: Sequence[FloatArray], total: int, intercept: bool, least: float = _DEPENDENT
+    names: Sequence[str], rows: FloatArray, total: int, intercept: bool, least: float = _DEPENDENT
 ) -> None:
-    """Columns that are sums of others, by name: pivoted QR of the clients' triangles, as good as that of all rows.
+    """Columns that are sums of others, by name: pivoted QR of standardised rows, or of a root of their products.
 
     least   of a standard deviation, what must be left of a column beside the others
     """
@@ -185,7 +180,7 @@ def check_collinear(
 
     if not names:
         return
-    joined, pivots = qr(np.concatenate(triangles), mode="r", pivoting=True)
+    joined, pivots = qr(rows, mode="r", pivoting=True)
     left = np.abs(np.diag(joined)) / np.sqrt(total)
     rank = int(np.sum(left > least))
     if rank == len(names):
@@ -205,18 +200,15 @@ def checked_columns(data: ModelData) -> Location:
     """Means and scales of the covariates, once none is constant and they are not collinear."""
     columns = locate(data.covariates, data)
     check_constant(data.names, columns)
-    triangles = [triangle(rows, columns) for rows in np.split(data.covariates, data.firsts[1:])]
-    check_collinear(data.names, triangles, len(data.response), data.constant is not None)
+    rows = (data.covariates - columns.mean) / columns.scale
+    check_collinear(data.names, rows, len(rows), data.constant is not None)
     return columns
 
 
 def check_separable(data: ModelData, rows: FloatArray) -> None:
-    """Refuse rows that a plane separates without error: coefficients would have no finite optimum.
-
-    If the rows of one client overlap, and span all directions, so do all; so each looks at its own rows first.
-    """
+    """Refuse rows that a plane separates without error: coefficients would have no finite optimum."""
     for what, side in data.sides.items():
-        direction = _separating_direction(rows, side, data)
+        direction = _separated(rows, side)
         if direction is None:
             continue
         by_size = [j for j in np.argsort(-np.abs(direction)) if abs(direction[j]) > 1e-3]
@@ -226,21 +218,6 @@ def check_separable(data: ModelData, rows: FloatArray) -> None:
             f"{listed(strong)}, so coefficients grow without bound and have no estimate. Use fewer columns, or merge "
             "rare levels."
         )
-
-
-def separable(rows: FloatArray, side: FloatArray) -> bool:
-    """Whether a plane separates these rows, which have full rank, without error."""
-    return _separated(rows, side) is not None
-
-
-def _separating_direction(rows: FloatArray, side: FloatArray, data: ModelData) -> FloatArray | None:
-    """A direction that separates all rows, or None."""
-    largest_first = np.argsort(-data.counts)
-    for k in largest_first:
-        one = slice(data.firsts[k], data.firsts[k] + data.counts[k])
-        if np.linalg.matrix_rank(rows[one]) == rows.shape[1] and not separable(rows[one], side[one]):
-            return None
-    return _separated(rows, side)
 
 
 def _separated(rows: FloatArray, side: FloatArray) -> FloatArray | None:

@@ -34,17 +34,15 @@ def read_table(path: str | Path) -> Any:
     if not file.is_file():
         raise ValueError(f"data must be a file that exists; there is no {file}.")
     try:
-        return _read_csv(file) if kind == ".csv" else _read_parquet(file)
+        if kind == ".parquet":
+            return _read_parquet(file)
+        _check_header(file)
+        return csv_columns(file)
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} must be text in UTF-8; it is in another encoding. Save it as UTF-8.") from error
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors, and so are pyarrow's
         reason = " ".join(str(error).split()).removesuffix(".")
         raise ValueError(f"{file} could not be read as {kind[1:]}: {reason}.") from error
-
-
-def _read_csv(file: Path) -> Any:
-    _check_header(file)
-    return csv_columns(file)
 
 
 def _read_parquet(file: Path) -> Any:
