@@ -19,7 +19,7 @@ import statsmodels.api as sm
 import fedgauss as fg
 from fedgauss.coverage.cells import CoverageCell
 from fedgauss.coverage.federation import Federation
-from fedgauss.families import Family, ResidualMoments, numpy_for, register, registry
+from fedgauss.families import Family, ResidualMoments, base, numpy_for, register
 from fedgauss.federated.mailbox import federate
 from fedgauss.federated.processes import SiteProcesses
 from fedgauss.report.coefficients import write_fit
@@ -73,7 +73,7 @@ class Exponential(Family):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
     register(Exponential)
 
 
@@ -158,8 +158,8 @@ def test_sites_that_do_not_know_it_say_which_families_they_know():
 
         def ask(self, order, contents):
             with pytest.MonkeyPatch.context() as patch:
-                known = {name: one for name, one in registry._REGISTRY.items() if one is not Exponential}
-                patch.setattr(registry, "_REGISTRY", known)
+                known = {name: one for name, one in base._REGISTRY.items() if one is not Exponential}
+                patch.setattr(base, "_REGISTRY", known)
                 return super().ask(order, contents)
 
     model = fg.Model("hours", family="exponential", features=COLUMNS)
