@@ -184,6 +184,42 @@ def test_parameters_have_enough_rows():
     refused(rules.check_parameters, policy, 4, 9, True, words=r"2.5 rows of all sites .* pool levels\.$")
 
 
+def test_cells_of_two_columns_are_counted():
+    x, y, z = [1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, 2.5, 0.0, 1.0]
+    cells = rules.Cells.of(np.column_stack([x, y, z]))
+    np.testing.assert_array_equal(cells.both, [[2, 1, 1], [1, 2, 1], [1, 1, 2]])
+    np.testing.assert_array_equal(cells.valued, [0, 0, 1])
+
+
+def cells_of(both, first, second, neither, value=1.0):
+    """Two columns with so many rows in each of their four cells; the first has a value in the place of one."""
+    x = np.repeat([value, value, 0.0, 0.0], [both, first, second, neither])
+    y = np.repeat([1.0, 0.0, 1.0, 0.0], [both, first, second, neither])
+    return rules.Cells.of(np.column_stack([x, y])), float(len(x))
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("count", [0, 1, 4, 5])
+def test_cells_of_two_columns_have_enough_rows_or_none(place, count):
+    """Zeros and ones have four cells; with other values two, and these are looked at where counts may be told."""
+    counts = [9, 9, 9, 9]
+    counts[place] = count
+    for value, values_only, looked_at in (
+        (1.0, False, range(4)),
+        (1.0, True, ()),
+        (2.5, False, (0, 1)),
+        (2.5, True, (0, 1)),
+    ):
+        cells, n_rows = cells_of(*counts, value=value)
+        if 0 < count < 5 and place in looked_at:
+            refused(
+                rules.check_cells, 5, ["ill", "old"], cells, n_rows, values_only,
+                words="every cell of two columns must have at least 5 rows, or none; 'ill' and 'old' have one",
+            )  # fmt: skip
+        else:
+            rules.check_cells(5, ["ill", "old"], cells, n_rows, values_only)
+
+
 def test_stretches_between_knots_have_enough_rows():
     rules.check_stretches(5, {"ns(age)": 5, "ns(dose)": 9})
     rules.check_stretches(5, {})

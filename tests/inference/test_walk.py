@@ -1,4 +1,4 @@
-"""How many files of the package a fit goes through, and how often it goes from one to another: what a reader follows."""
+"""How many files of the package a fit goes through, and how often it goes from one to another: what a reader does."""
 
 import json
 import subprocess

@@ -97,7 +97,7 @@ def test_a_silent_site_is_not_waited_for():
         SiteProcesses({"a": silent, "b": silent}, timeout=0.5) as sites,
         pytest.raises(ValueError, match=r"site 'a' did not answer the order 'join' within 0.5 s"),
     ):
-        sites.ask("join", dict.fromkeys("ab", {"much": "x" * 200_000}))
+        sites.ask("join", {name: {"much": "x" * 200_000} for name in "ab"})
     assert time.monotonic() - began < 30
 
 

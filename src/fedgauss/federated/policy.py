@@ -37,6 +37,9 @@ class Policy(Shown):
     few: int = _rule(
         3, "rows, or none, that a level, an outcome or whatever sums are told of must rest on", "whole", least=2
     )
+    cells: int = _rule(
+        1, "rows, or none, of all sites in each cell of two columns of zeros and ones under masks", "whole", least=1
+    )
     rows_per_parameter: float = _rule(3.0, "rows that there must be for each parameter", "number", least=1)
     fewest_sites: int = _rule(2, "sites that a run must have; 3 where one of the sites coordinates", "whole", least=1)
     sites_apart: int = _rule(3, "sites that must join or leave together between runs about the same", "whole", least=1)

@@ -168,10 +168,7 @@ class SiteRows:
             self._prepare(counted, agreed)
         else:
             found = rules.Cells(cells["both"], cells["valued"])
-            constant = (
-                self._data.family.additive and self._data.family.model_errors != "none"
-            )  # weights, of least squares
-            rules.check_cells(self._policy.few, self._product_names, found, counted.n_rows, values_only=constant)
+            rules.check_cells(self._policy.few, self._product_names, found, counted.n_rows, self._policy.cells)
         data = self._data
         response = data.mean_response
         return {
@@ -198,7 +195,7 @@ class SiteRows:
             products = products_of(data)
             self._product_names, cells = list(products), rules.Cells.of(np.column_stack(list(products.values())))
             with rules.noted(reasons):
-                rules.check_cells(policy.few, self._product_names, cells, self._n_rows, values_only=True)
+                rules.check_cells(policy.few, self._product_names, cells, self._n_rows)
             with rules.noted(reasons):
                 self._admit(columns_of(data))
         self._refuse_with_reasons()

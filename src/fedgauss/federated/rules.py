@@ -143,27 +143,27 @@ class Cells(NamedTuple):
         return cls(there.T @ there, np.sum((columns != 0.0) & (columns != 1.0), axis=0).astype(float))
 
 
-def check_cells(few: int, names: Sequence[str], cells: Cells, n_rows: float, values_only: bool) -> None:
-    """Sums of products must rest on enough rows: each cell of two columns has as many, or none.
+def check_cells(few: int, names: Sequence[str], cells: Cells, n_rows: float, of_levels: int = 1) -> None:
+    """Products that tell values must rest on enough rows: each cell of two columns has as many, or none.
 
-    A product of two columns of zeros and ones tells a count, and with weights at several parameters what the model says
-    of its rows. Where one has other values, it tells these: `values_only` looks at such pairs alone.
+    A product of two columns of zeros and ones tells a count, and in a weighted matrix what the model says of the rows
+    of that cell; these have `of_levels` rows, or none. Where a column has other values, the product tells these.
     """
     alone, plain = np.diag(cells.both), cells.valued == 0.0
     second = np.broadcast_to(plain, cells.both.shape)  # of zeros and ones: its zeros are a column, too
+    levels = second & second.T
     counts = [
         cells.both, np.where(second, alone[:, None] - cells.both, 0.0),
-        np.where(second & second.T, n_rows - alone[:, None] - alone[None, :] + cells.both, 0.0),
+        np.where(levels, n_rows - alone[:, None] - alone[None, :] + cells.both, 0.0),
     ]  # fmt: skip
-    rare = np.logical_or.reduce([(count > 0.0) & (count < few) for count in counts])
-    if values_only:
-        rare &= ~(second & second.T)
+    least = np.where(levels, of_levels, few)
+    rare = np.logical_or.reduce([(count > 0.0) & (count < least) for count in counts])
     pairs = sorted({tuple(sorted(pair)) for pair in np.argwhere(rare).tolist() if pair[0] != pair[1]})
     if pairs:
         shown = listed([f"{names[j]!r} and {names[k]!r}" for j, k in pairs], quote=False)
         raise Refused(
-            f"every cell of two columns must have at least {few} rows, or none; {shown} have one with fewer. Pool "
-            "levels, or leave a column or an interaction out."
+            f"every cell of two columns must have at least {max(few, of_levels)} rows, or none; {shown} have one with "
+            "fewer. Pool levels, or leave a column or an interaction out."
         )
 
 

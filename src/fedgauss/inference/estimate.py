@@ -11,12 +11,11 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray, IntArray
-from fedgauss.inference.coefficient_table import CoefficientTable
+from fedgauss.inference.coefficient_table import CoefficientTable, summary_html, summary_text
 from fedgauss.inference.ellipsoid import Ellipsoid
 from fedgauss.inference.hypotheses import Combinations, read_combinations, read_hypotheses
 from fedgauss.inference.named import Named
 from fedgauss.inference.reference_laws import BootstrapLaw, ChiSquared, JointTest, RandomScalingLaw, StudentT
-from fedgauss.inference.summary import summary_html, summary_text
 
 _TIED = 1e-9  # the smallest eigenvalue of a correlation matrix: below that a contrast follows from the others
 

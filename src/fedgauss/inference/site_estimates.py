@@ -12,8 +12,7 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.inference.meta import MetaAnalysis, meta_analysis
-from fedgauss.inference.meta_table import meta_frame, meta_html, meta_lines
+from fedgauss.inference.meta import MetaAnalysis, meta_analysis, meta_frame, meta_html, meta_lines
 from fedgauss.inference.named import no_such_name
 
 if TYPE_CHECKING:
