@@ -203,7 +203,10 @@ class Site:
 
     def _hear(self, openings: Message) -> Message:
         """The next commitment, once the messages of all have been added up; at the end nothing."""
-        self._party.hear_openings(openings)
+        try:
+            self._party.hear_openings(openings)
+        except ValueError as error:  # about what all have sent, and nothing of this site's own
+            raise Refused(str(error)) from error
         if self._party.question is not None:
             return self._commit()
         self._begun, self._due = False, "join"

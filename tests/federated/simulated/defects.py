@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedgauss.federated import roster
 from fedgauss.federated.fixed_point import LARGEST, to_words
+from fedgauss.federated.keys import is_hex
 from fedgauss.federated.ledger import Ledger
 from fedgauss.federated.masks import Masks
-from fedgauss.federated.roster import Roster
 from fedgauss.federated.rows import SiteRows
 from fedgauss.federated.site import Site
 from fedgauss.federated.transcript import Transcript, _check_fields
@@ -53,7 +54,7 @@ def _verifies_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _allows_a_key_twice(original: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, what: None if what == "key" else original(self, what)
+    return lambda values: [value for value in original(values) if not is_hex(value, 32)]
 
 
 def _forgets_tries(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,7 +123,7 @@ DEFECTS: Mapping[int, Defect] = {
     2: Defect(Masks, "words", _forgets_the_round, "used a mask twice"),
     3: Defect(Transcript, "check_openings", _compares_nothing, "that it had not committed to"),
     4: Defect(Transcript, "check_commitments", _verifies_nothing, "that it never signed"),
-    5: Defect(Roster, "_check_alone", _allows_a_key_twice, "a key stands twice"),
+    5: Defect(roster, "repeats", _allows_a_key_twice, "a key stands twice"),
     6: Defect(Ledger, "_load", _forgets_tries, "its owner allows"),
     7: Defect(Site, "_masked", _ends_without_masks, "without a mask"),
     8: Defect(scoring, "penalised", _takes_every_step, "lowers the log-likelihood"),

@@ -247,8 +247,7 @@ class World:
         self._faults[f"mailbox: {plot}"] += 1
         model = self._draw_model()
         if self._bad is not None:
-            self._bad.close()
-            self._bad.kind = Site
+            self._turn_bad(self._bad)
         if plot == "one site less":
             self._start(machines, afresh=False)
             self._federate(model, machines, [], None)
