@@ -25,7 +25,7 @@ from scipy import special, stats
 from fedgauss.federated.privacy import Privacy
 from fedgauss.federated.private_fit import private_program
 from fedgauss.federated.private_rows import PrivateRows, answer
-from fedgauss.federated.question import Heard, Question
+from fedgauss.federated.plan import Heard, Question
 
 N_ROWS, N_SITES, DELTA, DOUBT = 2_000, 8, 1e-6, 1e-3
 RANGES = {"x": (-3.0, 3.0), "y": (-6.0, 6.0)}
@@ -70,7 +70,7 @@ def ratio(rng: np.random.Generator, family: str, epsilon: float, sites: int, the
                 seen = there * own[name] + noise
                 found += float(own[name] @ (seen - own[name] / 2.0)) / variance
                 told[name] = total + seen
-            question = program.send(Heard(told))
+            question = program.send(Heard(told, {}, []))
     except (StopIteration, ValueError):  # a refusal tells no more than what led to it
         return found
 
