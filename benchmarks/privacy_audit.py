@@ -50,6 +50,9 @@ def table(rng: np.random.Generator, family: str) -> tuple[PrivateRows, PrivateRo
         return PrivateRows(x[:, None], 0.5 * x + rng.normal(size=len(x))), PrivateRows(
             np.array([[2.0]]), np.array([-6.0])
         )
+    if family == "poisson":
+        y = rng.poisson(np.exp(0.5 * x - 0.5)).astype(float)
+        return PrivateRows(x[:, None], y), PrivateRows(np.array([[2.0]]), np.array([40.0]))
     y = (rng.random(len(x)) < special.expit(0.5 * x - 0.5)).astype(float)
     return PrivateRows(x[:, None], y), PrivateRows(np.array([[2.0]]), np.array([0.0]))
 
@@ -96,7 +99,7 @@ def audit(family: str, epsilon: float, sites: int, pairs: int, deviation: float 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=10_000)
-    parser.add_argument("--families", default="gaussian,binomial")
+    parser.add_argument("--families", default="gaussian,binomial,poisson")
     parser.add_argument("--epsilons", default="1,2,4")
     told = parser.parse_args()
     print("family    noise  seen by  stated  at least (Gaussian, Clopper-Pearson)")

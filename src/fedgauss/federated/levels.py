@@ -99,7 +99,9 @@ def named_alone(column: FrameColumn, levels: Sequence[Any] | None) -> tuple[Fram
     if levels is None or column.levels is None:
         return column, np.ones(len(column.values), dtype=bool)
     if not levels:
-        raise Refused(f"no level of {column.name!r} has enough rows at any site to be named. Merge levels, or leave it out.")
+        raise Refused(
+            f"no level of {column.name!r} has enough rows at any site to be named. Merge levels, or leave it out."
+        )
     known = set(levels)
     named = np.array([label in known for label in column.labels], dtype=bool)
     labels = [label if there else levels[0] for label, there in zip(column.labels, named, strict=True)]

@@ -49,9 +49,7 @@ class Policy(Shown):
     refusals: int = _rule(Budget().refusals, "runs that are refused for what the rows say", "whole", least=1)
     parameters: int = _rule(Budget().parameters, "parameters at which sums are told, over all runs", "whole", least=1)
     matrices: int = _rule(Budget().matrices, "matrices that are told, over all runs", "whole", least=1)
-    epsilon: float = _rule(
-        PRIVACY.epsilon, "of private runs together; 0 for no such run", "number", least=0
-    )
+    epsilon: float = _rule(PRIVACY.epsilon, "of private runs together; 0 for no such run", "number", least=0)
     delta: float = _rule(PRIVACY.delta, "at which that epsilon holds; below 1 / rows", "number", least=0)
     ranges: Mapping[str, tuple[float, float]] | None = _rule(
         None, "between what columns lie in private runs that do not say", "ranges", {"age": [18, 100]}

@@ -70,7 +70,9 @@ def run_program(plan: Plan, level: float = 0.95) -> Generator[Question, Heard, F
     counted, counts, dropped = yield from _count(plan, model, {site: described[site]["levels"] for site in plan.sites})
     model = replace(model, family=model.family or "gaussian")  # sites have refused targets that are no numbers
     if plan.privacy is not None:
-        return (yield from _private(plan, model, counted, counts, [words["ranges"] for words in described.values()], level))
+        return (
+            yield from _private(plan, model, counted, counts, [words["ranges"] for words in described.values()], level)
+        )
     data, totals = yield from _design(plan, model, counted, counts, dropped)
     columns = yield from _locate(data, totals, counted.n_rows)
     check_constant(data.names, columns)
