@@ -22,10 +22,10 @@ import dp_accounting
 import numpy as np
 from scipy import special, stats
 
+from fedgauss.federated.plan import Heard, Question
 from fedgauss.federated.privacy import Privacy
 from fedgauss.federated.private_fit import private_program
 from fedgauss.federated.private_rows import PrivateRows, answer
-from fedgauss.federated.plan import Heard, Question
 
 N_ROWS, N_SITES, DELTA, DOUBT = 2_000, 8, 1e-6, 1e-3
 RANGES = {"x": (-3.0, 3.0), "y": (-6.0, 6.0)}

@@ -300,8 +300,9 @@ class Ledger:
         after = compose(spent, cost, budget.delta).epsilon
         if after > budget.epsilon:
             raise Refused(
-                f"private runs may tell epsilon {budget.epsilon:g} of this table in all, at delta {budget.delta:g}; with "
-                f"this one it would be {after:.3g}. {_left(budget, spent)}, or ask its owner for a policy with more epsilon.",
+                f"private runs may tell epsilon {budget.epsilon:g} of this table in all, at delta {budget.delta:g};"
+                f" with this one it would be {after:.3g}. {_left(budget, spent)}, or ask its owner for a policy with more "
+                "epsilon.",
                 counts=False,
             )
 

@@ -176,7 +176,8 @@ def _keys(one: Field[Any], value: Any) -> dict[str, str]:
 def _ranges(one: Field[Any], value: Any) -> dict[str, tuple[float, float]]:
     if not isinstance(value, Mapping):
         raise ValueError(
-            f"{one.name} must be (low, high) by column; got {value!r}. Use {one.name} = {_toml(one.metadata['example'])}?"
+            f"{one.name} must be [low, high] by column; got {value!r}. Use {one.name} = "
+            f"{_toml(one.metadata['example'])}?"
         )
     return {name: check_range(name, ends) for name, ends in value.items()}
 

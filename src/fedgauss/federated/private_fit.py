@@ -24,10 +24,10 @@ from fedgauss import _checks, families
 from fedgauss._types import FloatArray
 from fedgauss.federated import plain_cholesky as plain
 from fedgauss.federated.plain_cholesky import Matrix, Vector
+from fedgauss.federated.plan import Heard, Question, total_of
 from fedgauss.federated.privacy import Cost, Privacy, Range, check_range
 from fedgauss.federated.private_families import FAMILIES, clipped_normal, start
 from fedgauss.federated.private_rows import COUNTS, EDGES, MOST_ROWS, STEPS, USUAL, bounds, share, triangle
-from fedgauss.federated.plan import Heard, Question, total_of
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.fit_result import Fit
 
@@ -304,14 +304,15 @@ class _Program:
             raise ValueError(self.too_much("the score bends too much, or its variance is hidden"))
         width = np.sqrt(np.diag(cov) / np.diag(without))
         widest = int(np.argmax(width))
+        family = families.family(self.family)
         facts = {
-            "Target": self.target, "Family": families.family(self.family).describe(), "Rows": f"{self.n_rows:,}", "Solver": "private scoring",
+            "Target": self.target, "Family": family.describe(), "Rows": f"{self.n_rows:,}", "Solver": "private scoring", "Errors": "model",
             "Privacy": f"epsilon {self.privacy.epsilon:g}, delta {self.privacy.delta:g}",
             "Widths": f"{np.median(width):.2f} times those without noise",
         }  # fmt: skip
         notes = [
             "Differential privacy: intervals count the noise, which makes them up to "
-            f"{width[widest]:.2f} times as wide ({self.names[widest]}). Values outside their ranges counted as the ends."
+            f"{width[widest]:.2f} times as wide ({self.names[widest]}). Values outside of ranges counted as the ends."
         ]
         if width[widest] > _WIDE:
             notes.append("Most of the width is noise: a larger epsilon, or more rows, would tell more.")
@@ -326,7 +327,7 @@ class _Program:
         )  # fmt: skip
         fit = Fit(
             **{name: getattr(estimate, name) for name in estimate.__dataclass_fields__},
-            scales=scales, family=families.family(self.family),
+            scales=scales, family=family,
         )  # fmt: skip
         return PrivateFit(fit, self.privacy, tuple(self.multipliers.values()), width, bend)
 

@@ -155,8 +155,8 @@ def _private(
     assert data.design is not None
     if data.constant is None or right.offsets or data.design.needs():
         raise ValueError(
-            "a private fit has an intercept, no offset, and no scale(), center() or ns() that needs means of all rows. Use "
-            "columns as they are, or ns() with knots and bounds."
+            "a private fit has an intercept, no offset, and no scale(), center() or ns() that needs means of all rows. "
+            "Use columns as they are, or ns() with knots and bounds."
         )
     given = _widest(policies) | dict(plan.privacy.ranges)
     ranges = data.design.ranges(lambda name: range_of(name, given))

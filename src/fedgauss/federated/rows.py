@@ -239,7 +239,7 @@ class SiteRows:
         return numbers, {}
 
     def _bound(self, counted: Counted) -> tuple[Numbers, Message]:
-        """All that speaks against a private fit, before it costs anything. Rows with a level that no site names are none."""
+        """All that speaks against a private fit, before it costs anything; rows with a level nobody names are none."""
         named = np.ones(self._n_rows, dtype=bool)
         for name, levels in counted.levels.items():
             self._columns[name], known = named_alone(self._columns[name], levels)
