@@ -83,7 +83,7 @@ class Budget:
                 raise ValueError(f"{one.name} of a budget must be at least 1; got {getattr(self, one.name)}.")
 
 
-PRIVACY = Privacy(10.0, 1e-5)  # over the life of a table: some 50 private fits of epsilon 1
+PRIVACY = Privacy(10.0, 1e-5)  # over the life of a table: 70 private fits of epsilon 1 at delta 1e-6
 _BUDGET, _DISK = Budget(), RealDisk()
 _RUNS = {
     "tries": "takes part in at most {} runs, refused ones among them; it has in {}",
