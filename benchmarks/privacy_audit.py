@@ -22,10 +22,10 @@ import dp_accounting
 import numpy as np
 from scipy import special, stats
 
+from fedgauss.federated.plan import Heard, Question
 from fedgauss.federated.privacy import Privacy
 from fedgauss.federated.private_fit import private_program
 from fedgauss.federated.private_rows import PrivateRows, answer
-from fedgauss.federated.question import Heard, Question
 
 N_ROWS, N_SITES, DELTA, DOUBT = 2_000, 8, 1e-6, 1e-3
 RANGES = {"x": (-3.0, 3.0), "y": (-6.0, 6.0)}
@@ -50,6 +50,9 @@ def table(rng: np.random.Generator, family: str) -> tuple[PrivateRows, PrivateRo
         return PrivateRows(x[:, None], 0.5 * x + rng.normal(size=len(x))), PrivateRows(
             np.array([[2.0]]), np.array([-6.0])
         )
+    if family == "poisson":
+        y = rng.poisson(np.exp(0.5 * x - 0.5)).astype(float)
+        return PrivateRows(x[:, None], y), PrivateRows(np.array([[2.0]]), np.array([40.0]))
     y = (rng.random(len(x)) < special.expit(0.5 * x - 0.5)).astype(float)
     return PrivateRows(x[:, None], y), PrivateRows(np.array([[2.0]]), np.array([0.0]))
 
@@ -70,7 +73,7 @@ def ratio(rng: np.random.Generator, family: str, epsilon: float, sites: int, the
                 seen = there * own[name] + noise
                 found += float(own[name] @ (seen - own[name] / 2.0)) / variance
                 told[name] = total + seen
-            question = program.send(Heard(told))
+            question = program.send(Heard(told, {}, []))
     except (StopIteration, ValueError):  # a refusal tells no more than what led to it
         return found
 
@@ -96,7 +99,7 @@ def audit(family: str, epsilon: float, sites: int, pairs: int, deviation: float 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=10_000)
-    parser.add_argument("--families", default="gaussian,binomial")
+    parser.add_argument("--families", default="gaussian,binomial,poisson")
     parser.add_argument("--epsilons", default="1,2,4")
     told = parser.parse_args()
     print("family    noise  seen by  stated  at least (Gaussian, Clopper-Pearson)")

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special, stats
 
+from fedgauss.federated.plan import Heard
 from fedgauss.federated.privacy import Privacy
 from fedgauss.federated.private_families import private_family
 from fedgauss.federated.private_fit import PrivateFit, private_program
 from fedgauss.federated.private_rows import PrivateRows, answer
-from fedgauss.federated.question import Heard
 
 N_ROWS, N_SITES, DELTA = 20_000, 8, 1e-6
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -83,7 +83,7 @@ def play(program: Any, rows: PrivateRows, noise: Callable[[int, int], Any]) -> P
     question = next(program)
     try:
         while True:
-            question = program.send(Heard(answer(question, rows, noise)))
+            question = program.send(Heard(answer(question, rows, noise), {}, []))
     except StopIteration as end:
         return end.value
 

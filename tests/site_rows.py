@@ -99,7 +99,12 @@ def home(policy=None, name="table"):
     """A home of its own, in a folder that goes when the tests do."""
     rules = Policy() if policy is None else policy
     place = Path(_FOLDER.name) / f"{name}-{next(_numbers)}.ledger"
-    return Home(Key.fresh(), Ledger(place, few=rules.few, sites_apart=rules.sites_apart, budget=rules.budget))
+    return home_at(place, rules, Key.fresh())
+
+
+def home_at(place, rules, key):
+    """A key and a ledger whose file may be there."""
+    return Home(key, Ledger(place, rules.few, rules.sites_apart, rules.budget, rules.privacy))
 
 
 def site_of(frame, policy=None, where=None, say=lambda text: print(text), **parts):

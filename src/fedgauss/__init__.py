@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fedgauss.engine.loop import near_optimum
     from fedgauss.engine.runs import Runs
     from fedgauss.engine.simulate import Setting, simulate, simulate_together
+    from fedgauss.federated.privacy import Privacy
     from fedgauss.inference.fit import fit
     from fedgauss.inference.fit_statistics import likelihood_ratio
     from fedgauss.inference.infer import infer
@@ -49,6 +50,7 @@ __all__ = [
     "Model",
     "Monitor",
     "Optimiser",
+    "Privacy",
     "Runs",
     "Setting",
     "advise",
@@ -90,6 +92,7 @@ _MODULES = {
     "engine.loop": "near_optimum",
     "engine.runs": "Runs",
     "engine.simulate": "Setting simulate simulate_together",
+    "federated.privacy": "Privacy",
     "inference.fit": "fit",
     "inference.fit_statistics": "likelihood_ratio",
     "inference.infer": "infer",

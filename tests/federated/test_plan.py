@@ -61,7 +61,7 @@ def test_every_field_makes_another_run(change, is_about_the_same):
         ({"asker": "a\nb"}, "'asker' of a plan must be short text"),
         ({"nonce": ""}, "'nonce' of a plan must be short text"),
         ({"nonce": "1" * 201}, "'nonce' of a plan must be short"),
-        ({"more": 1}, "a plan must have model, sites, masked, asker, nonce; this one has other fields"),
+        ({"more": 1}, "a plan must have model, sites, masked, asker, nonce, privacy; this one has other fields"),
     ],
 )
 def test_what_is_no_plan_is_refused(change, why):

@@ -23,7 +23,7 @@ from fedgauss.federated.private_rows import (
     share,
     whole,
 )
-from fedgauss.federated.question import Heard
+from fedgauss.federated.plan import Heard
 from fedgauss.inference.fit_result import Fit
 
 NAMES, RANGES = ("a", "b"), {"a": (-4.0, 4.0), "b": (0.0, 1.0), "y": (-8.0, 8.0)}
@@ -60,7 +60,7 @@ def play(steps, answer_to):
     questions = [next(steps)]
     try:
         while True:
-            questions.append(steps.send(Heard(answer_to(questions[-1]))))
+            questions.append(steps.send(Heard(answer_to(questions[-1]), {}, [])))
     except StopIteration as end:
         return questions, end.value
 

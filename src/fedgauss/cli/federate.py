@@ -36,6 +36,13 @@ def federate(
     model: Model,
     sites: Annotated[list[str], Option("--site", help="NAME=COMMAND, once for each site.")],
     masked: Annotated[bool, Option("--masked", help="Show everybody totals over sites only.")] = False,
+    epsilon: Annotated[
+        float | None, Option(help="A differentially private fit: about what one row may change of log chances.")
+    ] = None,
+    delta: Annotated[float, Option(help="The chance that --epsilon may fail with; below 1 / rows.")] = 1e-6,
+    ranges: Annotated[
+        list[str] | None, Option("--range", help="NAME=LOW:HIGH of a column, for --epsilon; once for each.")
+    ] = None,
     level: options.Level = 0.95,
     asker: Annotated[str, Option(help="The name of who asks, whose key sites may have pinned.")] = "coordinator",
     timeout: Annotated[float, Option(help="Seconds to wait for a site's reply.")] = 600.0,
@@ -45,12 +52,16 @@ def federate(
     take_one_core()
     with plain_endings():
         from fedgauss.federated.journal import Journal
+        from fedgauss.federated.privacy import Privacy
         from fedgauss.federated.processes import SiteProcesses
         from fedgauss.report.output import writable_folder
 
         commands = dict(_named(text) for text in sites)
         if len(commands) < len(sites):
             raise ValueError("sites must have different names; one occurs more than once.")
+        privacy = None if epsilon is None else Privacy(epsilon, delta, dict(map(_range, ranges or [])))
+        if privacy is None and ranges:
+            raise ValueError("--range is for private fits. Use --epsilon 1 too, or leave it out.")
         folder = writable_folder(out)
         journal = Journal(folder / _ROUNDS)
         if len(journal):
@@ -60,7 +71,9 @@ def federate(
             from fedgauss.federated.mailbox import federate as fit_sites
             from fedgauss.report.coefficients import write_fit
 
-            fitted = fit_sites(model, reached, masked=masked, level=level, asker=asker, journal=journal, tick=tick)
+            fitted = fit_sites(
+                model, reached, masked=masked, privacy=privacy, level=level, asker=asker, journal=journal, tick=tick
+            )
         show_fit(fitted, write_fit(fitted, folder))
         journal.remove()
 
@@ -70,3 +83,14 @@ def _named(text: str) -> tuple[str, str]:
     if not (name.strip() and equals and command.strip()):
         raise ValueError(f'--site must be NAME=COMMAND; got {text!r}. Use a="fedgauss site a.csv"?')
     return name.strip(), command
+
+
+def _range(text: str) -> tuple[str, tuple[float, float]]:
+    name, _, ends = text.rpartition("=")
+    try:
+        low, high = map(float, ends.split(":"))
+    except ValueError:
+        name = ""
+    if not name:
+        raise ValueError(f"--range must be NAME=LOW:HIGH; got {text!r}. Use --range age=18:100?")
+    return name, (low, high)

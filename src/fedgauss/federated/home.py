@@ -36,7 +36,9 @@ class Home:
 
         The key is made on first use. The ledger is locked: a second run on the table is refused while one lives.
         """
-        ledger = Ledger(_place(table), few=policy.few, sites_apart=policy.sites_apart, budget=policy.budget)
+        ledger = Ledger(
+            _place(table), few=policy.few, sites_apart=policy.sites_apart, budget=policy.budget, privacy=policy.privacy
+        )
         try:
             key = Key.read(key_place(table))
         except BaseException:
@@ -76,7 +78,9 @@ def _place(table: str | Path) -> Path:
     return place_of(path, None) if path.is_file() else place_of(None, str(table))
 
 
-_WRITES = frozenset({"note_peers", "note_asker", "begin", "admit", "spend", "note_reasons", "refuse", "finish"})
+_WRITES = frozenset(
+    "note_peers note_asker begin admit spend check_privacy spend_privacy note_reasons refuse finish".split()
+)
 
 
 class Pausable:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 from collections import Counter
@@ -41,6 +42,7 @@ from fedgauss.federated.chain import Chain, Entry
 from fedgauss.federated.column_file import ColumnFile
 from fedgauss.federated.disk import Disk, RealDisk
 from fedgauss.federated.keys import fingerprint
+from fedgauss.federated.privacy import Cost, Privacy, compose, remaining
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.row_numbers import row_numbers
 from fedgauss.federated.span_rule import Known, Told, about_the_same, check_spans
@@ -81,6 +83,7 @@ class Budget:
                 raise ValueError(f"{one.name} of a budget must be at least 1; got {getattr(self, one.name)}.")
 
 
+PRIVACY = Privacy(10.0, 1e-5)  # over the life of a table: 70 private fits of epsilon 1 at delta 1e-6
 _BUDGET, _DISK = Budget(), RealDisk()
 _RUNS = {
     "tries": "takes part in at most {} runs, refused ones among them; it has in {}",
@@ -113,6 +116,8 @@ class _Run:
     matrices: int = 0
     questions: set[str] = field(default_factory=set)  # digests of those that sums were told of
     told: dict[Told, None] = field(default_factory=dict)  # in the order of telling
+    privacy: str = ""  # in words, what it was asked to cost
+    cost: Cost = ()  # of its noise
 
 
 class Ledger:
@@ -127,6 +132,8 @@ class Ledger:
     sites_apart : int, optional
         So many sites must join or leave together between two runs about the same.
     budget : Budget, optional
+    privacy : Privacy, optional
+        What all private runs together may tell of a row; None where there must be none.
     disk, clock, random : optional
         Parts that tests replace.
 
@@ -148,13 +155,14 @@ class Ledger:
 
     def __init__(
         self, path: str | os.PathLike[str], few: int = 3, sites_apart: int = 3, budget: Budget = _BUDGET,
-        disk: Disk = _DISK, clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        privacy: Privacy | None = PRIVACY, disk: Disk = _DISK,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         random: Callable[[int], str] = secrets.token_hex,
     ) -> None:  # fmt: skip
         if few < 2:
             raise ValueError(f"few must be at least 2, or single rows would be told; got {few}.")
         self.path, self._few, self._sites_apart, self._budget = Path(path), few, sites_apart, budget
-        self._disk, self._clock = disk, clock
+        self._privacy, self._disk, self._clock = privacy, disk, clock
         self._chain = Chain(self.path, disk)
         self._columns = ColumnFile(self.path.with_name(self.path.name + ".columns"), disk)
         self._key, self._names = b"", list[str]()
@@ -213,7 +221,7 @@ class Ledger:
             same = [
                 earlier.name for earlier in self._runs
                 if earlier.result == "answered" and earlier.model == digest and earlier.sites.keys() == sites.keys()
-                and earlier.masked == masked and earlier.counts
+                and earlier.masked == masked and earlier.counts and not earlier.cost  # noise is drawn afresh
             ]  # fmt: skip
             if not same:
                 self._check_runs()
@@ -285,6 +293,31 @@ class Ledger:
                     counts=False,
                 )
         self._write("spend", parameters=parameters, matrices=matrices, question=question, free=free)
+
+    def check_privacy(self, cost: Cost) -> None:
+        """Refuse a private run for which the budget of the table has no room."""
+        budget, spent = self._privacy, self._costs
+        if budget is None:
+            raise Refused("this site's policy has epsilon = 0: it takes no part in private runs.", counts=False)
+        after = compose(spent, cost, budget.delta).epsilon
+        if after > budget.epsilon:
+            raise Refused(
+                f"private runs may tell epsilon {budget.epsilon:g} of this table in all, at delta {budget.delta:g};"
+                f" with this one it would be {after:.3g}. {_left(budget, spent)}, or ask its owner for a policy with more "
+                "epsilon.",
+                counts=False,
+            )
+
+    def spend_privacy(self, privacy: Privacy, cost: Cost) -> None:
+        """Count what a private run costs, all of it before its first answer leaves."""
+        if self._running().cost:
+            return
+        self.check_privacy(cost)
+        self._write("privacy", privacy=f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}", cost=cost)
+
+    @property
+    def _costs(self) -> list[Cost]:
+        return [run.cost for run in self._runs if run.cost]
 
     def note_reasons(self, reasons: Iterable[str], counts: bool = True) -> None:
         """Write down why the run will be refused, and whether that depends on rows and so counts, before it is told."""
@@ -358,7 +391,7 @@ class Ledger:
             f"{'time':<25}  {'run':<12}  {'result':<14}  {'sites':>5}  {'parameters':>10}  {'matrices':>8}  columns"
         ]
         for run in self._runs:
-            names = ", ".join(dict.fromkeys(one.name for one in run.told))
+            names = ", ".join(dict.fromkeys(one.name for one in run.told)) or run.privacy
             result = run.result if run.counts else f"{run.result} again"
             lines.append(
                 f"{run.time:<25}  {run.name[:12]:<12}  {result:<14}  {len(run.sites):>5}  {run.parameters:>10}  "
@@ -367,6 +400,10 @@ class Ledger:
             lines += [f"{'':<27}{reason}" for reason in run.reasons]
         for name, most in asdict(self._budget).items():
             lines.append(f"{name}: {self._spent[name]} of {most}, {max(0, most - self._spent[name])} left")
+        if (budget := self._privacy) is not None:
+            told = f"{compose(self._costs, (), budget.delta).epsilon:.3g}" if self._costs else "0"
+            left = _left(budget, self._costs) if self._costs else "all left"
+            lines.append(f"epsilon: {told} of {budget.epsilon:g} at delta {budget.delta:g}. {left}")
         for name, key in self._askers.items():
             lines.append(f"asks     {name:<20} {fingerprint(key)}")
         for key, (name, _, length) in self._peers.items():
@@ -522,6 +559,8 @@ class Ledger:
                 one.questions.add(entry["question"])
         elif kind == "repeats":
             run.repeats = entry["repeats"]
+        elif kind == "privacy":
+            run.privacy, run.cost = entry["privacy"], tuple(entry["cost"])
         elif kind == "reasons":
             self._spent["refusals"] += entry["counts"] and not run.tells_rows
             run.reasons, run.tells_rows = entry["reasons"], run.tells_rows or entry["counts"]
@@ -559,6 +598,14 @@ def place_of(table_path: str | os.PathLike[str] | None, name: str | None) -> Pat
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "fedgauss"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder / f"{name}.ledger"
+
+
+def _left(budget: Privacy, spent: Sequence[Cost]) -> str:
+    """The epsilon of one more run, in words."""
+    left = remaining(budget, spent)
+    if left is None:
+        return "Nothing is left for another run"
+    return f"Another run may have epsilon {math.floor(100.0 * left.epsilon) / 100.0:g} at that delta"
 
 
 def _check_key(what: str, name: str, key: str, known: str | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss._types import FloatArray
+from fedgauss._types import BoolArray, FloatArray
 from fedgauss.federated.refusal import Refused
 from fedgauss.inference.model import Model
 from fedgauss.inference.pooled_levels import OTHER
@@ -92,6 +92,20 @@ def recode(column: FrameColumn, levels: Sequence[Any] | None, renamed: Mapping[s
             "levels (pool_rare=5), merge them, or leave the column out."
         )
     return coded(column.name, labels, list(levels))
+
+
+def named_alone(column: FrameColumn, levels: Sequence[Any] | None) -> tuple[FrameColumn, BoolArray]:
+    """The column with its first level where some site names no other, and which rows have one that is named."""
+    if levels is None or column.levels is None:
+        return column, np.ones(len(column.values), dtype=bool)
+    if not levels:
+        raise Refused(
+            f"no level of {column.name!r} has enough rows at any site to be named. Merge levels, or leave it out."
+        )
+    known = set(levels)
+    named = np.array([label in known for label in column.labels], dtype=bool)
+    labels = [label if there else levels[0] for label, there in zip(column.labels, named, strict=True)]
+    return coded(column.name, labels, list(levels)), named
 
 
 def counts_of(column: FrameColumn, levels: Sequence[Any]) -> FloatArray:

@@ -16,6 +16,7 @@ from fedgauss.federated.journal import Journal
 from fedgauss.federated.keys import Key, Signer, Verify, verify
 from fedgauss.federated.party import Party, RunRefused
 from fedgauss.federated.plan import Plan
+from fedgauss.federated.privacy import Privacy
 from fedgauss.federated.program import run_program
 from fedgauss.federated.roster import Roster
 from fedgauss.federated.wire import Message, printable
@@ -51,6 +52,7 @@ def federate(
     exchange: Exchange,
     *,
     masked: bool = False,
+    privacy: Privacy | None = None,
     level: float = 0.95,
     asker: str = "coordinator",
     key: Signer | None = None,
@@ -69,6 +71,9 @@ def federate(
         The way to the sites, such as `SiteProcesses`.
     masked : bool
         Whether sites add masks that cancel in the total, so that nobody sees the sums of one site.
+    privacy : Privacy, optional
+        What the fit may tell of any one row. Sites share out noise inside the masks, and intervals know it; a
+        repeat costs as much again.
     level : float
         Of the intervals.
     asker, key : str and Signer, optional
@@ -100,7 +105,8 @@ def federate(
     """
     _checks.level(level)
     key = Key.read(key_place(asker)) if key is None else key
-    plan = Plan(model, tuple(sorted(exchange.names)), masked, asker, secrets.token_hex(16) if nonce is None else nonce)
+    nonce = secrets.token_hex(16) if nonce is None else nonce
+    plan = Plan(model, tuple(sorted(exchange.names)), masked, asker, nonce, privacy)
     asked = {"plan": plan.to_wire(), "key": key.public, "signature": key.sign(plan.statement)}
     entries = _replies(exchange, "join", {site: {**asked, "name": site} for site in plan.sites})
     roster = Roster.from_wire(plan.run, [reply.get("entry") for reply in entries.values()], verify)

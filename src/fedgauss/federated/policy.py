@@ -12,7 +12,8 @@ from typing import Any, Self
 
 from fedgauss._shown import Shown
 from fedgauss.federated.keys import is_hex
-from fedgauss.federated.ledger import Budget
+from fedgauss.federated.ledger import PRIVACY, Budget
+from fedgauss.federated.privacy import Privacy, check_range
 from fedgauss.inference.tables import listed
 
 MASKS = ("required", "allowed", "off")
@@ -51,6 +52,11 @@ class Policy(Shown):
     refusals: int = _rule(Budget().refusals, "runs that are refused for what the rows say", "whole", least=1)
     parameters: int = _rule(Budget().parameters, "parameters at which sums are told, over all runs", "whole", least=1)
     matrices: int = _rule(Budget().matrices, "matrices that are told, over all runs", "whole", least=1)
+    epsilon: float = _rule(PRIVACY.epsilon, "of private runs together; 0 for no such run", "number", least=0)
+    delta: float = _rule(PRIVACY.delta, "at which that epsilon holds; below 1 / rows", "number", least=0)
+    ranges: Mapping[str, tuple[float, float]] | None = _rule(
+        None, "between what columns lie in private runs that do not say", "ranges", {"age": [18, 100]}
+    )
     sites: Mapping[str, str] | None = _rule(
         None, "keys of the sites that runs may have, by name", "keys", {"south": "..."}
     )
@@ -60,6 +66,7 @@ class Policy(Shown):
     def __post_init__(self) -> None:
         for one in fields(self):
             object.__setattr__(self, one.name, _checked(one, getattr(self, one.name)))
+        self.privacy  # noqa: B018 - it checks epsilon and delta
         both = sorted(set(self.columns or ()) & set(self.never))
         if both:
             raise ValueError(
@@ -94,6 +101,11 @@ class Policy(Shown):
         """How much a table answers before its owner is asked again."""
         return Budget(**{one.name: getattr(self, one.name) for one in fields(Budget)})
 
+    @property
+    def privacy(self) -> Privacy | None:
+        """What private runs may tell of a row together; None where there must be none."""
+        return Privacy(self.epsilon, self.delta) if self.epsilon else None
+
     def open_columns(self, names: Iterable[str]) -> list[str]:
         """Of the columns of a table, those that may be asked for. One that the policy names must be there."""
         there = list(names)
@@ -124,6 +136,7 @@ def example_policy() -> str:
 def _checked(one: Field[Any], value: Any) -> Any:
     """The value of a rule, if it may have it."""
     check = {"whole": _number, "number": _number, "masks": _masks, "names": _names, "keys": _keys, "file": _file}
+    check |= {"ranges": _ranges}
     return value if value is None and one.default is None else check[one.metadata["kind"]](one, value)
 
 
@@ -161,6 +174,15 @@ def _keys(one: Field[Any], value: Any) -> dict[str, str]:
             "as `fedgauss site key FILE` prints it."
         )
     return dict(value)
+
+
+def _ranges(one: Field[Any], value: Any) -> dict[str, tuple[float, float]]:
+    if not isinstance(value, Mapping):
+        raise ValueError(
+            f"{one.name} must be [low, high] by column; got {value!r}. Use {one.name} = "
+            f"{_toml(one.metadata['example'])}?"
+        )
+    return {name: check_range(name, ends) for name, ends in value.items()}
 
 
 def _file(one: Field[Any], value: Any) -> str:

@@ -4,22 +4,24 @@ Two tables are neighbours if they are equal but for one row, which in one of the
 number of rows is public. A fit is (epsilon, delta)-private if no event is more probable on one of them than
 exp(epsilon) times what it is on the other, plus delta.
 
-Each part of an answer gets Gaussian noise with a standard deviation of a multiplier times its sensitivity. What all
-parts tell together, and all fits of a table, `dp-accounting` works out from their privacy loss distributions.
+Each part of an answer gets Gaussian noise with a standard deviation of a multiplier m times its sensitivity. What
+parts tell together, and all fits of a table, is what one part tells whose 1 / m^2 is the sum of theirs (Dong, Roth and
+Su, 2022, corollary 3.3); epsilon and delta of that are those of `dp-accounting`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
 
 from fedgauss import _checks
+from fedgauss.federated.refusal import Refused
 
 GRID = 1_000  # noise multipliers are multiples of a thousandth, rounded up, so that all machines agree on them
 Cost = tuple[float, ...]  # the noise multipliers of a run, which is what a ledger keeps of it
+Range = tuple[float, float]
 
 _LEAST = 0.01
 _LARGEST_DELTA = 1e-2
@@ -35,20 +37,41 @@ class Privacy:
         At least .01: the logarithm of the factor by which one row may change the probability of an event.
     delta : float
         Probability with which the bound may fail; below one over the number of rows.
+    ranges : mapping, optional
+        (low, high) of covariates, and of the target of a gaussian family, by name. Values outside count as the ends. A
+        range is public: take it from what is known of such patients, not from the rows.
 
     Examples
     --------
-    >>> privacy = Privacy(epsilon=1.0, delta=1e-6)
+    >>> privacy = Privacy(epsilon=1.0, delta=1e-6, ranges={"age": (18, 100)})
     """
 
     epsilon: float
     delta: float = 1e-6
+    ranges: Mapping[str, Range] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if _checks.real("epsilon", self.epsilon) < _LEAST:
             raise ValueError(f"epsilon must be at least {_LEAST:g}; got {self.epsilon:g}. Use 1?")
         if not 0.0 < _checks.real("delta", self.delta) <= _LARGEST_DELTA:
             raise ValueError(f"delta must be above 0 and at most {_LARGEST_DELTA:g}; got {self.delta:g}. Use 1e-6?")
+        object.__setattr__(self, "ranges", {name: check_range(name, ends) for name, ends in self.ranges.items()})
+
+    def to_wire(self) -> dict[str, Any]:
+        """As plain fields."""
+        return asdict(self) | {"ranges": {name: list(ends) for name, ends in self.ranges.items()}}
+
+    @classmethod
+    def from_wire(cls, fields: Mapping[str, Any]) -> Self:
+        """From plain fields that somebody else sent; a ValueError where they are anything but what `to_wire` makes."""
+        try:
+            found = cls(**fields)
+            same = found.to_wire() == fields
+        except (TypeError, AttributeError, OverflowError):
+            same = False
+        if not same:
+            raise ValueError("privacy must be an epsilon, a delta and ranges as fedgauss sends them; this is not.")
+        return found
 
     def check_rows(self, n_rows: int) -> None:
         """Refuse a delta at which a row could be told whole."""
@@ -60,7 +83,7 @@ class Privacy:
 
         The smallest on the grid with which the run as a whole costs no more than this.
         """
-        found = _calibrated(self.epsilon, self.delta, tuple(shares.values()))
+        found = _calibrated(self.epsilon, self.delta, list(shares.values()))
         return dict(zip(shares, found, strict=True))
 
     def cost(self, shares: Mapping[str, float]) -> Cost:
@@ -70,60 +93,51 @@ class Privacy:
 
 def compose(spent: Iterable[Cost], following: Cost, delta: float) -> Privacy:
     """What the rows of a table have told after these runs and the one that follows, at this delta."""
-    return Privacy(_epsilon([*(m for cost in spent for m in cost), *following], delta), delta)
+    return Privacy(max(_epsilon(_precision([*spent, following]), delta), _LEAST), delta)
 
 
-def remaining(budget: Privacy, spent: Sequence[Cost]) -> Privacy | None:
+def remaining(budget: Privacy, spent: Iterable[Cost]) -> Privacy | None:
     """The largest epsilon of a run that the budget of a table still has room for, at the budget's delta; None if none.
 
     A little less than what would use it up to the last digit: multipliers are whole numbers of thousandths.
     """
-    before = tuple(m for cost in spent for m in cost)
-    largest = _calibrated(_LEAST, budget.delta, (1.0,))
-    if _epsilon([*before, *largest], budget.delta) > budget.epsilon:
+    left = _precision([budget.cost({"all": 1.0})]) - _precision(spent)
+    if left < _precision([Privacy(_LEAST, budget.delta).cost({"all": 1.0})]):
         return None
-    return Privacy(_epsilon(_calibrated(budget.epsilon, budget.delta, (1.0,), before), budget.delta), budget.delta)
+    return Privacy(_epsilon(left, budget.delta), budget.delta)
 
 
-@lru_cache(maxsize=64)
-def _calibrated(epsilon: float, delta: float, shares: tuple[float, ...], before: Cost = ()) -> tuple[float, ...]:
-    """The smallest multipliers m / sqrt(share) on the grid which with those before cost at most (epsilon, delta)."""
-    dp = _accounting()
+def check_range(name: str, ends: Any) -> Range:
+    """Between what the values of a column are, or count as."""
+    shown = repr(ends)[:60]
+    if not isinstance(ends, Sequence) or len(ends) != 2 or not all(type(end) in (int, float) for end in ends):
+        raise ValueError(f"the range of {name!r} must be two numbers, (low, high); got {shown}. Use (18, 100)?")
+    low, high = (float(end) for end in ends)
+    if not (math.isfinite(high - low) and low < high):
+        raise ValueError(f"the range of {name!r} must be (low, high) with low < high; got {shown}.")
+    return low, high
+
+
+def _calibrated(epsilon: float, delta: float, shares: Sequence[float]) -> Cost:
+    """The smallest multipliers m / sqrt(share) on the grid that together cost at most (epsilon, delta)."""
     if not all(share > 0.0 for share in shares):
         raise ValueError(f"shares of a privacy budget must be above 0; got {shares}. Leave a part out that has none.")
-    total = math.fsum(shares)
-
-    def of(unit: int) -> tuple[float, ...]:
-        return tuple(math.ceil(unit / math.sqrt(share / total)) / GRID for share in shares)
-
-    least, most = (dp.get_sigma_gaussian(one, delta) * GRID for one in (epsilon, _LEAST if before else epsilon))
-    bracket = dp.ExplicitBracketInterval(math.floor(0.9 * least) - 1, math.ceil(1.1 * most) + 1)
-    unit = dp.calibrate_dp_mechanism(
-        _accountant, lambda unit: _events([*before, *of(unit)]), epsilon, delta, bracket, discrete=True
-    )
-    return of(int(unit))
+    unit, total = math.ceil(_accounting().get_sigma_gaussian(epsilon, delta) * GRID), math.fsum(shares)
+    return tuple(math.ceil(unit / math.sqrt(share / total)) / GRID for share in shares)
 
 
-def _epsilon(multipliers: Sequence[float], delta: float) -> float:
-    accountant = _accountant()
-    accountant.compose(_events(multipliers))
-    return float(accountant.get_epsilon(delta))
+def _epsilon(precision: float, delta: float) -> float:
+    return float(_accounting().get_epsilon_gaussian(precision**-0.5, delta))
 
 
-def _events(multipliers: Iterable[float]) -> Any:
-    """Gaussian mechanisms one after the other."""
-    dp = _accounting()
-    return dp.ComposedDpEvent([dp.GaussianDpEvent(multiplier) for multiplier in multipliers])
-
-
-def _accountant() -> Any:
-    dp = _accounting()
-    return dp.pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
+def _precision(costs: Iterable[Cost]) -> float:
+    """The sum of 1 / m^2."""
+    return math.fsum(1.0 / multiplier**2 for cost in costs for multiplier in cost)
 
 
 def _accounting() -> Any:
     try:
         import dp_accounting  # type: ignore[import-untyped]
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("privacy needs the package dp-accounting: pip install 'fedgauss[private]'") from error
+        raise Refused("privacy needs the package dp-accounting: pip install 'fedgauss[private]'", False) from error
     return dp_accounting

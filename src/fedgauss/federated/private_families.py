@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import special
 
+from fedgauss import families
 from fedgauss._types import FloatArray
 
 _LARGEST = 30.0  # of a linear predictor on the scale of a logarithm: exp(30) stands for any larger mean
@@ -127,6 +128,14 @@ class Poisson:
 
 
 FAMILIES = ("gaussian", "binomial", "poisson")
+
+
+def private_name(family: Any) -> str | None:
+    """What a family that a model names is called here; None where it cannot be private."""
+    if not isinstance(family, str) or family not in families.names():
+        return None
+    found = families.family(family)
+    return next((name for name in FAMILIES if name in (found.name, *found.aliases)), None)
 
 
 def private_family(name: str, scale: float) -> PrivateFamily:

@@ -13,8 +13,9 @@ or on the last bit of a logarithm.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Generator, Mapping, Sequence
-from math import isfinite, sqrt
+from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,14 +24,14 @@ from fedgauss import _checks, families
 from fedgauss._types import FloatArray
 from fedgauss.federated import plain_cholesky as plain
 from fedgauss.federated.plain_cholesky import Matrix, Vector
-from fedgauss.federated.privacy import Cost, Privacy
+from fedgauss.federated.plan import Heard, Question, total_of
+from fedgauss.federated.privacy import Cost, Privacy, Range, check_range
 from fedgauss.federated.private_families import FAMILIES, clipped_normal, start
 from fedgauss.federated.private_rows import COUNTS, EDGES, MOST_ROWS, STEPS, USUAL, bounds, share, triangle
-from fedgauss.federated.question import Heard, Question
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.fit_result import Fit
 
-Ranges = Mapping[str, tuple[float, float]]
+Ranges = Mapping[str, Range]
 Program = Generator[Question, Heard, "PrivateFit"]
 
 _SHARES = {  # of 1 / multiplier^2, by question and part: the best of about 20 variants over three families
@@ -79,7 +80,7 @@ def shares_of(family: str) -> dict[str, float]:
 
 def private_program(
     names: Sequence[str], target: str, family: str, ranges: Ranges, privacy: Privacy, n_sites: int, n_rows: int,
-    level: float = 0.95,
+    level: float = 0.95, constant: str = "const",
 ) -> Program:  # fmt: skip
     """The questions of a private fit with an intercept, and at its end the fit.
 
@@ -99,6 +100,8 @@ def private_program(
         Of all sites together; they are public.
     level : float
         Of intervals.
+    constant : str
+        What the intercept is called.
 
     Raises
     ------
@@ -110,8 +113,8 @@ def private_program(
     _checks.whole("n_sites", n_sites, at_least=2, fix="One site alone has no other's noise to hide its rows")
     privacy.check_rows(_checks.whole("n_rows", n_rows, at_most=MOST_ROWS))
     wanted = [*names, target] if family == "gaussian" else names
-    ends = [_range(name, ranges) for name in wanted] + ([] if family == "gaussian" else [(0.0, 1.0)])
-    return _Program(tuple(names), target, family, ends, privacy, n_sites, n_rows).run(_checks.level(level))
+    ends = [range_of(name, ranges) for name in wanted] + ([] if family == "gaussian" else [(0.0, 1.0)])
+    return _Program((constant, *names), target, family, ends, privacy, n_sites, n_rows).run(_checks.level(level))
 
 
 class _Totals(NamedTuple):
@@ -129,7 +132,7 @@ class _Program:
         self.names, self.target, self.family, self.ends = names, target, family, ends
         self.privacy, self.n_sites, self.n_rows = privacy, n_sites, n_rows
         self.multipliers = privacy.multipliers(shares_of(family))
-        self.p = len(names) + 1
+        self.p = len(names)
         self.length = _LENGTH * sqrt(self.p)
         self.identity = [[float(i == j) for j in range(self.p)] for i in range(self.p)]
 
@@ -165,7 +168,7 @@ class _Program:
         found = bounds(kind, content, self.p)
         noise = {n: share(self.multipliers[f"{stage} {n}"], part.length, self.n_sites) for n, part in found.items()}
         asked = {**content, "ranges": list(self.ends), "noise": noise}
-        total = (yield Question(kind, asked, {name: (part.length,) for name, part in found.items()})).total
+        total = total_of((yield Question(kind, asked, {name: (part.length,) for name, part in found.items()})))
         return _Totals(
             {name: _times(total[name].tolist(), part.bound / STEPS) for name, part in found.items()},
             {name: sqrt(self.n_sites * noise[name]) * part.bound / STEPS for name, part in found.items()},
@@ -300,16 +303,16 @@ class _Program:
         if not (np.diag(without) > 0.0).all() or bend > _BEND[1]:
             raise ValueError(self.too_much("the score bends too much, or its variance is hidden"))
         width = np.sqrt(np.diag(cov) / np.diag(without))
-        names = ("const", *self.names)
         widest = int(np.argmax(width))
+        family = families.family(self.family)
         facts = {
-            "Target": self.target, "Family": self.family, "Rows": f"{self.n_rows:,}", "Solver": "private scoring",
+            "Target": self.target, "Family": family.describe(), "Rows": f"{self.n_rows:,}", "Solver": "private scoring", "Errors": "model",
             "Privacy": f"epsilon {self.privacy.epsilon:g}, delta {self.privacy.delta:g}",
             "Widths": f"{np.median(width):.2f} times those without noise",
         }  # fmt: skip
         notes = [
             "Differential privacy: intervals count the noise, which makes them up to "
-            f"{width[widest]:.2f} times as wide ({names[widest]}). Values outside their ranges counted as the ends."
+            f"{width[widest]:.2f} times as wide ({self.names[widest]}). Values outside of ranges counted as the ends."
         ]
         if width[widest] > _WIDE:
             notes.append("Most of the width is noise: a larger epsilon, or more rows, would tell more.")
@@ -319,12 +322,12 @@ class _Program:
                 "epsilon, or more rows, would mend it."
             )
         estimate = Estimate(
-            readout.of(np.array(theta)), cov, level, "private scoring", names, facts, tuple(notes),
+            readout.of(np.array(theta)), cov, level, "private scoring", self.names, facts, tuple(notes),
             intercepts=(0,),
         )  # fmt: skip
         fit = Fit(
             **{name: getattr(estimate, name) for name in estimate.__dataclass_fields__},
-            scales=scales, family=families.family(self.family),
+            scales=scales, family=family,
         )  # fmt: skip
         return PrivateFit(fit, self.privacy, tuple(self.multipliers.values()), width, bend)
 
@@ -344,13 +347,19 @@ class _Program:
         return np.concatenate([[1.0], halves * np.sqrt(variances)])
 
 
-def _range(name: str, ranges: Ranges) -> tuple[float, float]:
+def range_of(name: str, ranges: Ranges) -> Range:
+    """The range of a column, which there must be."""
     if name not in ranges:
-        raise ValueError(f"privacy needs the range of {name!r}; the model and the policy have none. Use (low, high).")
-    low, high = (float(end) for end in ranges[name])
-    if not (isfinite(high - low) and low < high):
-        raise ValueError(f"the range of {name!r} must be (low, high) with low < high; got ({low:g}, {high:g}).")
-    return low, high
+        raise ValueError(
+            f"privacy needs the range of {name!r}; the plan and the policies have none. Use --range {shlex.quote(name)}"
+            f"=LOW:HIGH, or fg.Privacy(..., ranges={{{name!r}: (low, high)}})."
+        )
+    return check_range(name, ranges[name])
+
+
+def cost_of(privacy: Privacy, family: str) -> Cost:
+    """What a fit costs a table, whatever becomes of it."""
+    return privacy.cost(shares_of(family))
 
 
 def _quantile(bins: Vector, rank: float) -> tuple[int, float, float]:

@@ -17,9 +17,9 @@ import numpy as np
 
 from fedgauss._types import FloatArray, IntArray
 from fedgauss.federated.discrete_gaussian import discrete_gaussian
+from fedgauss.federated.plan import Question
 from fedgauss.federated.privacy import GRID
 from fedgauss.federated.private_families import private_family
-from fedgauss.federated.question import Question
 
 STEPS = 2**20  # of the grid to the longest vector
 USUAL = 2.5  # standard deviations: where gaussian residuals are clipped to see whether they look normal

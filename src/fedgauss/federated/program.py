@@ -1,7 +1,8 @@
 """The program of a run: what is asked of sites from the first question to the fit. All parties run the same one.
 
 Sites describe their columns, count how often levels occur, add up what the formula needs means of, and then the columns
-themselves. From there on it is the exact fit, as in one process.
+themselves. From there on it is the exact fit, as in one process. Under privacy nothing is added up but rows and noisy
+totals (`private_fit`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import numpy as np
 from fedgauss._types import FloatArray, IntArray
 from fedgauss.federated.layout import Shapes
 from fedgauss.federated.levels import agree, check_levels, is_poolable
-from fedgauss.federated.plan import Heard, Plan, Question
+from fedgauss.federated.plan import Heard, Plan, Question, total_of
+from fedgauss.federated.privacy import Range, check_range
+from fedgauss.federated.private_families import private_name
+from fedgauss.federated.private_fit import Ranges, private_program, range_of
 from fedgauss.federated.transcript import Blamed
 from fedgauss.federated.wire import Message, printable
 from fedgauss.inference.asks import shapes
@@ -60,10 +64,14 @@ def run_program(plan: Plan, level: float = 0.95) -> Generator[Question, Heard, F
     model = replace(plan.model, family=usual_family(plan.model.family, plan.model.trials, plan.model.event))
     described = (yield Question("describe", {}, {})).words
     for site, words in described.items():
-        _check_description(site, words)
+        _check_description(site, words, plan.privacy is not None)
     _check_tables({site: words["tags"] for site, words in described.items()})
     counted, counts, dropped = yield from _count(plan, model, {site: described[site]["levels"] for site in plan.sites})
     model = replace(model, family=model.family or "gaussian")  # sites have refused targets that are no numbers
+    if plan.privacy is not None:
+        return (
+            yield from _private(plan, model, counted, counts, [words["ranges"] for words in described.values()], level)
+        )
     data, totals = yield from _design(plan, model, counted, counts, dropped)
     columns = yield from _locate(data, totals, counted.n_rows)
     check_constant(data.names, columns)
@@ -83,7 +91,7 @@ def _count(
     poolable = {name: levels for name, levels in named.items() if levels and is_poolable(model, name, levels)}
     wanted: Shapes = {"rows": (), "dropped": (), **{name: (len(levels) + 1,) for name, levels in poolable.items()}}
     heard = yield Question("count", {"levels": poolable}, wanted)
-    totals = {name: _whole(row) for name, row in _total(heard).items()}
+    totals = {name: _whole(row) for name, row in total_of(heard).items()}
     levels_left, renamed = dict(named), {}
     for name, levels in poolable.items():
         *by_level, others = totals[name].tolist()
@@ -111,9 +119,9 @@ def _design(
     needs = design.needs()
     sums = squares = np.zeros(len(needs))
     if needs:
-        sums = _total((yield Question("means", {"counted": counted}, {"needed": (len(needs),)})))["needed"]
+        sums = total_of((yield Question("means", {"counted": counted}, {"needed": (len(needs),)})))["needed"]
         about = {"counted": counted, "means": sums / counted.n_rows}
-        squares = _total((yield Question("spread", about, {"needed": (len(needs),)})))["needed"]
+        squares = total_of((yield Question("spread", about, {"needed": (len(needs),)})))["needed"]
     agreed = summaries(needs, counted.n_rows, sums / counted.n_rows, np.maximum(squares, 0.0))
     for name, found in agreed.items():
         if found.sd == 0.0:
@@ -129,9 +137,54 @@ def _design(
     cells = None
     if plan.masked:
         m = len(data.names) + (len(data.classes) or 1)
-        cells = _total((yield Question("cells", about_design, {"both": (m, m), "valued": (m,)})))
-    totals = _total((yield Question("design", about_design | {"cells": cells}, wanted)))
+        cells = total_of((yield Question("cells", about_design, {"both": (m, m), "valued": (m,)})))
+    totals = total_of((yield Question("design", about_design | {"cells": cells}, wanted)))
     return replace(data, names=shown, classes=classes, renamed=renamed), totals
+
+
+def _private(
+    plan: Plan, model: Model, counted: Counted, counts: IntArray, policies: Sequence[Ranges], level: float
+) -> Generator[Question, Heard, Fit]:
+    """The private fit: a column's range is that of the plan, or else the widest of the policies."""
+    assert plan.privacy is not None
+    columns = empty_columns(model, counted.levels)
+    response = response_of(columns[model.target], model.family)
+    right = right_hand_side(Frame(columns), model)
+    data = model_data(model, right, columns, response, plan.sites, counts, counted.n_rows, agreed={})
+    assert data.design is not None
+    if data.constant is None or right.offsets or data.design.needs():
+        raise ValueError(
+            "a private fit has an intercept, no offset, and no scale(), center() or ns() that needs means of all rows. "
+            "Use columns as they are, or ns() with knots and bounds."
+        )
+    given = _widest(policies) | dict(plan.privacy.ranges)
+    ranges = data.design.ranges(lambda name: range_of(name, given))
+    if model.target in given:
+        ranges[model.target] = given[model.target]
+    family = private_name(model.family)
+    assert family is not None
+    steps = private_program(
+        data.names, data.target, family, ranges, plan.privacy, len(plan.sites), counted.n_rows, level, data.constant
+    )
+    yield Question("bound", {"counted": counted}, {})
+    question = next(steps)
+    while True:
+        heard = yield Question("private", {"question": question}, question.shapes)
+        try:
+            question = steps.send(heard)
+        except StopIteration as end:
+            found: Fit = end.value.fit
+            break
+    return replace(found, design=frame_design(data, model), names=tuple(map(_shown, found.names))).with_notes(_MASKED)
+
+
+def _widest(policies: Sequence[Ranges]) -> dict[str, Range]:
+    found: dict[str, Range] = {}
+    for ranges in policies:
+        for name, (low, high) in ranges.items():
+            other = found.get(name, (low, high))
+            found[name] = min(low, other[0]), max(high, other[1])
+    return found
 
 
 def _locate(data: ModelData, totals: Mapping[str, FloatArray], n_rows: int) -> Generator[Question, Heard, Location]:
@@ -140,7 +193,7 @@ def _locate(data: ModelData, totals: Mapping[str, FloatArray], n_rows: int) -> G
     means = totals["sums"] / n_rows if centred else np.zeros(p)
     response = totals["response"] / n_rows if centred else np.zeros(())
     about = {"means": means, "response": float(response)}
-    squares = _total((yield Question("squares", about, {"squares": (p,), "response": ()})))
+    squares = total_of((yield Question("squares", about, {"squares": (p,), "response": ()})))
     if not squares["response"] > 0.0:
         raise ValueError(f"the target {data.target!r} is constant ({float(response):g}): there is nothing to explain.")
     return Location(means, np.sqrt(np.maximum(squares["squares"], 0.0) / n_rows))
@@ -171,12 +224,14 @@ def empty_columns(model: Model, levels: Mapping[str, Sequence[Any] | None]) -> d
     return columns
 
 
-def _check_description(site: str, words: Message) -> None:
+def _check_description(site: str, words: Message, private: bool) -> None:
     try:
+        if private:
+            words["ranges"] = {name: check_range(name, ends) for name, ends in dict(words.get("ranges", ())).items()}
         check_levels(words.get("levels"))
         if not isinstance(words.get("tags"), dict):
             raise ValueError("'tags' of its table must be there, one for each other site.")
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise Blamed(f"site {site!r} sent a description that is none: {error}") from error
 
 
@@ -185,12 +240,6 @@ def _check_tables(tags: Mapping[str, Mapping[str, str]]) -> None:
     for site, other in combinations(tags, 2):
         if tags[site].get(other) is not None and tags[site].get(other) == tags[other].get(site):
             raise Blamed(f"sites {site!r} and {other!r} have the same table, which would count twice. Name it once.")
-
-
-def _total(heard: Heard) -> dict[str, FloatArray]:
-    if heard.total is None:
-        raise ValueError("a site could not add up its columns: numbers must be finite and below 2^96 (7.9e28).")
-    return heard.total
 
 
 def _whole(row: FloatArray) -> IntArray:

@@ -13,11 +13,16 @@ import numpy as np
 from fedgauss import families
 from fedgauss._types import FloatArray
 from fedgauss.families.rows import Rows
-from fedgauss.federated import rules
+from fedgauss.federated import private_rows, rules
+from fedgauss.federated.discrete_gaussian import discrete_gaussian
 from fedgauss.federated.ledger import Admission, Ledger
-from fedgauss.federated.levels import counts_of, is_poolable, read_levels, recode
+from fedgauss.federated.levels import counts_of, is_poolable, named_alone, read_levels, recode
 from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.policy import Policy
+from fedgauss.federated.privacy import Cost
+from fedgauss.federated.private_families import private_name
+from fedgauss.federated.private_fit import cost_of
+from fedgauss.federated.private_rows import Noise
 from fedgauss.federated.program import Counted
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.wire import Message, digest
@@ -57,17 +62,23 @@ class SiteRows:
         Of the whole table, one for each other site: where two sites have one table, theirs are the same.
     ledger : Ledger
         Raises `Refused` where what was answered before speaks against a question.
+    noise : callable, optional
+        noise(variance, size) are whole numbers with the discrete Gaussian law.
     """
 
     def __init__(
         self, table: Frame, whole: Mapping[str, Any], policy: Policy, plan: Plan, name: str, tags: Mapping[str, str],
-        ledger: Ledger,
+        ledger: Ledger, noise: Noise = discrete_gaussian,
     ) -> None:  # fmt: skip
         self._table, self._whole, self._policy, self._plan = table, whole, policy, plan
         self._here, self._tags, self._ledger = plan.sites.index(name), dict(tags), ledger
         self._reasons: dict[str, bool] = {}  # not to take part, so far, and whether they depend on rows
         self._agreed_on: Counted | None = None
         self._rows: Rows | None = None
+        self._noise = noise
+        self._cost: Cost = ()
+        if plan.privacy is not None:
+            self._cost = cost_of(plan.privacy, str(private_name(plan.model.family)))
 
     def reply(self, question: Question, again: bool = False) -> tuple[Numbers, Message]:
         """Numbers, which are added to other sites', and words; numbers are None where they would not be finite.
@@ -78,10 +89,13 @@ class SiteRows:
         answers: dict[str, Any] = {
             "describe": self._describe, "count": self._count, "means": self._means, "spread": self._spread,
             "cells": self._cells, "design": self._add_columns, "squares": self._squares, "ask": self._ask,
+            "bound": self._bound, "private": self._private,
         }  # fmt: skip
         try:
             if question.kind == "ask" and again:
                 self._settle(question.content["columns"])
+                return None, {}
+            if question.kind == "private" and again:
                 return None, {}
             return answers[question.kind](**question.content)
         except Refused as error:
@@ -119,25 +133,30 @@ class SiteRows:
                 columns[model.target] = columns[model.target].as_levels()
         if family is None:  # which the questions to come are about
             return None, {"refused": list(reasons)}
-        outcome = model.event or model.target
+        outcome, private = model.event or model.target, self._plan.privacy is not None
         with rules.noted(reasons):
-            rules.check_outcome(policy.few, columns[outcome])
+            if private:
+                self._ledger.check_privacy(self._cost)
+            else:
+                rules.check_outcome(policy.few, columns[outcome])
         described = dict.fromkeys([model.target, *(name for name in columns if name in terms.columns), outcome])
         levels = []
         for name in described:
             with rules.noted(reasons):
                 levels.append([name, read_levels(columns[name], policy.few)])
-                if not is_poolable(model, name, columns[name].levels):
+                if not (private or is_poolable(model, name, columns[name].levels)):
                     rules.check_levels(policy.few, columns[name])
         self._columns = columns
         if reasons:
             self._ledger.note_reasons(reasons, self.refusal_counts)
-        return None, {"levels": levels, "reasons": list(reasons), "tags": self._tags}
+        ranges = {"ranges": {name: list(ends) for name, ends in (policy.ranges or {}).items()}} if private else {}
+        return None, {"levels": levels, "reasons": list(reasons), "tags": self._tags, **ranges}
 
     def _count(self, levels: Mapping[str, Any]) -> tuple[Numbers, Message]:
         """How many rows there are, and how many have each of these levels; of a level of few rows nothing is added."""
         few = self._policy.few
-        self._admit({_ONES: np.ones(self._n_rows)})  # counts of nearly the same rows would differ by a row's levels
+        if self._plan.privacy is None:
+            self._admit({_ONES: np.ones(self._n_rows)})  # counts of nearly the same rows would differ by a row's levels
         counts = {name: counts_of(self._columns[name], of_all) for name, of_all in levels.items()}
         counts = {name: np.where(row < few, 0.0, row) for name, row in counts.items()}
         return {"rows": np.array(float(self._n_rows)), "dropped": np.array(float(self._dropped)), **counts}, {}
@@ -231,6 +250,27 @@ class SiteRows:
                 numbers |= _zeros(numbers, "found", "theta", "cov")
         return numbers, {}
 
+    def _bound(self, counted: Counted) -> tuple[Numbers, Message]:
+        """All that speaks against a private fit, before it costs anything; rows with a level nobody names are none."""
+        named = np.ones(self._n_rows, dtype=bool)
+        for name, levels in counted.levels.items():
+            self._columns[name], known = named_alone(self._columns[name], levels)
+            named &= known
+        self._agree(counted)
+        with rules.noted(self._reasons):
+            response, _, _ = self._response()
+            covariates = self._design.columns(self._design_rows, {})
+        self._refuse_with_reasons()
+        covariates[~named] = np.nan
+        self._private_rows = private_rows.PrivateRows(covariates, response)
+        return None, {}
+
+    def _private(self, question: Question) -> tuple[Numbers, Message]:
+        """Totals with this site's share of the noise, once the ledger has what the whole run costs."""
+        assert self._plan.privacy is not None
+        self._ledger.spend_privacy(self._plan.privacy, self._cost)
+        return private_rows.answer(question, self._private_rows, self._noise), {}
+
     def _settle(self, columns: Location) -> Rows:
         """The rows in the units that all sites share."""
         if self._rows is None:
@@ -261,8 +301,9 @@ class SiteRows:
             return
         for name, of_all in counted.levels.items():
             column = self._columns[name] = recode(self._columns[name], of_all, counted.renamed.get(name, {}))
-            with rules.noted(self._reasons):
-                rules.check_levels(self._policy.few, column)
+            if self._plan.privacy is None:
+                with rules.noted(self._reasons):
+                    rules.check_levels(self._policy.few, column)
         self._terms: Formula = right_hand_side(Frame(self._columns), self._plan.model)
         try:
             self._design, self._design_rows = design_of(

@@ -19,6 +19,7 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.federated import rules
+from fedgauss.federated.discrete_gaussian import discrete_gaussian
 from fedgauss.federated.fixed_point import LARGEST, Words, add, to_words
 from fedgauss.federated.home import Home, Pausable
 from fedgauss.federated.keys import RunKey, RunKeyLike, Verify, fingerprint, verify
@@ -27,6 +28,7 @@ from fedgauss.federated.masks import Masks
 from fedgauss.federated.party import Party
 from fedgauss.federated.plan import Plan
 from fedgauss.federated.policy import Policy
+from fedgauss.federated.private_rows import Noise
 from fedgauss.federated.program import run_program
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.roster import Entry, Roster
@@ -52,6 +54,7 @@ class Parts(NamedTuple):
     run_key: Callable[[str], RunKeyLike] = RunKey
     random: Callable[[int], str] = secrets.token_hex
     rows: type[SiteRows] = SiteRows
+    noise: Noise = discrete_gaussian
 
 
 class Site:
@@ -187,7 +190,9 @@ class Site:
         pairs = Masks(self._run_key, self._roster.run_keys, self._name, context)
         self._masks = pairs if plan.masked else None
         tags = pairs.tags(self.home.digest(self._whole))
-        self._rows = self._parts.rows(self._table, self._whole, self.policy, plan, self._name, tags, ledger)
+        self._rows = self._parts.rows(
+            self._table, self._whole, self.policy, plan, self._name, tags, ledger, self._parts.noise
+        )
         self._party = Party(plan, self._roster, self._parts.verify, run_program(plan))
         for earlier in past:
             self._party.go_over(earlier, lambda question: self._rows.reply(question, again=True))

@@ -20,7 +20,7 @@ factors, by themselves: x a has as many columns as a has levels unless x is a te
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import IntEnum
 from itertools import combinations, product
 from typing import Any, NamedTuple
@@ -145,6 +145,19 @@ class Design:
                     filled[:, j] *= more
                 j += 1
         return filled
+
+    def ranges(self, of: Callable[[str], tuple[float, float]]) -> dict[str, tuple[float, float]]:
+        """Between what each column lies; `of` says it of factors of numbers, by name, and levels are zeros and ones."""
+        found = {}
+        for one in self._products:
+            ends = [
+                [(0.0, 1.0) if coding is not None else of(name) for name in self._factor_names(factor, coding)]
+                for factor, coding in one.parts
+            ]
+            for name, factors in zip(self._product_names(one), _first_fastest(ends), strict=True):
+                corners = [math.prod(corner) for corner in product(*factors)]
+                found[name] = (min(corners), max(corners))
+        return found
 
     def offset(self, rows: Rows) -> FloatArray | None:
         """The sum of the offset() terms, (n,), if there are any."""
