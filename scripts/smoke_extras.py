@@ -54,6 +54,15 @@ def use_frames(folder):
     return f"to_frame has {len(frame)} rows"
 
 
+def use_private(folder):
+    """The noise that a budget takes."""
+    from fedgauss.federated.privacy import Privacy
+
+    multiplier = Privacy(1.0, 1e-6).multipliers({"score": 1.0})["score"]
+    assert 4.2 < multiplier < 4.3, multiplier
+    return f"epsilon 1 takes a noise multiplier of {multiplier:g}"
+
+
 def use_flower(folder):
     """A Flower strategy whose two bad clients are named and left out."""
     from fedgauss.integrations.flower import Clients, Monitored

@@ -23,6 +23,7 @@ MODULES = [
     "fedgauss.engine.observers",
     "fedgauss.engine.runs",
     "fedgauss.engine.simulate",
+    "fedgauss.federated.privacy",
     "fedgauss.inference.estimate",
     "fedgauss.inference.fit",
     "fedgauss.inference.fit_statistics",

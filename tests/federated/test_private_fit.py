@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from fedgauss.federated.plain_cholesky import cholesky, solve
+from fedgauss.federated.plan import Heard
 from fedgauss.federated.privacy import Privacy
 from fedgauss.federated.private_families import Gaussian, Poisson, clipped_normal
 from fedgauss.federated.private_fit import private_program, shares_of
@@ -23,7 +23,7 @@ from fedgauss.federated.private_rows import (
     share,
     whole,
 )
-from fedgauss.federated.plan import Heard
+from fedgauss.federated.wire import digest
 from fedgauss.inference.fit_result import Fit
 
 NAMES, RANGES = ("a", "b"), {"a": (-4.0, 4.0), "b": (0.0, 1.0), "y": (-8.0, 8.0)}
@@ -157,7 +157,7 @@ def test_questions_follow_from_totals_to_the_last_bit(family):
     questions, first = play(steps, lambda question: heard.append(answer(question, rows, noise)) or heard[-1])
     told = iter(heard)
     again, second = play(program(family, 9_000), lambda _: next(told))
-    assert repr(questions) == repr(again)
+    assert [digest(one.content) for one in questions] == [digest(one.content) for one in again]
     assert np.array_equal(first.fit.cov, second.fit.cov)
 
 
@@ -293,16 +293,6 @@ def test_what_cannot_be_private_is_refused_before_anything_is_asked(change, word
     plan = {"names": NAMES, "target": "y", "family": "gaussian", "ranges": RANGES, "privacy": Privacy(1.0)}
     with pytest.raises(ValueError, match=words):
         private_program(**plan | {"n_sites": 4, "n_rows": 1_000} | change)
-
-
-def test_plain_cholesky_solves():
-    rng = np.random.default_rng(0)
-    half = rng.normal(size=(7, 7))
-    matrix, vector = half @ half.T, rng.normal(size=7)
-    root = cholesky(matrix.tolist())
-    assert solve(root, vector.tolist()) == pytest.approx(np.linalg.solve(matrix, vector), rel=1e-9)
-    assert cholesky([[1.0, 2.0], [2.0, 1.0]]) is None
-    assert cholesky([[math.nan]]) is None
 
 
 @pytest.mark.study

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from fedgauss import _checks
-from fedgauss.federated.refusal import Refused
 
 GRID = 1_000  # noise multipliers are multiples of a thousandth, rounded up, so that all machines agree on them
 Cost = tuple[float, ...]  # the noise multipliers of a run, which is what a ledger keeps of it
@@ -43,7 +42,9 @@ class Privacy:
 
     Examples
     --------
-    >>> privacy = Privacy(epsilon=1.0, delta=1e-6, ranges={"age": (18, 100)})
+    >>> import fedgauss as fg
+    >>> fg.Privacy(epsilon=1.0, delta=1e-6, ranges={"age": (18, 100)})
+    Privacy(epsilon=1.0, delta=1e-06, ranges={'age': (18.0, 100.0)})
     """
 
     epsilon: float
@@ -139,5 +140,5 @@ def _accounting() -> Any:
     try:
         import dp_accounting  # type: ignore[import-untyped]
     except ModuleNotFoundError as error:
-        raise Refused("privacy needs the package dp-accounting: pip install 'fedgauss[private]'", False) from error
+        raise ModuleNotFoundError("privacy needs the package dp-accounting: pip install 'fedgauss[private]'") from error
     return dp_accounting

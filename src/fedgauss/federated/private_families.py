@@ -171,10 +171,10 @@ def _partial(upto: FloatArray, mean: FloatArray) -> FloatArray:
     return np.array([none, mean * one_less, mean**2 * two_less + mean * one_less])
 
 
-def start(name: str, slopes: list[float], mean: float) -> tuple[list[float], float]:
+def start(name: str, slopes: FloatArray, mean: float) -> tuple[FloatArray, float]:
     """From a straight line through responses (of zeros and ones, or counts) to slopes and the predictor at the mean."""
     if name == "gaussian":
         return slopes, mean
     per = mean * (1.0 - mean) if name == "binomial" else mean
     middle = math.log(mean / (1.0 - mean)) if name == "binomial" else math.log(mean)
-    return [slope / per for slope in slopes], round(middle * 2**20) / 2**20  # logarithms differ in a last bit
+    return slopes / per, round(middle * 2**20) / 2**20  # logarithms differ in a last bit

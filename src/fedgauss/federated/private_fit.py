@@ -22,8 +22,8 @@ import numpy as np
 
 from fedgauss import _checks, families
 from fedgauss._types import FloatArray
-from fedgauss.federated import plain_cholesky as plain
-from fedgauss.federated.plain_cholesky import Matrix, Vector
+from fedgauss.families.rows import NoFiniteEstimate
+from fedgauss.families.same_bits import Factor, dot, factor, solve, times
 from fedgauss.federated.plan import Heard, Question, total_of
 from fedgauss.federated.privacy import Cost, Privacy, Range, check_range
 from fedgauss.federated.private_families import FAMILIES, clipped_normal, start
@@ -120,7 +120,7 @@ def private_program(
 class _Totals(NamedTuple):
     """Parts of an answer in their units, and the standard deviation of the noise in each element."""
 
-    values: dict[str, Vector]
+    values: dict[str, FloatArray]
     noise: dict[str, float]
 
 
@@ -134,33 +134,31 @@ class _Program:
         self.multipliers = privacy.multipliers(shares_of(family))
         self.p = len(names)
         self.length = _LENGTH * sqrt(self.p)
-        self.identity = [[float(i == j) for j in range(self.p)] for i in range(self.p)]
 
     def run(self, level: float) -> Program:
         if self.family == "poisson":
             self.ends[-1] = (0.0, (yield from self.highest_count()))
         moments = yield from self.ask("moments", "moments", {})
-        root, whiten = self.coordinates(moments, self.identity)
+        root, whiten = self.coordinates(moments, np.eye(self.p))
         began = yield from self.ask("start", "start", {"whiten": whiten, "heaviest": self.length**2})
         theta, mean = self.begin(began, root, whiten)
         spread = (yield from self.scale(theta)) if self.family == "gaussian" else self.spread(mean)
         self.check_curvature(spread)
         found, whiten = self.coordinates(began, whiten)
-        scales = self.scales(_product(root, found))
+        scales = self.scales(_product(_upper(root).T, _upper(found).T))
         one = spread if self.family == "gaussian" else 1.0 / spread  # over what covariates will be multiplied by
-        whiten = [_times(line, one) for line in whiten]
+        whiten = one * whiten
         first = yield from self.step(theta, whiten, spread, "first")
-        step = plain.solve(self.triangle(first.values["matrix"]), first.values["score"])
-        theta = _moved(theta, whiten, step)
-        whiten = _whitened(self.triangle(first.values["shape"]), whiten, sqrt(self.n_rows))
+        step = solve(self.factor(first.values["matrix"]), first.values["score"])
+        theta = theta + times(whiten, step)  # W' d
+        whiten = sqrt(self.n_rows) * _whitened(self.factor(first.values["shape"]), whiten)
         last = yield from self.step(theta, whiten, spread, "last")
-        root = self.triangle(last.values["matrix"])
-        step = plain.solve(root, last.values["score"])
-        bent = _Totals({"score": [0.0] * self.p}, {"score": 0.0})  # a gaussian score is a straight line
+        root = self.factor(last.values["matrix"])
+        step = solve(root, last.values["score"])
+        bent = _Totals({"score": np.zeros(self.p)}, {"score": 0.0})  # a gaussian score is a straight line
         if self.family != "gaussian":
             bent = yield from self.curve(theta, whiten, spread, step)
-        back = plain.solve(root, bent.values["score"])
-        theta = _moved(theta, whiten, [d - r for d, r in zip(step, back, strict=True)])
+        theta = theta + times(whiten, step - solve(root, bent.values["score"]))
         return self.finish(theta, whiten, step, last, bent, scales, level)
 
     def ask(self, kind: str, stage: str, content: dict[str, Any]) -> Generator[Question, Heard, _Totals]:
@@ -170,7 +168,7 @@ class _Program:
         asked = {**content, "ranges": list(self.ends), "noise": noise}
         total = total_of((yield Question(kind, asked, {name: (part.length,) for name, part in found.items()})))
         return _Totals(
-            {name: _times(total[name].tolist(), part.bound / STEPS) for name, part in found.items()},
+            {name: total[name] * (part.bound / STEPS) for name, part in found.items()},
             {name: sqrt(self.n_sites * noise[name]) * part.bound / STEPS for name, part in found.items()},
         )
 
@@ -180,31 +178,33 @@ class _Program:
         place, _, _ = _quantile(bins, _FEW * self.n_rows)
         return max(float(COUNTS[min(place, len(COUNTS) - 1)]), 1.0)
 
-    def coordinates(self, heard: _Totals, whiten: Matrix) -> tuple[Matrix, Matrix]:
-        """L and L^-1 W, in whose coordinates the rows' moments are n times the identity, L L' having been so in W's.
+    def coordinates(self, heard: _Totals, whiten: FloatArray) -> tuple[Factor, FloatArray]:
+        """L' and L^-1 W, in whose coordinates the rows' moments are n times the identity, L L' having been so in W's.
 
         What is less than the norm of the noise cannot be told from it, so that is added.
         """
-        matrix = [_times(line, 1.0 / self.n_rows) for line in _square(heard.values["matrix"], self.p)]
-        root = _raised(matrix, heard.noise["matrix"] * sqrt(2.0 * self.p) / self.n_rows)
-        return root, _whitened(root, whiten, 1.0)
+        root = _raised(
+            _square(heard.values["matrix"], self.p) / self.n_rows,
+            heard.noise["matrix"] * sqrt(2.0 * self.p) / self.n_rows,
+        )
+        return root, _whitened(root, whiten)
 
-    def begin(self, heard: _Totals, root: Matrix, whiten: Matrix) -> tuple[Vector, float]:
+    def begin(self, heard: _Totals, root: Factor, whiten: FloatArray) -> tuple[FloatArray, float]:
         """A parameter to start from, by weighted least squares, and the mean of the response."""
         matrix, cross = _square(heard.values["matrix"], self.p), heard.values["cross"]
         least = _raised(matrix, heard.noise["matrix"] * sqrt(2.0 * self.p))
-        slopes = _moved([0.0] * self.p, whiten, plain.solve(least, cross))[1:]
-        constant = whiten[0][0] / matrix[0][0]  # the first coordinate is the same for all rows
-        means = [constant * plain.dot(line, matrix[0][: len(line)]) for line in root]
-        mean = constant * cross[0]
+        slopes = times(whiten, solve(least, cross))[1:]
+        constant = whiten[0, 0] / matrix[0, 0]  # the first coordinate is the same for all rows
+        means = constant * times(_upper(root), matrix[0])
+        mean = float(constant * cross[0])
         if self.family != "gaussian":  # from half ranges to zeros and ones, or counts
             half = self.ends[-1][1] / 2.0
-            slopes, mean = _times(slopes, half), half * (mean + 1.0)
+            slopes, mean = half * slopes, half * (mean + 1.0)
             self.check_events(mean / half / 2.0, heard.noise["cross"] / 2.0)
         slopes, middle = start(self.family, slopes, mean)
-        return [middle - plain.dot(slopes, means[1:]), *slopes], mean
+        return np.array([middle - dot(slopes, means[1:]), *slopes]), mean
 
-    def scale(self, theta: Vector) -> Generator[Question, Heard, float]:
+    def scale(self, theta: FloatArray) -> Generator[Question, Heard, float]:
         """The scale of residuals, from their median."""
         bins = (yield from self.ask("scale", "bins", {"theta": theta})).values["bins"]
         place, below, count = _quantile(bins, self.n_rows / 2.0)
@@ -221,24 +221,28 @@ class _Program:
         """The standard deviation of a response with this mean."""
         return sqrt(mean * (1.0 - mean) if self.family == "binomial" else mean)
 
-    def step(self, theta: Vector, whiten: Matrix, spread: float, stage: str) -> Generator[Question, Heard, _Totals]:
+    def step(
+        self, theta: FloatArray, whiten: FloatArray, spread: float, stage: str
+    ) -> Generator[Question, Heard, _Totals]:
         """A score and what belongs to it."""
         heard = yield from self.ask("step", stage, self.content(theta, whiten, spread, stage))
         if "residuals" in heard.values:
             usual = clipped_normal(USUAL)
-            inside, square = _times(heard.values["residuals"], 1.0 / self.n_rows)
-            heard.values["matrix"] = _times(heard.values["matrix"], inside / usual[0])
-            heard.values["spread"] = _times(heard.values["spread"], square * USUAL**2 / usual[1])
+            inside, square = heard.values["residuals"] / self.n_rows
+            heard.values["matrix"] *= inside / usual[0]
+            heard.values["spread"] *= square * USUAL**2 / usual[1]
         return heard
 
-    def curve(self, theta: Vector, whiten: Matrix, spread: float, step: Vector) -> Generator[Question, Heard, _Totals]:
+    def curve(
+        self, theta: FloatArray, whiten: FloatArray, spread: float, step: FloatArray
+    ) -> Generator[Question, Heard, _Totals]:
         """What the score bends by over the last step."""
         content = self.content(theta, whiten, spread, "last")
-        usual = self.length**3 * plain.dot(step, step) / (self.p * spread)
+        usual = self.length**3 * dot(step, step) / (self.p * spread)
         most = min(_MOST * usual, content["longest"] / 8.0)
         return (yield from self.ask("curve", "curve", {**content, "step": step, "most": most}))
 
-    def content(self, theta: Vector, whiten: Matrix, spread: float, stage: str) -> dict[str, Any]:
+    def content(self, theta: FloatArray, whiten: FloatArray, spread: float, stage: str) -> dict[str, Any]:
         """What a question about a score says."""
         square = self.length**2
         noise = self.multipliers[f"{stage} matrix"] * square / self.n_rows
@@ -258,12 +262,12 @@ class _Program:
             usual = max(_COUNT, 1.0 / spread)
         return usual if stage == "last" else _FIRST * usual
 
-    def triangle(self, values: Vector) -> Matrix:
-        """L with L L' = A, if the noise leaves it positive."""
-        root = plain.cholesky(_square(values, self.p))
-        if root is None:
-            raise ValueError(self.too_much("the noise hides the information about some column"))
-        return root
+    def factor(self, values: FloatArray) -> Factor:
+        """L' with L L' = A, if the noise leaves it positive."""
+        try:
+            return factor(_square(values, self.p))
+        except NoFiniteEstimate as error:
+            raise ValueError(self.too_much("the noise hides the information about some column")) from error
 
     def check_events(self, mean: float, noise: float) -> None:
         """Refuse rare events, which noise hides."""
@@ -289,12 +293,12 @@ class _Program:
         )
 
     def finish(
-        self, theta: Vector, whiten: Matrix, step: Vector, last: _Totals, bent: _Totals, scales: FloatArray,
-        level: float,
+        self, theta: FloatArray, whiten: FloatArray, step: FloatArray, last: _Totals, bent: _Totals,
+        scales: FloatArray, level: float,
     ) -> PrivateFit:  # fmt: skip
         """The estimate, its covariance, and what the noise cost."""
-        d, eye, out = np.array(step), np.eye(self.p), np.array(whiten).T
-        a, b = (np.array(_square(last.values[name], self.p)) for name in ("matrix", "spread"))
+        d, eye, out = step, np.eye(self.p), whiten.T
+        a, b = (_square(last.values[name], self.p) for name in ("matrix", "spread"))
         of_score = last.noise["score"] ** 2 + bent.noise["score"] ** 2
         noise = of_score * eye + last.noise["matrix"] ** 2 / 2.0 * (d @ d * eye + np.outer(d, d))
         readout, lever = self.readout(), out @ np.linalg.inv(a)
@@ -306,7 +310,8 @@ class _Program:
         widest = int(np.argmax(width))
         family = families.family(self.family)
         facts = {
-            "Target": self.target, "Family": family.describe(), "Rows": f"{self.n_rows:,}", "Solver": "private scoring", "Errors": "model",
+            "Target": self.target, "Family": family.describe(), "Rows": f"{self.n_rows:,}",
+            "Solver": "private scoring", "Errors": "model",
             "Privacy": f"epsilon {self.privacy.epsilon:g}, delta {self.privacy.delta:g}",
             "Widths": f"{np.median(width):.2f} times those without noise",
         }  # fmt: skip
@@ -322,7 +327,7 @@ class _Program:
                 "epsilon, or more rows, would mend it."
             )
         estimate = Estimate(
-            readout.of(np.array(theta)), cov, level, "private scoring", self.names, facts, tuple(notes),
+            readout.of(theta), cov, level, "private scoring", self.names, facts, tuple(notes),
             intercepts=(0,),
         )  # fmt: skip
         fit = Fit(
@@ -340,10 +345,10 @@ class _Program:
             return Readout(matrix, np.zeros(self.p))
         return Readout(halves[-1] * matrix, np.concatenate([middles[-1:], np.zeros(self.p - 1)]))
 
-    def scales(self, root: Matrix) -> FloatArray:
+    def scales(self, root: FloatArray) -> FloatArray:
         """About the standard deviation of each covariate, and 1 for the intercept; L L' are moments in half ranges."""
-        halves = [(high - low) / 2.0 for low, high in self.ends[:-1]]
-        variances = [sum(value**2 for value in row[1:]) for row in root[1:]]  # without the constant's share
+        halves = np.array([(high - low) / 2.0 for low, high in self.ends[:-1]])
+        variances = (root[1:, 1:] ** 2).sum(axis=1)  # without the constant's share
         return np.concatenate([[1.0], halves * np.sqrt(variances)])
 
 
@@ -362,7 +367,7 @@ def cost_of(privacy: Privacy, family: str) -> Cost:
     return privacy.cost(shares_of(family))
 
 
-def _quantile(bins: Vector, rank: float) -> tuple[int, float, float]:
+def _quantile(bins: FloatArray, rank: float) -> tuple[int, float, float]:
     """The first bin up to which there are so many, how many are below it and in it; past the last if there is none."""
     below = 0.0
     for place, count in enumerate(bins):
@@ -372,38 +377,32 @@ def _quantile(bins: Vector, rank: float) -> tuple[int, float, float]:
     return len(bins), below, 0.0
 
 
-def _raised(matrix: Matrix, floor: float) -> Matrix:
-    """The triangle of M + floor I; the floor is doubled until that is positive."""
+def _raised(matrix: FloatArray, floor: float) -> Factor:
+    """The factor of M + floor I; the floor is doubled until that is positive."""
     while True:
-        root = plain.cholesky([[v + floor * (i == j) for j, v in enumerate(line)] for i, line in enumerate(matrix)])
-        if root is not None:
-            return root
-        floor *= 2.0
+        try:
+            return factor(matrix + floor * np.eye(len(matrix)))
+        except NoFiniteEstimate:
+            floor *= 2.0
 
 
-def _square(values: Vector, p: int) -> Matrix:
+def _square(values: FloatArray, p: int) -> FloatArray:
     """The symmetric matrix whose upper triangle this is, what is off its diagonal being times root two."""
-    matrix = [[0.0] * p for _ in range(p)]
+    matrix = np.empty((p, p))
     for (i, j), value in zip(triangle(p), values, strict=True):
-        matrix[i][j] = matrix[j][i] = value if i == j else value / sqrt(2.0)
+        matrix[i, j] = matrix[j, i] = value if i == j else value / sqrt(2.0)
     return matrix
 
 
-def _whitened(root: Matrix, whiten: Matrix, by: float) -> Matrix:
-    """L^-1 W, times a number."""
-    columns = [plain.forward(root, column) for column in plain.transposed(whiten)]
-    return [_times(line, by) for line in plain.transposed(columns)]
+def _upper(root: Factor) -> FloatArray:
+    """L' with L L' = M."""
+    return root.upper / root.scale
 
 
-def _moved(theta: Vector, whiten: Matrix, step: Vector) -> Vector:
-    """theta + W' d."""
-    return [one + plain.dot(column, step) for one, column in zip(theta, plain.transposed(whiten), strict=True)]
+def _whitened(root: Factor, whiten: FloatArray) -> FloatArray:
+    """L^-1 W = L' M^-1 W."""
+    return _product(_upper(root), solve(root, whiten))
 
 
-def _product(left: Matrix, right: Matrix) -> Matrix:
-    """The product of two lower triangles, whose rows are without their zeros."""
-    return [[plain.dot(row[j:], [right[k][j] for k in range(j, len(row))]) for j in range(len(row))] for row in left]
-
-
-def _times(values: Vector, by: float) -> Vector:
-    return [value * by for value in values]
+def _product(left: FloatArray, right: FloatArray) -> FloatArray:
+    return np.column_stack([times(left.T, column) for column in right.T])
