@@ -100,15 +100,6 @@ def use_gossip(folder):
     return "two peers exchanged parameters"
 
 
-def use_private(folder):
-    """What a private fit costs, composed."""
-    from fedgauss.federated.privacy import Privacy
-
-    multipliers = Privacy(1.0).multipliers({"score": 1.0})
-    assert multipliers["score"] > 1.0, multipliers
-    return "noise calibrated"
-
-
 def use_dask(folder):
     """One cell of the coverage laboratory on a cluster of one worker."""
     from fedgauss.integrations.dask_cluster import on_dask

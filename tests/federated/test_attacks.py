@@ -28,7 +28,8 @@ def hospital(seed, n=300):
     age, dose = np.round(rng.normal(58, 14, n)), rng.normal(3, 1, n)
     return pd.DataFrame(
         {
-            "age": age, "dose": dose, "sex": rng.integers(0, 2, n), "income": np.round(np.exp(rng.normal(10, 0.5, n)), 2),
+            "age": age, "dose": dose, "sex": rng.integers(0, 2, n),
+            "income": np.round(np.exp(rng.normal(10, 0.5, n)), 2),
             "died": (rng.random(n) < 1 / (1 + np.exp(3 - 0.04 * age - 0.2 * dose))).astype(int),
             "cost": 1000 + 5 * age + 100 * rng.standard_t(4, n),
         }

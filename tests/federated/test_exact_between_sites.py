@@ -159,11 +159,11 @@ def test_a_table_under_two_names_is_refused():
         federate(DIED, sites, masked=True)
     one = site_of(rows)
     sites = LocalSites({"a": one, "b": site_of(own(ROWS, "b"), where=one.home), "c": site_of(own(ROWS, "c"))})
-    with sites, pytest.raises(ValueError, match="every site must have a key of its own.*'a' and 'b' have the same"):
+    with sites, pytest.raises(ValueError, match=r"every site must have a key of its own.*'a' and 'b' have the same"):
         federate(DIED, sites, masked=True)
 
 
 def test_a_model_that_has_no_estimate_ends_with_the_reason():
     frame = ROWS.assign(died=(ROWS.dose > 0).astype(int))
-    with Sites(frame) as sites, pytest.raises(ValueError, match="no finite estimate|Is a level without both"):
+    with Sites(frame) as sites, pytest.raises(ValueError, match=r"no finite estimate|Is a level without both"):
         federate(DIED, sites)

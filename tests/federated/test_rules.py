@@ -204,20 +204,15 @@ def test_cells_of_two_columns_have_enough_rows_or_none(place, count):
     """Zeros and ones have four cells; with other values two, and these are looked at where counts may be told."""
     counts = [9, 9, 9, 9]
     counts[place] = count
-    for value, values_only, looked_at in (
-        (1.0, False, range(4)),
-        (1.0, True, ()),
-        (2.5, False, (0, 1)),
-        (2.5, True, (0, 1)),
-    ):
+    for value, of_levels, looked_at in ((1.0, 5, range(4)), (1.0, 1, ()), (2.5, 5, (0, 1)), (2.5, 1, (0, 1))):
         cells, n_rows = cells_of(*counts, value=value)
         if 0 < count < 5 and place in looked_at:
             refused(
-                rules.check_cells, 5, ["ill", "old"], cells, n_rows, values_only,
+                rules.check_cells, 5, ["ill", "old"], cells, n_rows, of_levels,
                 words="every cell of two columns must have at least 5 rows, or none; 'ill' and 'old' have one",
             )  # fmt: skip
         else:
-            rules.check_cells(5, ["ill", "old"], cells, n_rows, values_only)
+            rules.check_cells(5, ["ill", "old"], cells, n_rows, of_levels)
 
 
 def test_stretches_between_knots_have_enough_rows():

@@ -183,7 +183,7 @@ def test_what_rounding_leaves_of_a_dependence_adds_nothing_to_a_span():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_leverages_alone_never_show_what_the_search_denies(seed):
-    """Columns of all kinds, with and without few rows apart: shown is only what is so, and of many plain rows always."""
+    """Columns of all kinds, with and without few rows apart: shown is what is so, and of many plain rows always."""
     rng = np.random.default_rng(seed)
     for _ in range(10):
         n, q, few = int(rng.integers(5, 60)), int(rng.integers(1, 6)), int(rng.integers(2, 5))

@@ -67,7 +67,7 @@ class Machine:
         around, keys = self.around, self.around.keys
         parts = Parts(keys.verify, keys.fresh_run_key, keys.run_key, self._token, self._rows)
         rules = self.policy.few, self.policy.sites_apart, self.policy.budget
-        ledger = Ledger(_LEDGER, *rules, self.disk, around.clock, self._token)
+        ledger = Ledger(_LEDGER, *rules, disk=self.disk, clock=around.clock, random=self._token)
         self.around.audit.note_start(self, ledger.head, ledger.length)
         self.site = self.kind(self.table, Home(self.key, ledger), self.policy, self._tell_owner, parts)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from fedgauss.federated import mailbox, rules
+from fedgauss.federated import mailbox
 from fedgauss.federated.mailbox import LostSite, federate
 from fedgauss.federated.plan import Plan
 from fedgauss.federated.policy import Policy
@@ -34,20 +34,6 @@ RUNS = 60  # of a world
 ASKER = "mailbox"
 FIT, ODD = "fit, checked", "fit with a dishonest site"
 _TURNS = 24  # about two a round
-
-
-class Remembered:
-    """A function of an array that is asked the same again and again, as runs are repeated."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self._known = function, dict[tuple[Any, ...], Any]()
-
-    def __call__(self, columns: np.ndarray, few: int) -> Any:
-        """What the function returns."""
-        place = few, columns.shape, hashlib.blake2b(columns.tobytes()).digest()
-        if place not in self._known:
-            self._known[place] = self._function(columns, few)
-        return self._known[place]
 
 
 class World:
@@ -106,8 +92,7 @@ class World:
         """All runs; `Failure` where something happens that must not."""
         with ExitStack() as stack:
             stack.callback(setattr, mailbox, "run_program", mailbox.run_program)
-            stack.callback(setattr, rules, "rows_apart", rules.rows_apart)
-            mailbox.run_program, rules.rows_apart = self._program, Remembered(rules.rows_apart)
+            mailbox.run_program = self._program
             for number in range(runs):
                 if number >= _HOPELESS and not self._answered:
                     return
