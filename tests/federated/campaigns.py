@@ -19,8 +19,18 @@ from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
-from adversaries import NUMBERS, POSITIVE, Read, Table, random_models, random_table, read_by_differences, read_by_span
-from adversaries import read_sites
+from adversaries import (
+    NUMBERS,
+    POSITIVE,
+    Read,
+    Table,
+    match,
+    random_models,
+    random_table,
+    read_by_differences,
+    read_by_span,
+    read_sites,
+)
 from memory_disk import MemoryDisk
 from simulated.dishonest import PLOTS, Mailbox
 from simulated.keychain import Keychain
@@ -142,6 +152,9 @@ class World:
         self._policies = {name: self.policy if name in self.honest else loose for name in self.tables}
         self._disks = {name: MemoryDisk(seed) for name in self.tables}
         self._liar = liar
+        self.steer = ""  # the column along which a dishonest site leads
+        self.aims: Aims | None = None  # of a dishonest site
+        self.lies: Callable[[np.ndarray], np.ndarray] = lambda value: value
         self.sites: dict[str, Site] = {}
         self.rounds: list[Round] = []
         self.opened: list[tuple[tuple[str, ...], dict[str, Words]]] = []  # every message of a masked run
@@ -241,51 +254,50 @@ class Watched:
 # What was told
 
 
-def total_of(one: Round, less: Sequence[str] = ()) -> dict[str, np.ndarray]:
-    """The sums of all sites by name, less those of some: who knows what these sent takes it off exactly."""
-    words = reduce(add, (sent for name, sent in one.sent.items()))
-    numbers = unpack(from_words(words)[1:], one.question.shapes)
-    if not less:
-        return numbers
-    return {name: sum(one.hidden[site][name] for site in one.hidden) for name in numbers}
+def total_of(one: Round) -> dict[str, np.ndarray]:
+    """The sums of all sites by name."""
+    return unpack(from_words(reduce(add, one.sent.values()))[1:], one.question.shapes)
 
 
 def vectors(world: World, rounds: Iterable[Round], sites: Sequence[str]) -> list[Vector]:
-    """All columns of which totals over some honest sites told products, in the units of the tables.
-
-    A total is used as its reader has it: where others took part, less what they sent.
-    """
+    """All columns of which totals over some honest sites told products, in the units of the tables."""
     found = []
     for one in rounds:
-        if one.question.kind != "ask":
-            continue
         there = [name for name in one.behind if name in sites]
-        if not there or (one.masked and set(one.behind) - set(sites)):
+        if one.question.kind != "ask" or not there or (one.masked and len(there) < len(one.behind)):
             continue
-        others = [name for name in one.sites if name not in there]
-        total = _sum_of(one, others)
         lefts = {name: one.behind[name] for name in there}
-        for label, row in _rows_of(one, total):
+        for label, row in _rows_of(one, _without_others(one, there)):
             if not all(label in behind for _, behind in lefts.values()):
                 continue
             left = {}
             for name, (kept, behind) in lefts.items():
                 left[name] = np.zeros(len(world.tables[name]["age"]))
                 left[name][kept] = behind[label]
-            found.append(Vector(one.run, label, _in_units(one, row), left))
+            products = _in_units(one, row)
+            found.append(Vector(one.run, label, products, left))
+            found += [Vector(one.run, label, within, {}) for within in _within_levels(products)]
     return found
 
 
-def _sum_of(one: Round, others: Sequence[str]) -> dict[str, np.ndarray]:
-    """The total less what others sent, exactly, as integers; without masks the sum of those that are left."""
-    if one.masked:
-        words = reduce(add, one.sent.values())
-        if others:  # masks are gone from the total; what is left is that of the rest
-            rest = [to_words(np.concatenate([[1.0], pack(own, one.question.shapes)])) for own in one.hidden.values()]
-            words = reduce(add, rest)
-    else:
-        words = reduce(add, (one.sent[name] for name in one.sites if name not in others))
-    return unpack(from_words(words)[1:], one.question.shapes)
+def _without_others(one: Round, there: Sequence[str]) -> dict[str, np.ndarray]:
+    """The total less what others know that they sent, exactly, as integers."""
+    if sorted(there) == sorted(one.sites):
+        return total_of(one)
+    words = [one.sent[name] for name in there]
+    if one.masked:  # the others' masks and sums are their own: what is left is this
+        words = [to_words(np.concatenate([[1.0], pack(one.hidden[name], one.question.shapes)])) for name in there]
+    return unpack(from_words(reduce(add, words))[1:], one.question.shapes)
+
+
+def _within_levels(products: Mapping[str, float]) -> list[dict[str, float]]:
+    """Products of u with columns times a: those of a u with the columns."""
+    found = []
+    for name, value in products.items():
+        within = {x: products.get(f"{x}:{name}", products.get(f"{name}:{x}")) for x in CORE}
+        if all(own is not None for own in within.values()):
+            found.append({"1": value, **within})
+    return found  # type: ignore[return-value]
 
 
 def _rows_of(one: Round, total: Mapping[str, np.ndarray]) -> Iterable[tuple[str, np.ndarray]]:
@@ -326,9 +338,12 @@ def rows_read(world: World, told: Sequence[Vector], sites: Sequence[str], most: 
         return [], 0
     rows = np.concatenate([np.column_stack([world.tables[name][column] for column in CORE]) for name in sites])
     zeros = {name: np.zeros(len(world.tables[name]["age"])) for name in sites}
-    left = np.column_stack([np.concatenate([one.left.get(name, zeros[name]) for name in sites]) for one in told])
     totals = np.array([[one.products.get("1", np.nan), *(one.products[name] for name in CORE)] for one in told])
-    by_span = len(read_by_span(left, rows, totals[:, 1:]))
+    whole = [bool(one.left) for one in told]
+    left = np.column_stack(
+        [np.concatenate([one.left.get(name, zeros[name]) for name in sites]) for one in told if one.left]
+    )
+    by_span = len(read_by_span(left, rows, totals[whole, 1:]))
     read: dict[tuple[int, ...], Read] = {}
     with_ones = totals[np.isfinite(totals[:, 0])]
     for some in _pieces(with_ones, most):
@@ -412,16 +427,15 @@ def masks_read(opened: Sequence[tuple[tuple[str, ...], Mapping[str, Words]]]) ->
 def judge(world: World) -> Found:
     """What the attacker of a world has read."""
     found = Found()
-    honest = list(world.honest)
-    masked = vectors(world, [one for one in world.rounds if one.masked], honest)
-    groups = [("all", honest, masked)]
-    for name in honest:
-        plain = vectors(world, [one for one in world.rounds if not one.masked], [name])
-        groups.append((name, [name], plain))
-    for who, sites, told in groups:
-        read, by_span = rows_read(world, told, sites)
+    together = {tuple(one.behind) for one in world.rounds if one.masked and one.behind}
+    alone = {(name,) for one in world.rounds if not one.masked for name in one.behind}
+    for sites in sorted(together | alone, key=len):
+        inside = [one for one in world.rounds if (set(one.behind) <= set(sites) if one.masked else sites in alone)]
+        read, by_span = rows_read(world, vectors(world, inside, sites), sites)
         found.by_span += by_span
-        found.rows += [f"row {one.who} of {who}, error {one.error:.1e}, chance {one.chance:.1e}" for one in read]
+        found.rows += [
+            f"row {one.who} of {'+'.join(sites)}, error {one.error:.1e}, chance {one.chance:.1e}" for one in read
+        ]
     found.sites, found.masks = sums_read(world), masks_read(world.opened)
     return found
 
@@ -470,7 +484,8 @@ def variant(rng: np.random.Generator, table: Table, before: Draft) -> Draft:
         new["merged"] = {"ward": {"west": str(rng.choice(["south", "north"]))}}
         terms.append("ward")
     elif kind == 7:
-        terms.append(f"{rng.choice(CORE)}:{rng.choice(['sex', 'smoker', 'sex2', 'ward', 'died'])}")
+        level = str(rng.choice(["sex", "smoker", "sex2", "died"]))
+        terms += [level, *(f"{one}:{level}" for one in CORE)]
     elif kind == 8:
         new["row_weights"] = str(rng.choice(["weight", "years", "smoker", "marker", "sex2"]))
     elif kind == 9:
@@ -491,8 +506,11 @@ def model_of(one: Draft) -> Model:
     return Model(f"{one['target']} ~ {' + '.join(one['terms'])}", **{"missing": "drop", **options})
 
 
-def attack_as_mailbox(world: World, most: int = 10**9, masked: bool = True) -> None:
-    """Ask for models, rosters and variants of what was answered, restart sites and forge messages, until all is spent."""
+def attack_as_mailbox(world: World, most: int = 10**9, masked: bool = True, own: Sequence[str] = ()) -> None:
+    """Ask for models, rosters and variants of what was answered, restart sites and forge messages, until all is spent.
+
+    Sites of its `own` are in the rosters, some or all of them.
+    """
     rng, names, first = world.rng, list(world.honest), world.tables[world.honest[0]]
     answered: list[Draft] = []
     spent = 0
@@ -503,19 +521,21 @@ def attack_as_mailbox(world: World, most: int = 10**9, masked: bool = True) -> N
         drafted = variant(rng, first, answered[rng.integers(len(answered))]) if answered else draft(rng, first)
         if rng.random() < 0.2:
             drafted = draft(rng, first)
-        if answered and rng.random() < 0.05:
+        again = bool(answered) and rng.random() < 0.12
+        if again:
             drafted = answered[rng.integers(len(answered))]
         roster = names
-        if len(names) > 2 and rng.random() < 0.15:
-            roster = sorted(rng.choice(names, int(rng.integers(2, len(names))), replace=False).tolist())
+        if len(names) + len(own) > 2 and rng.random() < (0.7 if again else 0.1):
+            roster = sorted(rng.choice(names, int(rng.integers(1 if own else 2, len(names))), replace=False).tolist())
         try:
             model = model_of(drafted)
         except ValueError:
             continue
-        if masked and rng.random() < 0.1:
+        if masked and not own and rng.random() < 0.1:
             world.ends[f"plot: {world.plot(model, roster)}"] += 1
             continue
-        end = world.ask(model, roster, masked)
+        inside = sorted(own)[: int(rng.integers(len(own)) + 1)] if own and rng.random() < 0.3 else own
+        end = world.ask(model, [*roster, *inside], masked)
         if end == "answered":
             answered.append(drafted)
             spent = 0
@@ -531,55 +551,70 @@ def _short(end: str) -> str:
 
 _HUGE = 1e18  # of the matrix that a liar sends: what others add moves a step by some 1e-15
 _BENIGN = 1e-2  # a first step, along which matrices are asked for until there are no more
+_SAME = 1e-9  # of a step: a parameter that is where it was to be
+Aims = Callable[[int, np.ndarray], Sequence[np.ndarray]]  # of a turn and the parameter: where the next may be
 
 
 class Steers(SiteRows):
     """A site that knows the program of a run and answers so that the next parameter is one of its choice.
 
     It sends a huge matrix B, and after that scores: the next step is B'^-1 s with B' as `scoring.mended` makes it of B,
-    the last step and s. For a step x after a step d there is such an s in most cases: with the products of B, B x where
-    d'B d <= d'B x (B stays as it is); else x'B d / (x'B d + x'B x) B x (Broyden, rank one), or what solves the update of
-    Broyden, Fletcher, Goldfarb and Shanno. Log-likelihoods are such that a step is taken, and bends no curvature.
+    the last step and s. For a step x after a step d there is such an s in most cases (`bent`). Log-likelihoods are such
+    that a step is taken, and bends no curvature. Of cells it says that none has few rows.
     """
 
     def __init__(self, world: World, name: str, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._world = world
-        self._past: list[np.ndarray] = []
-        self._here: Sums | None = None
-        self._points: list[np.ndarray] | None = None
-        self.missed = 0.0
+        self._turn = 0
+        self._base: tuple[np.ndarray, Sums] | None = None  # the last parameter that all could answer
+        self._tried: tuple[np.ndarray, Sums] | None = None
 
     def reply(self, question: Question, again: bool = False) -> Any:
         """Numbers and words."""
-        if question.kind == "cells":  # as if no cell had few rows
-            numbers, words = super().reply(question, again)
-            return numbers and {name: value + 100.0 * (value >= 0) for name, value in numbers.items()}, words
-        if question.kind != "ask" or question.content["ask"].kind not in ("sums", "score"):
-            return super().reply(question, again)
-        ask = question.content["ask"]
-        if self._points is None:
-            self._points = [ask.theta, *self._world.path(ask.theta)]
-        return self._lie(ask.theta, ask.kind, question.shapes), {}
+        aims, lies = self._world.aims, self._world.lies
+        kind = question.content["ask"].kind if question.kind == "ask" else question.kind
+        if aims is not None and kind in ("sums", "score"):
+            return self._lead(question.content["ask"].theta, kind, aims), {}
+        numbers, words = super().reply(question, again)
+        if numbers is not None and kind == "cells":
+            numbers = {name: value + 100.0 for name, value in numbers.items()}
+        if numbers is not None and kind not in ("count", "cells"):
+            numbers = {name: lies(value) for name, value in numbers.items()}
+        return numbers, words
 
-    def _lie(self, theta: np.ndarray, kind: str, shapes: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        dim, step = len(theta), theta - self._past[-1] if self._past else None
-        turn = len(self._past)
-        points = self._points or []
-        self._past.append(theta)
-        wanted = points[turn + 1] - theta if turn + 1 < len(points) else np.full(dim, _BENIGN)
-        fresh = _HUGE * np.eye(dim)
-        if self._here is None or step is None or kind == "sums":
-            likelihood = 0.0 if self._here is None else self._here.log_likelihood + 2.0 * _HUGE * float(np.sum(step**2))
-            self._here = Sums(likelihood, fresh @ wanted, fresh)
+    def _lead(self, theta: np.ndarray, kind: str, aims: Aims) -> dict[str, np.ndarray]:
+        fresh = _HUGE * np.eye(len(theta))
+        if self._base is not None and self._tried is not None and self._is_halved(theta):
+            self._tried = None
         else:
-            self._here = bent(self._here, step, wanted)
-        found = {"log_likelihood": np.asarray(self._here.log_likelihood), "score": self._here.score}
+            self._base, self._tried = self._tried or self._base, None
+        if self._base is None or kind == "sums":
+            likelihood = 0.0 if self._base is None else self._base[1].log_likelihood + _HUGE * 1e9
+            target = aims(self._turn, theta)[0]
+            here = Sums(likelihood, fresh @ (target - theta), fresh)
+        else:
+            before, step = self._base[1], theta - self._base[0]
+            made = [bent(before, step, target - theta) for target in aims(self._turn, theta)]
+            here = min(made, key=lambda one: one[1])[0]
+        self._turn += 1
+        self._tried = theta, here
+        found = {"log_likelihood": np.asarray(here.log_likelihood), "score": here.score}
         return found | ({"information": fresh} if kind == "sums" else {})
 
+    def _is_halved(self, theta: np.ndarray) -> bool:
+        assert self._base is not None
+        assert self._tried is not None
+        (base, _), (tried, _) = self._base, self._tried
+        return bool(np.abs(theta - (base + tried) / 2.0).max() <= _SAME * np.abs(tried - base).max())
 
-def bent(here: Sums, step: np.ndarray, wanted: np.ndarray) -> Sums:
-    """The sums after a step that make the next one as wanted, or as near as may be."""
+
+def bent(here: Sums, step: np.ndarray, wanted: np.ndarray) -> tuple[Sums, float]:
+    """The sums after a step d that make the next one x, or as near as may be, and how far it misses.
+
+    With the products of B, they have the score B x where d'B d <= d'B x, since B stays as it is; else that times
+    x'B d / (x'B d + x'B x) (Broyden, rank one), or what solves the update of Broyden, Fletcher, Goldfarb and Shanno.
+    """
     matrix = here.information
     curved = matrix @ step
     best, miss = here, np.inf
@@ -602,4 +637,172 @@ def bent(here: Sums, step: np.ndarray, wanted: np.ndarray) -> Sums:
         apart = float(np.abs(next_step - wanted).max())
         if apart < miss:
             best, miss = made, apart
-    return best
+    return best, miss
+
+
+def steep(rng: np.random.Generator, dim: int, low: float, high: float, slope: float = 1e4) -> Aims:
+    """Along a direction of the covariates the predictor jumps at a threshold, which moves a little from round to round.
+
+    Two rounds differ by the rows between their thresholds, of which there may be one.
+    """
+    way = np.zeros(dim)
+    way[1:] = rng.normal(size=dim - 1) if rng.random() < 0.5 else np.eye(dim - 1)[rng.integers(dim - 1)]
+    way /= np.linalg.norm(way)
+    start: list[np.ndarray] = []
+
+    def aims(turn: int, theta: np.ndarray) -> list[np.ndarray]:
+        start.append(theta)
+        if turn < 3:
+            return [start[0] + (turn + 1) * _BENIGN * way]
+        at = slope * way
+        at[0] = -slope * (low + (high - low) * (turn - 3) / 55.0)
+        return [at]
+
+    return aims
+
+
+def near(world: World, target: str, steer: str, others: int, most: float) -> Aims:
+    """Parameters of all kinds of one covariate at which the attacker's own rows fit no worse than so many times.
+
+    Sums of 1 / (1 + exp(-a - b z)) over rows, at enough a and b, tell the sum of any smooth function of z.
+    """
+    own, rng = world.tables[world.own[0]], world.rng
+    z = (own[steer] - own[steer].mean()) / own[steer].std()
+    y = own[target]
+    start: list[np.ndarray] = []
+
+    def deviance(a: float, b: float) -> float:
+        eta = a + b * z
+        return float(np.sum(np.logaddexp(0.0, eta) - y * eta))
+
+    def aims(turn: int, theta: np.ndarray) -> list[np.ndarray]:
+        start.append(theta)
+        if turn < 3:
+            return [start[0] + (turn + 1) * _BENIGN * np.eye(len(theta))[1]]
+        found: list[np.ndarray] = []
+        limit = most * deviance(start[0][0], 0.0)
+        while len(found) < 8:
+            turned, far = rng.uniform(0, 2 * np.pi), np.exp(rng.uniform(-2.0, 2.5))
+            a, b = start[0][0] + far * np.cos(turned), far * np.sin(turned)
+            if deviance(a, b) <= limit:
+                found.append(np.array([a, b, *np.zeros(others)]))
+        return found
+
+    return aims
+
+
+def read_in_tails(world: World, sites: Sequence[str], steer: str) -> list[Read]:
+    """Rows beyond all others in one column, from logistic scores at parameters of that column alone.
+
+    Whoever knows a and b knows what a row of each z counts for, but for its outcome, which is the same in all rounds. A
+    combination that is next to nothing up to a cut and 1 beyond it makes sums over the rows beyond.
+    """
+    told, at, where = [], [], []
+    for one in world.rounds:
+        if one.question.kind != "ask" or one.question.content["ask"].kind != "score" or one.names[0] != steer:
+            continue
+        theta = one.question.content["ask"].theta
+        if np.abs(theta[2:]).max(initial=0.0) > 1e-6 or set(one.behind) != set(sites):
+            continue
+        products = _in_units(one, _without_others(one, sites)["score"])
+        told.append([-products[name] for name in ("1", *CORE)])
+        at.append(theta[:2])
+        columns = one.question.content["columns"]
+        where.append((float(columns.mean[0]), float(columns.scale[0])))
+    if len(told) < 10:
+        return []
+    rows = np.concatenate([np.column_stack([world.tables[name][column] for column in CORE]) for name in sites])
+    sums, parameters = np.array(told)[1:] - told[0], np.array(at)
+
+    def weights(z: np.ndarray) -> np.ndarray:
+        mean = 1.0 / (1.0 + np.exp(-parameters[:, 0] - np.multiply.outer(z, parameters[:, 1])))
+        return mean[:, 1:] - mean[:, :1]
+
+    guesses = []
+    for side in (1.0, -1.0):
+        for cut in np.arange(1.4, 7.0, 0.2):
+            for gap in (0.4, 1.0):
+                inside, beyond = weights(side * np.linspace(-4.5, cut, 200)), weights(side * (cut + gap + np.linspace(0, 1, 8)))
+                wanted = np.concatenate([np.zeros(200), np.ones(8), np.zeros(inside.shape[1])])
+                matrix = np.vstack([1e4 * inside, beyond, 1e-9 * np.eye(inside.shape[1])])
+                combined = np.linalg.lstsq(matrix, wanted, rcond=1e-15)[0] @ sums
+                if abs(combined[0]) > 1e-3:
+                    guesses.append(combined[1:] / combined[0])
+    return match(np.array(guesses).reshape(-1, len(CORE)), rows)
+
+
+def attack_as_site(world: World, kind: str, rosters: Sequence[Sequence[str]]) -> None:
+    """Ask, with dishonest sites in the rosters that follow a plan of a kind, until the budget is spent."""
+    rng, spent = world.rng, 0
+    steer = str(rng.choice(["marker", "income", "age"]))
+    world.steer = steer
+    numbers = [steer, *(name for name in CORE if name != steer)]
+    ends = [(0.0, 3.4), (0.0, -3.4), (-1.0, 1.0), (0.5, 2.5)]
+    while spent < 2 and world.runs < 100:
+        link = {"link": str(rng.choice(["probit", "cloglog"]))} if kind == "steep" and rng.random() < 0.3 else {}
+        target, family = ("error", "huber") if kind == "steep" and rng.random() < 0.15 else ("died", "binomial")
+        drafted: Draft = {"target": target, "family": family, "terms": numbers, **(link if family == "binomial" else {})}
+        world.aims, world.lies = None, lambda value: value
+        if kind == "steep":
+            world.aims = steep(rng, len(numbers) + 1, *ends[world.runs % 4])
+        elif kind == "near":
+            world.aims = near(world, "died", steer, len(numbers) - 1, float(rng.uniform(1.1, 1.8)))
+        else:
+            drafted = draft(rng, world.tables[world.own[0]])
+            world.lies = lambda value: value * rng.choice([1.0, 1.0, 1.0, 0.0, -1.0, 10.0, 1e9], np.shape(value))
+        end = world.ask(model_of(drafted), rosters[int(rng.integers(len(rosters)))])
+        world.ends[_short(end)] += 1
+        spent += bool(_SPENT.search(end))
+    world.aims, world.lies = None, lambda value: value
+
+
+# Campaigns: a world from a seed, as a line of a record
+
+
+def as_mailbox(seed: int) -> dict[str, Any]:
+    """A mailbox with three to five sites; masked in four of five worlds."""
+    random = Random(seed)
+    world = World(seed, honest=random.choice([3, 3, 4, 5]))
+    masked = random.random() < 0.8
+    attack_as_mailbox(world, masked=masked)
+    return _line(world, "masked" if masked else "plain", [])
+
+
+def as_site(seed: int) -> dict[str, Any]:
+    """One dishonest site among three or four; it asks for nothing itself, but leads and lies."""
+    random = Random(seed)
+    world = World(seed, honest=random.choice([2, 2, 3]), dishonest=1, liar=Steers)
+    kind = random.choice(["steep", "near", "near", "chaos"])
+    attack_as_site(world, kind, [world.honest + world.own])
+    return _line(world, kind, read_in_tails(world, world.honest, world.steer))
+
+
+def as_coalition(seed: int) -> dict[str, Any]:
+    """All sites but two, of which there are one to four, and the mailbox is theirs."""
+    random = Random(seed)
+    world = World(seed, honest=2, dishonest=random.choice([1, 2, 3, 4]), liar=Steers)
+    kind = random.choice(["models", "steep", "near", "chaos"])
+    tails: list[Read] = []
+    if kind == "models":
+        attack_as_mailbox(world, own=world.own)
+    else:
+        attack_as_site(world, kind, [world.honest + world.own])
+        tails = read_in_tails(world, world.honest, world.steer)
+    return _line(world, kind, tails)
+
+
+def _line(world: World, kind: str, tails: Sequence[Read]) -> dict[str, Any]:
+    found = judge(world)
+    return {
+        "kind": kind, "tables": len(world.honest), "runs": world.runs, "answered": world.answered,
+        "parameters": sum(one.question.kind == "ask" for one in world.rounds), "rows": found.rows,
+        "tails": [f"row {one.who} beyond the others in {world.steer}, error {one.error:.1e}, chance {one.chance:.1e}"
+                  for one in tails],
+        "by_span": found.by_span, "sites": found.sites[:20], "masks": found.masks[:20],
+        "ends": dict(world.ends.most_common(6)),
+    }  # fmt: skip
+
+
+CAMPAIGNS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "mailbox": as_mailbox, "site": as_site, "coalition": as_coalition,
+}  # fmt: skip
