@@ -32,6 +32,7 @@ from adversaries import (
     read_sites,
 )
 from memory_disk import MemoryDisk
+from scipy.special import expit
 from simulated.dishonest import PLOTS, Mailbox
 from simulated.keychain import Keychain
 
@@ -106,10 +107,12 @@ class Spied(SiteRows):
         numbers, words = super().reply(question, again)
         data = getattr(self, "_data", None)
         family, behind, kept = None, {}, np.zeros(0, dtype=int)
+        if question.kind in ("design", "ask") and numbers is not None:
+            kept = np.flatnonzero(np.isin(self._ledger.digests(self._whole), self._numbers))
+            behind = {"1": np.ones(len(kept))}
         if question.kind == "ask" and numbers is not None and self._rows is not None:
             family, ask = data.family, question.content["ask"]
-            behind = family.behind(self._rows, ask.kind, ask.theta)
-            kept = np.flatnonzero(np.isin(self._ledger.digests(self._whole), self._numbers))
+            behind |= family.behind(self._rows, ask.kind, ask.theta)
         self._tell(
             question, numbers, (kept, behind), () if data is None else tuple(data.names),
             1 if family is None else family.n_outputs, data is not None and data.constant is not None,
@@ -168,9 +171,7 @@ class World:
         """A new process at a site, from what is on its disk."""
         disk, policy = self._disks[name], self._policies[name]
         disk.restart()
-        ledger = Ledger(
-            Path("table.ledger"), policy.few, policy.sites_apart, policy.budget, disk, random=self._token
-        )
+        ledger = Ledger(Path("table.ledger"), policy.few, policy.sites_apart, policy.budget, disk, random=self._token)
         rows: Any = partial(Spied, partial(self._note, name))
         if name in self.own and self._liar is not None:
             rows = partial(self._liar, self, name)
@@ -260,24 +261,46 @@ def total_of(one: Round) -> dict[str, np.ndarray]:
 
 
 def vectors(world: World, rounds: Iterable[Round], sites: Sequence[str]) -> list[Vector]:
-    """All columns of which totals over some honest sites told products, in the units of the tables."""
-    found = []
+    """All columns of which totals over some honest sites told products, in the units of the tables.
+
+    Where scoring starts residuals are outcomes less a mean that all know, so that outcomes are among these columns.
+    """
+    found: list[Vector] = []
+    sums: dict[int, Vector] = {}  # of columns, by run
+    responses: dict[int, float] = {}
     for one in rounds:
         there = [name for name in one.behind if name in sites]
-        if one.question.kind != "ask" or not there or (one.masked and len(there) < len(one.behind)):
+        if one.question.kind not in ("design", "ask") or not there or (one.masked and len(there) < len(one.behind)):
             continue
-        lefts = {name: one.behind[name] for name in there}
-        for label, row in _rows_of(one, _without_others(one, there)):
-            if not all(label in behind for _, behind in lefts.values()):
+        total = _without_others(one, there)
+        if one.question.kind == "design":
+            rows = sum(len(one.behind[name][0]) for name in there)
+            products = {"1": float(rows), **dict(zip(one.names, total["sums"].tolist(), strict=True))}
+            sums[one.run] = Vector(one.run, "1", products, _lefts(world, one, there, {"1": 1.0}))
+            responses[one.run] = float(total["response"])
+            found.append(sums[one.run])
+            continue
+        for parts, row in _rows_of(one, total):
+            if not all(label in one.behind[name][1] for name in there for label in parts):
                 continue
-            left = {}
-            for name, (kept, behind) in lefts.items():
-                left[name] = np.zeros(len(world.tables[name]["age"]))
-                left[name][kept] = behind[label]
-            products = _in_units(one, row)
-            found.append(Vector(one.run, label, products, left))
-            found += [Vector(one.run, label, within, {}) for within in _within_levels(products)]
-    return found
+            label = next(iter(parts))
+            found.append(Vector(one.run, label, _in_units(one, row), _lefts(world, one, there, parts)))
+            if one.run in sums and one.outputs == 1 and "1" in found[-1].products and label == "score 0":
+                ones = sums.pop(one.run)
+                mean = (responses[one.run] - found[-1].products["1"]) / ones.products["1"]
+                products = {name: value + mean * ones.products[name] for name, value in found[-1].products.items()}
+                found.append(Vector(one.run, "y", products, _lefts(world, one, there, {**parts, "1": mean})))
+    return found + [Vector(one.run, one.label, within, {}) for one in found for within in _within_levels(one.products)]
+
+
+def _lefts(world: World, one: Round, there: Sequence[str], parts: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """A combination of columns behind an answer, over all rows of each table."""
+    lefts = {}
+    for name in there:
+        kept, behind = one.behind[name]
+        lefts[name] = np.zeros(len(world.tables[name]["age"]))
+        lefts[name][kept] = sum(factor_ * behind[label] for label, factor_ in parts.items())
+    return lefts
 
 
 def _without_others(one: Round, there: Sequence[str]) -> dict[str, np.ndarray]:
@@ -300,24 +323,24 @@ def _within_levels(products: Mapping[str, float]) -> list[dict[str, float]]:
     return found  # type: ignore[return-value]
 
 
-def _rows_of(one: Round, total: Mapping[str, np.ndarray]) -> Iterable[tuple[str, np.ndarray]]:
-    """Labels, as `Family.behind` has them, and products with the columns of the design, constant first."""
-    p = len(one.names) + one.constant
-    for name, label in (("score", "score"), ("information", "information"), ("observed", "observed"),
-                        ("squares.rows", "squares")):  # fmt: skip
-        if name not in total:
-            continue
-        if name == "score":
-            for c in range(one.outputs):
-                yield f"score {c}", total[name][c * p : (c + 1) * p]
-            continue
+def _rows_of(one: Round, total: Mapping[str, np.ndarray]) -> Iterable[tuple[dict[str, float], np.ndarray]]:
+    """Columns, as combinations of those of `Family.behind`, and their products with the columns of the design."""
+    p, columns = len(one.names) + one.constant, one.question.content["columns"]
+    if "score" in total:
         for c in range(one.outputs):
+            yield {f"score {c}": 1.0}, total["score"][c * p : (c + 1) * p]
+    for name, label in (("information", "information"), ("observed", "observed"), ("squares.rows", "squares")):
+        for c in range(one.outputs if name in total else 0):
             for b in range(c + 1):
                 block = total[name][c * p : (c + 1) * p, b * p : (b + 1) * p]
-                for j in range(p):
-                    if b == c:
-                        yield f"{label} {c} x{j}", block[j]
-                    yield f"{label} {c} {b} x{j}", block[j]
+                for which in {f"{label} {c} x", f"{label} {c} {b} x"} if b == c else {f"{label} {c} {b} x"}:
+                    yield {f"{which}0": 1.0}, block[0]
+                    for j in range(1, p):  # in the units of the table
+                        k = j - one.constant
+                        parts = {f"{which}{j}": columns.scale[k]} | (
+                            {f"{which}0": columns.mean[k]} if one.constant else {}
+                        )
+                        yield parts, columns.scale[k] * block[j] + columns.mean[k] * one.constant * block[0]
 
 
 def _in_units(one: Round, row: np.ndarray) -> dict[str, float]:
@@ -331,7 +354,9 @@ def _in_units(one: Round, row: np.ndarray) -> dict[str, float]:
 # Judging
 
 
-def rows_read(world: World, told: Sequence[Vector], sites: Sequence[str], most: int = _MOST_VECTORS) -> tuple[list[Read], int]:
+def rows_read(
+    world: World, told: Sequence[Vector], sites: Sequence[str], most: int = _MOST_VECTORS
+) -> tuple[list[Read], int]:
     """Rows of some sites that are read without knowing any, and how many are in reach of the best combination."""
     told = [one for one in told if all(name in one.products for name in CORE)]
     if len(told) < 2:
@@ -383,7 +408,7 @@ def sums_read(world: World) -> list[str]:
         basis = np.linalg.svd(rosters, full_matrices=False)[2][: np.linalg.matrix_rank(rosters)]
         for (k,), *_ in read_sites(rosters, totals, own):
             if np.linalg.norm(basis[:, k]) > 1 - 1e-9 and names[k] in world.honest:
-                read.append(f"site {names[k]}: {' '.join(key[1:])}")
+                read.append(f"site {names[k]}: {key[0]} {key[-1]}")
     return read
 
 
@@ -397,7 +422,9 @@ def _flat(numbers: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 def _keys(one: Round, total: Mapping[str, float]) -> Iterable[tuple[str, ...]]:
     """What makes numbers of two rosters comparable: the question with all that it is about."""
-    about = {"describe": "", "count": repr(one.question.content)}.get(one.question.kind, repr(one.names) + repr(one.question.content))
+    about = repr(one.names)  # with columns that are other ones in another roster, if they are centred there
+    if one.question.kind not in ("design", "cells"):
+        about += repr(one.question.content)
     return [(one.question.kind, about, name) for name in total]
 
 
@@ -715,14 +742,17 @@ def read_in_tails(world: World, sites: Sequence[str], steer: str) -> list[Read]:
     sums, parameters = np.array(told)[1:] - told[0], np.array(at)
 
     def weights(z: np.ndarray) -> np.ndarray:
-        mean = 1.0 / (1.0 + np.exp(-parameters[:, 0] - np.multiply.outer(z, parameters[:, 1])))
+        mean = expit(parameters[:, 0] + np.multiply.outer(z, parameters[:, 1]))
         return mean[:, 1:] - mean[:, :1]
 
     guesses = []
     for side in (1.0, -1.0):
         for cut in np.arange(1.4, 7.0, 0.2):
             for gap in (0.4, 1.0):
-                inside, beyond = weights(side * np.linspace(-4.5, cut, 200)), weights(side * (cut + gap + np.linspace(0, 1, 8)))
+                inside, beyond = (
+                    weights(side * np.linspace(-4.5, cut, 200)),
+                    weights(side * (cut + gap + np.linspace(0, 1, 8))),
+                )
                 wanted = np.concatenate([np.zeros(200), np.ones(8), np.zeros(inside.shape[1])])
                 matrix = np.vstack([1e4 * inside, beyond, 1e-9 * np.eye(inside.shape[1])])
                 combined = np.linalg.lstsq(matrix, wanted, rcond=1e-15)[0] @ sums
@@ -731,17 +761,22 @@ def read_in_tails(world: World, sites: Sequence[str], steer: str) -> list[Read]:
     return match(np.array(guesses).reshape(-1, len(CORE)), rows)
 
 
-def attack_as_site(world: World, kind: str, rosters: Sequence[Sequence[str]]) -> None:
+def attack_as_site(world: World, kind: str, rosters: Sequence[Sequence[str]], most: int = 100) -> None:
     """Ask, with dishonest sites in the rosters that follow a plan of a kind, until the budget is spent."""
     rng, spent = world.rng, 0
     steer = str(rng.choice(["marker", "income", "age"]))
     world.steer = steer
     numbers = [steer, *(name for name in CORE if name != steer)]
     ends = [(0.0, 3.4), (0.0, -3.4), (-1.0, 1.0), (0.5, 2.5)]
-    while spent < 2 and world.runs < 100:
+    while spent < 2 and world.runs < most:
         link = {"link": str(rng.choice(["probit", "cloglog"]))} if kind == "steep" and rng.random() < 0.3 else {}
         target, family = ("error", "huber") if kind == "steep" and rng.random() < 0.15 else ("died", "binomial")
-        drafted: Draft = {"target": target, "family": family, "terms": numbers, **(link if family == "binomial" else {})}
+        drafted: Draft = {
+            "target": target,
+            "family": family,
+            "terms": numbers,
+            **(link if family == "binomial" else {}),
+        }
         world.aims, world.lies = None, lambda value: value
         if kind == "steep":
             world.aims = steep(rng, len(numbers) + 1, *ends[world.runs % 4])
