@@ -15,7 +15,7 @@ from fedgauss._types import FloatArray
 from fedgauss.families.rows import Rows
 from fedgauss.federated import rules
 from fedgauss.federated.ledger import Admission, Ledger
-from fedgauss.federated.levels import counts_of, is_poolable, read_levels, recode
+from fedgauss.federated.levels import indicators, is_poolable, read_levels, recode
 from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.program import Counted
@@ -137,9 +137,13 @@ class SiteRows:
     def _count(self, levels: Mapping[str, Any]) -> tuple[Numbers, Message]:
         """How many rows there are, and how many have each of these levels; of a level of few rows nothing is added."""
         few = self._policy.few
-        self._admit({_ONES: np.ones(self._n_rows)})  # counts of nearly the same rows would differ by a row's levels
-        counts = {name: counts_of(self._columns[name], of_all) for name, of_all in levels.items()}
-        counts = {name: np.where(row < few, 0.0, row) for name, row in counts.items()}
+        told = {_ONES: np.ones(self._n_rows)}  # counts of nearly the same rows would differ by a row's levels
+        counts = {}
+        for name, of_all in levels.items():
+            there = indicators(self._columns[name], of_all)
+            counts[name] = np.array([own.sum() * (own.sum() >= few) for own in there.values()])
+            told |= {one: own for one, own in there.items() if own.sum() >= few}
+        self._admit(told)
         return {"rows": np.array(float(self._n_rows)), "dropped": np.array(float(self._dropped)), **counts}, {}
 
     def _means(self, counted: Counted) -> tuple[Numbers, Message]:
