@@ -396,6 +396,10 @@ def sums_read(world: World) -> list[str]:
                 told[key][one.sites] = total[key[-1]], own
     read = []
     names = world.honest + world.own
+    counted = {
+        (name, float(own["rows"]))
+        for one in world.rounds if one.question.kind == "count" for name, own in one.hidden.items()
+    }  # fmt: skip
     for key, by_roster in told.items():
         if len(by_roster) < 2 or key[-1] in _KNOWN:
             continue
@@ -407,7 +411,7 @@ def sums_read(world: World) -> list[str]:
                 own[names.index(name)] = value
         basis = np.linalg.svd(rosters, full_matrices=False)[2][: np.linalg.matrix_rank(rosters)]
         for (k,), *_ in read_sites(rosters, totals, own):
-            if np.linalg.norm(basis[:, k]) > 1 - 1e-9 and names[k] in world.honest:
+            if np.linalg.norm(basis[:, k]) > 1 - 1e-9 and names[k] in world.honest and (names[k], own[k, 0]) not in counted:
                 read.append(f"site {names[k]}: {key[0]} {key[-1]}")
     return read
 

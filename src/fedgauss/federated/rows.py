@@ -142,7 +142,10 @@ class SiteRows:
         for name, of_all in levels.items():
             there = indicators(self._columns[name], of_all)
             counts[name] = np.array([own.sum() * (own.sum() >= few) for own in there.values()])
-            told |= {one: own for one, own in there.items() if own.sum() >= few}
+            common = {level: own for level, own in there.items() if own.sum() >= few}
+            if 0 < self._n_rows - sum(own.sum() for own in common.values()) < few:  # they tell a count of these, no sums
+                common.pop(min(common, key=lambda level: common[level].sum()), None)
+            told |= common  # so that runs of other sites are about the same
         self._admit(told)
         return {"rows": np.array(float(self._n_rows)), "dropped": np.array(float(self._dropped)), **counts}, {}
 
