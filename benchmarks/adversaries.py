@@ -33,7 +33,12 @@ _READS = ("rows", "tails", "sites", "masks")
 def world_of(campaign: str, seed: int) -> dict[str, Any]:
     """One world as a line of the record."""
     began = time.perf_counter()
-    return {"campaign": campaign, "seed": seed, **CAMPAIGNS[campaign](seed), "seconds": round(time.perf_counter() - began, 2)}
+    return {
+        "campaign": campaign,
+        "seed": seed,
+        **CAMPAIGNS[campaign](seed),
+        "seconds": round(time.perf_counter() - began, 2),
+    }
 
 
 def table(lines: list[dict[str, Any]]) -> str:
@@ -42,7 +47,10 @@ def table(lines: list[dict[str, Any]]) -> str:
     for campaign in CAMPAIGNS:
         for kind in sorted({line["kind"] for line in lines if line["campaign"] == campaign}):
             own = [line for line in lines if (line["campaign"], line["kind"]) == (campaign, kind)]
-            sums = {name: sum(line[name] for line in own) for name in ("runs", "answered", "parameters", "tables", "by_span")}
+            sums = {
+                name: sum(line[name] for line in own)
+                for name in ("runs", "answered", "parameters", "tables", "by_span")
+            }
             read = {name: sum(bool(line[name]) for line in own) for name in _READS}
             said.append(
                 f"{campaign:<10}{kind:<9}{len(own):>6} worlds {sums['tables']:>6} tables {sums['runs']:>7} runs "
@@ -51,7 +59,11 @@ def table(lines: list[dict[str, Any]]) -> str:
                 + f"; rows read {sum(len(line['rows']) + len(line['tails']) for line in own)}, by span {sums['by_span']}"
             )
     for line in lines:
-        said += [f"  --replay {line['seed']} ({line['campaign']}, {line['kind']}): {word}" for n in _READS for word in line[n][:1]]
+        said += [
+            f"  --replay {line['seed']} ({line['campaign']}, {line['kind']}): {word}"
+            for n in _READS
+            for word in line[n][:1]
+        ]
     return "\n".join(said)
 
 
@@ -60,7 +72,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("campaign", nargs="?", choices=list(CAMPAIGNS))
     parser.add_argument("--runs", type=int, default=10_000, help="of a mailbox")
-    parser.add_argument("--tables", type=int, default=1_000, help="of honest sites, each asked until its budget is spent")
+    parser.add_argument(
+        "--tables", type=int, default=1_000, help="of honest sites, each asked until its budget is spent"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no world is begun")
     parser.add_argument("--out", type=Path, default=HERE / "out" / "adversaries.jsonl")

@@ -82,7 +82,7 @@ class Round:
     names: tuple[str, ...]
     outputs: int
     constant: bool
-    levels: dict[str, Any]
+    about: str  # the target and the weights of rows
 
 
 @dataclass
@@ -164,6 +164,7 @@ class World:
         self.runs, self.answered, self.past = 0, 0, list[Any]()
         self.ends: Counter[str] = Counter()
         self._notes: dict[str, tuple[Any, ...]] = {}
+        self._about = ""
         for name in self.tables:
             self.start(name)
 
@@ -182,6 +183,7 @@ class World:
     def ask(self, model: Model, roster: Sequence[str], masked: bool = True) -> str:
         """One honest course of a run; how it ended."""
         self.runs += 1
+        self._about = f"{model.target} {model.row_weights}"
         exchange = Watched(self, roster, masked)
         try:
             federate(
@@ -215,7 +217,7 @@ class World:
         self.rounds.append(
             Round(
                 run, masked, sites, question, sent, {name: one[1] for name, one in notes.items()},
-                {name: one[2] for name, one in notes.items()}, names, outputs, constant, {},
+                {name: one[2] for name, one in notes.items()}, names, outputs, constant, self._about,
             )
         )  # fmt: skip
 
@@ -426,7 +428,7 @@ def _flat(numbers: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 def _keys(one: Round, total: Mapping[str, float]) -> Iterable[tuple[str, ...]]:
     """What makes numbers of two rosters comparable: the question with all that it is about."""
-    about = repr(one.names)  # with columns that are other ones in another roster, if they are centred there
+    about = f"{one.about} {one.names}"  # with columns that are other ones in another roster, if they are centred there
     if one.question.kind not in ("design", "cells"):
         about += repr(one.question.content)
     return [(one.question.kind, about, name) for name in total]
