@@ -5,8 +5,8 @@
     python benchmarks/adversaries.py coalition --tables 1000
     python benchmarks/adversaries.py --table       # of all that was recorded
 
-A world is drawn from a seed of its own; `--replay SEED` makes it again. Worlds are lines of JSON in `--out`, and those that
-are there are not made again. `rows` is what somebody read who knew no row; `by_span` counts the rows and pairs that who
+A world is drawn from a seed of its own; `--replay SEED` makes it again. Worlds are lines of JSON in `--out`, and those
+that are there are not made again. `rows` is what somebody read who knew no row; `by_span` counts the rows and pairs that who
 guessed the best combination of all that was told would read, for which the rows would have to be known.
 """
 

@@ -38,14 +38,13 @@ from simulated.keychain import Keychain
 
 from fedgauss.families.rows import Sums
 from fedgauss.families.same_bits import factor, solve
-from fedgauss.federated.fixed_point import LARGEST, Words, add, from_words, to_words
+from fedgauss.federated.fixed_point import Words, add, from_words, to_words
 from fedgauss.federated.home import Home
-from fedgauss.federated.layout import pack, size, unpack
+from fedgauss.federated.layout import pack, unpack
 from fedgauss.federated.ledger import Ledger
 from fedgauss.federated.mailbox import federate
 from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.policy import Policy
-from fedgauss.federated.refusal import Refused
 from fedgauss.federated.rows import SiteRows
 from fedgauss.federated.site import Parts, Site
 from fedgauss.inference.model import Model
@@ -413,7 +412,8 @@ def sums_read(world: World) -> list[str]:
                 own[names.index(name)] = value
         basis = np.linalg.svd(rosters, full_matrices=False)[2][: np.linalg.matrix_rank(rosters)]
         for (k,), *_ in read_sites(rosters, totals, own):
-            if np.linalg.norm(basis[:, k]) > 1 - 1e-9 and names[k] in world.honest and (names[k], own[k, 0]) not in counted:
+            known = names[k] not in world.honest or (names[k], own[k, 0]) in counted
+            if np.linalg.norm(basis[:, k]) > 1 - 1e-9 and not known:
                 read.append(f"site {names[k]}: {key[0]} {key[-1]}")
     return read
 

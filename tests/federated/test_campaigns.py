@@ -1,7 +1,7 @@
 """Short campaigns: what an attacker does not read, what it finds where a rule is missing, and what it still reads.
 
-The campaigns themselves are run by `benchmarks/adversaries.py` and recorded in benchmarks/recorded. A reader takes for luck
-what guesses of no merit hit with a chance of 1e-4 or more, so that each world here fails wrongly with 1e-4 at most.
+The campaigns themselves are run by `benchmarks/adversaries.py` and recorded in benchmarks/recorded. A reader takes for
+luck what guesses of no merit hit with a chance of 1e-4 or more, so that each world here fails wrongly with 1e-4 at most.
 """
 
 import numpy as np
@@ -128,7 +128,7 @@ def test_a_dishonest_site_that_lies_at_random_reads_nothing():
 
 
 def test_a_dishonest_site_that_leads_a_run_reads_rows():
-    """As docs/limits.md says: in a steep direction, rows between two thresholds; at mild parameters, one far from all others."""
+    """As docs/limits.md says: rows between two steep thresholds; at mild parameters, one far from all others."""
     world = World(1, honest=2, dishonest=1, liar=Steers)
     attack_as_site(world, "steep", ["abx"], most=2)
     assert len(judge(world).rows) >= 5
