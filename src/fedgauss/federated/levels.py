@@ -108,11 +108,12 @@ def named_alone(column: FrameColumn, levels: Sequence[Any] | None) -> tuple[Fram
     return coded(column.name, labels, list(levels)), named
 
 
-def counts_of(column: FrameColumn, levels: Sequence[Any]) -> FloatArray:
-    """How many rows have each of these levels, and last how many have another."""
+def indicators(column: FrameColumn, levels: Sequence[Any]) -> dict[str, FloatArray]:
+    """Which rows have each of these levels, and last which have another, by a name for each, (n,) each."""
     place = {level: i for i, level in enumerate(levels)}
-    codes = [place.get(label, len(levels)) for label in column.labels]
-    return np.bincount(codes, minlength=len(levels) + 1).astype(float)
+    codes = np.array([place.get(label, len(levels)) for label in column.labels])
+    names = [*(f"{column.name} == {level!r}" for level in levels), f"another {column.name}"]
+    return {name: (codes == i).astype(float) for i, name in enumerate(names)}
 
 
 def _joined(name: str, told: Mapping[str, Any]) -> list[Any] | None:

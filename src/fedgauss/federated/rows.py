@@ -16,7 +16,7 @@ from fedgauss.families.rows import Rows
 from fedgauss.federated import private_rows, rules
 from fedgauss.federated.discrete_gaussian import discrete_gaussian
 from fedgauss.federated.ledger import Admission, Ledger
-from fedgauss.federated.levels import counts_of, is_poolable, named_alone, read_levels, recode
+from fedgauss.federated.levels import indicators, is_poolable, named_alone, read_levels, recode
 from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.privacy import Cost
@@ -155,10 +155,19 @@ class SiteRows:
     def _count(self, levels: Mapping[str, Any]) -> tuple[Numbers, Message]:
         """How many rows there are, and how many have each of these levels; of a level of few rows nothing is added."""
         few = self._policy.few
+        told = {_ONES: np.ones(self._n_rows)}  # counts of nearly the same rows would differ by a row's levels
+        counts = {}
+        for name, of_all in levels.items():
+            there = indicators(self._columns[name], of_all)
+            counts[name] = np.array([own.sum() * (own.sum() >= few) for own in there.values()])
+            common = {level: own for level, own in there.items() if own.sum() >= few}
+            if (
+                0 < self._n_rows - sum(own.sum() for own in common.values()) < few
+            ):  # they tell a count of these, no sums
+                common.pop(min(common, key=lambda level: common[level].sum()), None)
+            told |= common  # so that runs of other sites are about the same
         if self._plan.privacy is None:
-            self._admit({_ONES: np.ones(self._n_rows)})  # counts of nearly the same rows would differ by a row's levels
-        counts = {name: counts_of(self._columns[name], of_all) for name, of_all in levels.items()}
-        counts = {name: np.where(row < few, 0.0, row) for name, row in counts.items()}
+            self._admit(told)
         return {"rows": np.array(float(self._n_rows)), "dropped": np.array(float(self._dropped)), **counts}, {}
 
     def _means(self, counted: Counted) -> tuple[Numbers, Message]:
