@@ -15,6 +15,7 @@ PURPOSES = {
     "frames": "tables of pandas, in and out",
     "flower": "Flower runs, watched and protected",
     "gossip": "peers without a server, over torch.distributed",
+    "private": "fits with differential privacy (--epsilon)",
     "dask": "sweeps on a Dask cluster (--engine dask)",
     "mlflow": "verdicts sent to MLflow",
     "tensorboard": "verdicts in TensorBoard",
