@@ -104,7 +104,7 @@ def home(policy=None, name="table"):
 
 def home_at(place, rules, key):
     """A key and a ledger whose file may be there."""
-    return Home(key, Ledger(place, rules.few, rules.sites_apart, rules.budget, rules.privacy))
+    return Home(key, Ledger(place, rules.few, rules.sites_apart, rules.budget, privacy=rules.privacy))
 
 
 def site_of(frame, policy=None, where=None, say=lambda text: print(text), **parts):

@@ -307,6 +307,13 @@ def test_a_run_that_was_stopped_goes_on_and_is_paid_for_again(tmp_path):
     assert homes["a"].ledger.path.read_text().count('"is":"privacy"') == 2
 
 
+def test_privacy_is_part_of_what_a_run_is_about():
+    plans = [Plan(MODEL, ("a", "b"), True, "asker", "1", one) for one in (None, fg.Privacy(1.0), fg.Privacy(2.0))]
+    assert len({plan.about for plan in plans}) == len({plan.run for plan in plans}) == 3
+    plan = Plan(MODEL, ("a", "b"), True, "asker", "1", fg.Privacy(1.0, ranges=RANGES))
+    assert Plan.from_wire(decode(encode(plan.to_wire()))) == plan
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_privacy_that_is_none_is_refused(seed):
     """Fields of a stranger, in place of those that fedgauss sends."""

@@ -118,6 +118,25 @@ def test_bad_sites_end_with_one_line(sites, message, tmp_path):
     assert message in done.output
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--epsilon", "1"], "privacy needs masks"),
+        (["--range", "age=18:100"], "--range is for private fits. Use --epsilon 1"),
+        (["--epsilon", "1", "--range", "age=18"], "--range must be NAME=LOW:HIGH; got 'age=18'"),
+        (["--epsilon", "1", "--range", "18:100"], "--range must be NAME=LOW:HIGH; got '18:100'"),
+        (["--epsilon", "1", "--range", "age=100:18"], "the range of 'age' must be (low, high) with low < high"),
+        (["--epsilon", "0"], "epsilon must be at least 0.01; got 0"),
+        (["--epsilon", "1", "--delta", ".5"], "delta must be above 0 and at most 0.01"),
+    ],
+)
+def test_bad_privacy_ends_with_one_line(options, message, tmp_path):
+    sites = ["--site", f"a={sys.executable} -c pass", "--family", "binomial"]
+    done = runner.invoke(app, ["federate", "--target", "y", *sites, *options, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+
+
 def test_a_site_that_has_no_such_file_says_so(tmp_path):
     done = runner.invoke(app, ["site", str(tmp_path / "none.csv")])
     assert done.exit_code == 2

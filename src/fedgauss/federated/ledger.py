@@ -16,6 +16,8 @@ Rules
   not go with its own, share more than ones. What remains: of sites that join or leave together, those that collude
   learn the sums of the rest between them; and a site that leaves for good can be left out only with `sites_apart` - 1
   others, or once the owners of all that stay have agreed to a policy with fewer `sites_apart`.
+- What private runs tell of any one row is bounded by a budget over the whole life of the table (`privacy`). Their
+  columns are not told, and repeats are paid for like any other run.
 - Another site's ledger never gets shorter, and never has another head at the same length; and other sites have seen
   none of this one that it does not go on from.
 """
@@ -132,10 +134,10 @@ class Ledger:
     sites_apart : int, optional
         So many sites must join or leave together between two runs about the same.
     budget : Budget, optional
-    privacy : Privacy, optional
-        What all private runs together may tell of a row; None where there must be none.
     disk, clock, random : optional
         Parts that tests replace.
+    privacy : Privacy, optional
+        What all private runs together may tell of a row; None where there must be none.
 
     Attributes
     ----------
@@ -155,9 +157,8 @@ class Ledger:
 
     def __init__(
         self, path: str | os.PathLike[str], few: int = 3, sites_apart: int = 3, budget: Budget = _BUDGET,
-        privacy: Privacy | None = PRIVACY, disk: Disk = _DISK,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        random: Callable[[int], str] = secrets.token_hex,
+        disk: Disk = _DISK, clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        random: Callable[[int], str] = secrets.token_hex, privacy: Privacy | None = PRIVACY,
     ) -> None:  # fmt: skip
         if few < 2:
             raise ValueError(f"few must be at least 2, or single rows would be told; got {few}.")
