@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from random import Random
 from typing import Any
@@ -37,16 +37,16 @@ _TURNS = 24  # about two a round
 
 
 class Remembered:
-    """A function of an array that is asked the same again and again, as runs are repeated."""
+    """`rules.are_enough`, which is asked the same again and again as runs are repeated."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self._known = function, dict[tuple[Any, ...], Any]()
+    def __init__(self) -> None:
+        self._function, self._known = rules.are_enough, dict[tuple[Any, ...], bool]()
 
-    def __call__(self, columns: np.ndarray, few: int) -> Any:
-        """What the function returns."""
-        place = few, columns.shape, hashlib.blake2b(columns.tobytes()).digest()
+    def __call__(self, few: int, columns: Mapping[str, np.ndarray]) -> bool:
+        """What the rule says."""
+        place = few, *columns, hashlib.blake2b(b"".join(own.tobytes() for own in columns.values())).digest()
         if place not in self._known:
-            self._known[place] = self._function(columns, few)
+            self._known[place] = self._function(few, columns)
         return self._known[place]
 
 
@@ -106,8 +106,8 @@ class World:
         """All runs; `Failure` where something happens that must not."""
         with ExitStack() as stack:
             stack.callback(setattr, mailbox, "run_program", mailbox.run_program)
-            stack.callback(setattr, rules, "rows_apart", rules.rows_apart)
-            mailbox.run_program, rules.rows_apart = self._program, Remembered(rules.rows_apart)
+            stack.callback(setattr, rules, "are_enough", rules.are_enough)
+            mailbox.run_program, rules.are_enough = self._program, Remembered()
             for number in range(runs):
                 if number >= _HOPELESS and not self._answered:
                     return
