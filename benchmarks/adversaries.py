@@ -6,8 +6,8 @@
     python benchmarks/adversaries.py --table       # of all that was recorded
 
 A world is drawn from a seed of its own; `--replay SEED` makes it again. Worlds are lines of JSON in `--out`, and those
-that are there are not made again. `rows` is what somebody read who knew no row; `by_span` counts the rows and pairs that who
-guessed the best combination of all that was told would read, for which the rows would have to be known.
+that are there are not made again. `rows` is what somebody read who knew no row; `by_span` counts the rows and pairs
+that who guessed the best combination of all that was told would read, for which the rows would have to be known.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def table(lines: list[dict[str, Any]]) -> str:
                 f"{campaign:<10}{kind:<9}{len(own):>6} worlds {sums['tables']:>6} tables {sums['runs']:>7} runs "
                 f"{sums['answered']:>6} answered {sums['parameters']:>7} parameters; worlds with a read: "
                 + ", ".join(f"{name} {count}" for name, count in read.items())
-                + f"; rows read {sum(len(line['rows']) + len(line['tails']) for line in own)}, by span {sums['by_span']}"
+                + f"; rows read {sum(len(line['rows']) + len(line['tails']) for line in own)}, "
+                f"by span {sums['by_span']}"
             )
     for line in lines:
         said += [

@@ -266,7 +266,7 @@ def test_a_port_that_is_none_is_said_in_one_sentence():
 
 
 def test_a_monitor_file_without_its_parts_is_refused(tmp_path):
-    header = np.frombuffer(json.dumps({"format": "fedgauss monitor 2"}).encode(), dtype=np.uint8)
+    header = np.frombuffer(json.dumps({"format": "fedgauss monitor 4"}).encode(), dtype=np.uint8)
     np.savez(tmp_path / "m.npz", header=header)
     done = watch("--listen", "--monitor", tmp_path / "m.npz")
     assert done.exit_code == 2

@@ -1,7 +1,8 @@
 """Short campaigns: what an attacker does not read, what it finds where a rule is missing, and what it still reads.
 
 The campaigns themselves are run by `benchmarks/adversaries.py` and recorded in benchmarks/recorded. A reader takes for
-luck what guesses of no merit hit with a chance of 1e-4 or more, so that each world here fails wrongly with 1e-4 at most.
+luck what guesses of no merit hit with a chance of 1e-4 or more, so that each world here fails wrongly with 1e-4 at
+most.
 """
 
 import numpy as np
