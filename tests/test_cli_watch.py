@@ -270,4 +270,4 @@ def test_a_monitor_file_without_its_parts_is_refused(tmp_path):
     np.savez(tmp_path / "m.npz", header=header)
     done = watch("--listen", "--monitor", tmp_path / "m.npz")
     assert done.exit_code == 2
-    assert "must be a file that Monitor.save wrote" in done.output
+    assert "the channels of a monitor must be a list of names, each once; got None" in done.output
