@@ -55,7 +55,7 @@ def test_nodes_give_what_the_pooled_frame_gives_and_log_what_they_sent(tmp_path,
     pooled = fg.fit(FRAME, COST, client="site")
     np.testing.assert_allclose(found.params, pooled.params, rtol=1e-12)
     np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-11)
-    assert found.facts == pooled.facts
+    assert found.facts == {name: fact for name, fact in pooled.facts.items() if name != "Rows per client" or not masked}
     lines = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
     assert [line["order"] for line in lines[:5]] == ["name", "join", "meet", "open", "hear"]
     assert lines[-1]["sent"] == {"ended": True}
@@ -95,7 +95,7 @@ def test_a_table_remembers_whatever_app_answers_for_it(state):
     """Keys and ledgers lie in the state folder under the names of the nodes."""
     fit_nodes(InProcessGrid(site_app(own, name_of=named), 3), COST, n_sites=3)
     keys = {path: path.read_text() for path in state.rglob("*.key")}
-    assert len(keys) == 3
+    assert {path.stem for path in keys} == {"a", "b", "c", "coordinator"}
     fit_nodes(InProcessGrid(site_app(own, name_of=named), 3), COST, n_sites=3)
     assert keys == {path: path.read_text() for path in state.rglob("*.key")}
 
