@@ -71,9 +71,10 @@ def _place(table: str | Path) -> Path:
     return place_of(path, None) if path.is_file() else place_of(None, str(table))
 
 
-_WRITES = frozenset(
-    "note_peers note_asker begin admit spend check_privacy spend_privacy note_reasons refuse finish".split()
-)
+_WRITES = frozenset({
+    "note_peers", "note_asker", "begin", "admit", "spend", "check_privacy",
+    "spend_privacy", "note_reasons", "refuse", "finish",
+})  # fmt: skip
 
 
 class Pausable:

@@ -302,8 +302,8 @@ class Ledger:
         if after > budget.epsilon:
             raise Refused(
                 f"private runs may tell epsilon {budget.epsilon:g} of this table in all, at delta {budget.delta:g};"
-                f" with this one it would be {after:.3g}. {_left(budget, spent)}, or ask its owner for a policy with more "
-                "epsilon.",
+                f" with this one it would be {after:.3g}. {_left(budget, spent)}, or ask its owner for a policy with "
+                "more epsilon.",
                 counts=False,
             )
 
