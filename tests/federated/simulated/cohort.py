@@ -146,6 +146,7 @@ class Cohort:
             -float(loss.sum()), score, information, answerable, float(np.abs(loss).sum()), np.abs(rows).sum(axis=0)
         )
 
+    @np.errstate(all="ignore")  # of data without a maximum
     def fit(self) -> Twin:
         """The maximum, by Newton's method with steps halved; standard errors as the model says."""
         mean, scale = self.x.mean(axis=0), self.x.std(axis=0)
