@@ -109,7 +109,7 @@ class Site:
         except Refused as error:
             self._give_up()
             return {"error": str(error)[:_LONGEST]}
-        except Exception:
+        except Exception:  # whatever it is, its words may quote a row, and are for the owner alone
             self._give_up()
             self._say(traceback.format_exc())
             return {"error": f"the order {order[:60]!r} failed at this site. Its owner was told why."}
