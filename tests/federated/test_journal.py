@@ -17,8 +17,13 @@ ROSTER = roster_of(PLAN)
 
 def played(path, plan=PLAN, rounds=2):
     """A journal of a run that was stopped."""
-    toy = Toy(plan)
     journal = Journal(path)
+    return journal, play(journal, plan, rounds)
+
+
+def play(journal, plan, rounds):
+    """So many rounds of a run that continues what the journal has."""
+    toy = Toy(plan)
     past = journal.begin(plan, toy.roster)
     for party in toy.parties.values():
         for earlier in past:
@@ -26,7 +31,7 @@ def played(path, plan=PLAN, rounds=2):
     for _ in range(rounds):
         toy.play()
         journal.keep(toy.rounds[-1])
-    return journal, toy
+    return toy
 
 
 def test_rounds_come_back_as_they_were(tmp_path):
@@ -44,16 +49,8 @@ def test_a_run_that_was_stopped_twice_continues(tmp_path, opened_anew):
     path = tmp_path / "rounds.jsonl"
     journal, _ = played(path, rounds=1)
     for nonce, rounds in (("2", 0), ("3", 1), ("4", 1)):
-        plan = plan_of(nonce=nonce)
         journal = Journal(path) if opened_anew else journal
-        toy = Toy(plan)
-        past = journal.begin(plan, toy.roster)
-        for party in toy.parties.values():
-            for earlier in past:
-                party.go_over(earlier)
-        for _ in range(rounds):
-            toy.play()
-            journal.keep(toy.rounds[-1])
+        toy = play(journal, plan_of(nonce=nonce), rounds)
     assert toy.parties["a"].question is None
     assert len(journal) == len(Journal(path)) == 3
 
