@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 import fedgauss as fg
+from fedgauss.federated.home import Home
 from fedgauss.federated.keys import Key
+from fedgauss.federated.ledger import Ledger
 from fedgauss.federated.local import LocalSites
 from fedgauss.federated.mailbox import federate
 from fedgauss.federated.party import RunRefused
@@ -183,6 +185,19 @@ def test_h3_budgets_outlive_processes():
     for column in ("age", "dose", "income"):
         study.fit(Model(f"died ~ {column}", family="binomial"))
     assert set(study.refuses(Model("died ~ sex", family="binomial"), "at most 3 runs")) == set(NAMES)
+
+
+def test_a_ledger_that_is_put_back_to_before_its_last_run_is_noticed_by_the_others():
+    study = Study()
+    study.fit(Model("died ~ age", family="binomial"))
+    path = study.homes["north"].ledger.path
+    before = path.read_bytes()
+    study.fit(Model("died ~ dose", family="binomial"))
+    path.write_bytes(before)
+    again = Ledger(path)
+    study.homes["north"] = Home(study.homes["north"].key, again)
+    reasons = study.refuses(Model("died ~ sex", family="binomial"), "must not lose lines; that of site 'north'")
+    assert set(reasons) == {"south", "west"}
 
 
 def test_h4_knots_and_thresholds_have_two_digits():

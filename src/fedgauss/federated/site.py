@@ -90,6 +90,7 @@ class Site:
         self._ledger: Any = Pausable(self.home.ledger)
         self._heard: list[tuple[str, Message]] = []  # orders, from which the site can be restored
         self._message: Message = {}  # that this site has committed to
+        self._commitments: Message = {}  # of all sites in the last round that was opened
         self._due, self._begun = "join", False  # whether the ledger has a run that goes on
 
     def answer(self, order: str, content: Message) -> Message:
@@ -153,13 +154,25 @@ class Site:
         begun, self._begun, self._due = self._begun, False, "join"
         if begun:
             with suppress(ValueError):  # the disk is full, or the end was half written
-                self._ledger.finish(answered=False)
+                self._finish(answered=False)
+
+    def _finish(self, answered: bool) -> None:
+        """End the run, with how far the ledgers of the others were at last: one that is put back later is noticed."""
+        last = {
+            name: (self._roster.entry(name).key, told["head"], told["length"])
+            for name, told in self._commitments.items()
+            if name != self._name
+        }
+        try:
+            self._ledger.note_peers(last)
+        finally:  # a full disk must not leave the ledger held
+            self._ledger.finish(answered)
 
     # The orders.
 
     def _join(self, plan: Message, name: str, key: str, signature: str) -> Message:
         """A signed entry for the roster."""
-        self._heard = []
+        self._heard, self._commitments = [], {}
         self._plan, self._name = Plan.from_wire(plan), name
         if name not in self._plan.sites:
             raise Refused(f"a site must be among the sites of the run; {name[:60]!r} is not.")
@@ -203,7 +216,7 @@ class Site:
     def _open(self, commitments: Message) -> Message:
         """This site's message, once all have committed to theirs."""
         self._party.hear_commitments(commitments)
-        self._due = "hear"
+        self._commitments, self._due = commitments, "hear"
         return {"opening": self._message}
 
     def _hear(self, openings: Message) -> Message:
@@ -215,7 +228,7 @@ class Site:
         if self._party.question is not None:
             return self._commit()
         self._begun, self._due = False, "join"
-        self._ledger.finish(answered=True)
+        self._finish(answered=True)
         return {"ended": True}
 
     def _commit(self) -> Message:
