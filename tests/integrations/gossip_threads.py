@@ -4,6 +4,7 @@ import queue
 import threading
 
 from fedgauss.integrations.gossip.edges import Edges
+from fedgauss.integrations.gossip.seals import Seals
 
 
 class Hung(Exception):
@@ -11,10 +12,13 @@ class Hung(Exception):
 
 
 class Threads:
-    """Connections between `size` peers. Who is in `frozen` neither sends nor receives while its event is not set."""
+    """Connections between `size` peers. Who is in `frozen` neither sends nor receives while its event is not set.
 
-    def __init__(self, size, patience=60.0):
-        self.size, self.patience, self.frozen = size, patience, {}
+    `secrets` has the secret of each peer, and `on_way(sender, receiver, tag, array)` may change what is sent.
+    """
+
+    def __init__(self, size, patience=60.0, secrets=None, on_way=lambda sender, receiver, tag, array: array):
+        self.size, self.patience, self.frozen, self.secrets, self.on_way = size, patience, {}, secrets, on_way
         self.pipes, self.lock = {}, threading.Lock()
         self.closed = set()
 
@@ -29,13 +33,13 @@ class Threads:
         def swap(other, message, tag):
             if peer in self.frozen:
                 self.frozen[peer].wait(60.0)
-            self.pipe(peer, other, tag).put(message.copy())
+            self.pipe(peer, other, tag).put(self.on_way(peer, other, tag, message.copy()))
             received = self.pipe(other, peer, tag).get(timeout=60.0)
             if received is None:
                 raise RuntimeError("the connection is closed")
             return received
 
-        return Edges(swap, self.patience)
+        return Edges(swap if self.secrets is None else Seals(swap, peer, self.secrets[peer]), self.patience)
 
     def close(self, peer):
         with self.lock:

@@ -1,10 +1,13 @@
 """Where peers meet, with a store in memory in place of those of torch."""
 
+import os
+import socket
 import threading
 from types import SimpleNamespace
 
 import pytest
 
+import fedgauss as fg
 from fedgauss.integrations.gossip import torch_links
 from fedgauss.integrations.gossip.torch_links import meet
 
@@ -36,8 +39,8 @@ def place(tmp_path):
     store = Store()
     torch = SimpleNamespace(FileStore=lambda path, size: store)
 
-    def come(rank, size):
-        return meet(torch, rank, size, (tmp_path / "meeting").as_uri())
+    def come(rank, size, sealed=False):
+        return meet(torch, rank, size, (tmp_path / "meeting").as_uri(), sealed)[0]
 
     return come
 
@@ -76,6 +79,44 @@ def test_who_waits_in_vain_is_told_for_whom_and_may_come_again(place, monkeypatc
 def test_no_place_is_no_rendezvous(address, words):
     with pytest.raises(ValueError, match=words):
         meet(None, 1, 3, address)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
+def test_peer_0_does_not_listen_everywhere(host):
+    with pytest.raises(ValueError, match=r"must have one address, at which peer 0 listens; tcp://.* means all of them"):
+        meet(None, 0, 3, f"tcp://{host}:9")
+
+
+def a_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def test_a_port_that_is_taken_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ValueError, match=f"must be a free port where peer 0 runs; at {place}: .*in use"):
+            meet(None, 0, 3, place, sealed=True)
+
+
+def test_beyond_this_machine_peers_need_a_secret_and_on_it_they_are_warned(monkeypatch):
+    with pytest.raises(ValueError, match=r"need secret=, .*; tcp://192\.0\.2\.1:9 is reached from 192\.0\.2\.1"):
+        meet(None, 0, 3, "tcp://192.0.2.1:9")
+    monkeypatch.setattr(torch_links, "COMING", 0.2)
+    torch = SimpleNamespace(TCPStore=lambda *where, master_listen_fd, **options: os.close(master_listen_fd) or Store())
+    with (
+        pytest.warns(fg.FedgaussWarning, match=r"Peers at tcp://127\.0\.0\.1:\d+ authenticate nobody"),
+        pytest.raises(TimeoutError, match="all 2 peers must come"),
+    ):
+        meet(torch, 0, 2, f"tcp://127.0.0.1:{a_port()}")
+
+
+def test_who_comes_without_the_secret_of_others_is_told(place, monkeypatch):
+    monkeypatch.setattr(torch_links, "COMING", 0.2)
+    with pytest.raises(TimeoutError):
+        place(0, 2, sealed=True)
+    with pytest.raises(ValueError, match=r"all peers at .* must have the same secret, or none; some have one and some"):
+        place(1, 2)
 
 
 def test_a_peer_0_that_does_not_come_is_named(monkeypatch):

@@ -21,6 +21,10 @@ _FAREWELL = -1.0  # in place of a length
 _PULSES = 4  # in the patience
 
 
+class Forged(RuntimeError):
+    """What a neighbour sent is not of a peer."""
+
+
 class Edges:
     """One peer's edges. A neighbour that is silent for `patience` seconds counts as lost, and cannot come back."""
 
@@ -115,7 +119,7 @@ class _Edge:
     def _talk(self) -> None:
         """A length each, then a message each: gloo aborts a process that is sent more than it expects."""
         words = ""
-        with suppress(RuntimeError):
+        try:
             while True:
                 message = self._outbox.get()
                 length = _FAREWELL if message is None else float(len(message))
@@ -131,6 +135,10 @@ class _Edge:
                 received = self._swap(self._neighbour, message, _MESSAGE_TAG)
                 self.until = time.monotonic() + self._patience
                 self._arrived.put((self._neighbour, received))
+        except Forged as error:
+            words = str(error)
+        except RuntimeError:
+            pass
         self.over.set()
         self._arrived.put((self._neighbour, words))
 

@@ -3,17 +3,19 @@
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from dataclasses import replace
+from typing import IO, Any, Literal
 
 import networkx as nx
 import numpy as np
 
-from fedgauss._types import FloatArray
+from fedgauss._types import FloatArray, IntArray
 from fedgauss.federated.mailbox import federate
 from fedgauss.federated.site import Site
 from fedgauss.federated.wire import LONGEST, Message, decode, digest, encode, write_down
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.model import Model
+from fedgauss.inference.sgd import SGD
 from fedgauss.integrations.gossip.peer import Exchange
 from fedgauss.networks import Network
 
@@ -25,7 +27,7 @@ _NONCE = 16  # bytes
 
 def fit_peers(
     site: Site, rank: int, network: Network, exchange: Exchange, names: Sequence[str], model: Model,
-    log: IO[str] | None = None, **options: Any,
+    log: IO[str] | None = None, *, masked: bool = False, solver: Literal["scoring"] | SGD = "scoring", **options: Any,
 ) -> Fit:  # fmt: skip
     """`federate` between peers that talk to their neighbours only: every peer is a mailbox for itself.
 
@@ -48,15 +50,32 @@ def fit_peers(
     model : Model
     log : file, optional
         Where every order and reply of this site is logged before the reply leaves.
+    masked : bool
+        Whether peers add masks that cancel in the total.
+    solver : "scoring" or SGD
+        In a pass of SGD peers average with their neighbours, whose network it has unless it is given another, or under
+        masks with all. Without masks every peer sees the parameters of every other at each synchronisation, since all
+        check the same signed messages, and can work rows out from them: that is for peers that would show each other
+        their rows. The policy of each must have `passes`.
     **options
-        Those of `federate`.
+        Others of `federate`.
 
     Returns
     -------
     Fit
     """
     peers = _Peers(site, rank, network, exchange, names, log)
-    return federate(model, peers, asker="peers", key=site.home.key, nonce=peers.agree(), **options)
+    if isinstance(solver, SGD) and solver.network is None and not masked:
+        by_name = np.argsort(peers.names)  # the order of the plan
+        solver = replace(solver, network=_reorder(network, by_name))
+    return federate(
+        model, peers, asker="peers", key=site.home.key, nonce=peers.agree(), masked=masked, solver=solver, **options
+    )
+
+
+def _reorder(network: Network, order: IntArray) -> Network:
+    """The same links with clients in another order."""
+    return replace(network, sparse=network.sparse[order][:, order])
 
 
 class _Peers:
@@ -91,8 +110,9 @@ def send_to_all(text: str, rank: int, network: Network, exchange: Exchange) -> l
     texts = {rank: text}
     most = min(size * (_TIMES * len(json.dumps(text)) + _ROOM), LONGEST)
     for _ in range(nx.diameter(graph)):
-        passed_on = json.dumps({str(peer): said for peer, said in texts.items()}).encode()
-        for j, heard in _receive(passed_on, neighbours, exchange, most).items():
+        received = _receive({str(peer): said for peer, said in texts.items()}, neighbours, exchange, most)
+        _end_where_one_is_lost(neighbours, received, size, exchange, most)
+        for j, heard in received.items():
             _refuse_nonsense(j, heard, size)
             for peer, said in heard.items():
                 if texts.setdefault(int(peer), said) != said:
@@ -106,20 +126,21 @@ def send_to_all(text: str, rank: int, network: Network, exchange: Exchange) -> l
     return [texts[peer] for peer in range(size)]
 
 
-def _receive(message: bytes, neighbours: Sequence[int], exchange: Exchange, most: int) -> dict[int, Any]:
-    """What each neighbour knows, in at most so many bytes.
+def _receive(said: dict[str, str] | int, neighbours: Sequence[int], exchange: Exchange, most: int) -> dict[int, Any]:
+    """What each neighbour knows, in at most so many bytes: replies, or the number of a peer that is lost.
 
     An exchange is of arrays of one length: first they tell how long theirs will be. A number carries eight bytes.
     """
+    message = json.dumps(said).encode()
     lengths = exchange({j: np.array([float(len(message))]) for j in neighbours})
-    _refuse_losses(neighbours, lengths)
     for j, length in lengths.items():
         if not 0 < length[0] <= most or length[0] % 1:  # NaN is not above anything
             raise ValueError(
                 f"a message between peers must have 1 to {most:,} bytes here; peer {j} says {length[0]:g}."
             )
-    replies = exchange({j: _as_numbers(message, max(len(message), int(lengths[j][0]))) for j in neighbours})
-    _refuse_losses(neighbours, replies)
+    if isinstance(said, dict) and (lost := [j for j in neighbours if j not in lengths]):
+        message = str(lost[0]).encode().ljust(len(message))
+    replies = exchange({j: _as_numbers(message, max(len(message), int(length[0]))) for j, length in lengths.items()})
     received: dict[int, Any] = {}
     for j, reply in replies.items():
         try:
@@ -141,7 +162,16 @@ def _refuse_nonsense(j: int, told: Any, size: int) -> None:
         raise ValueError(f"peer {j} must send its own reply; it sent those of {sorted(told)}.")
 
 
-def _refuse_losses(neighbours: Sequence[int], heard: Any) -> None:
-    lost = [j for j in neighbours if j not in heard]
-    if lost:
-        raise ValueError(f"a fit needs every site to the end; peer {lost[0]} is lost. Start again without it.")
+def _end_where_one_is_lost(
+    neighbours: Sequence[int], received: Mapping[int, Any], size: int, exchange: Exchange, most: int
+) -> None:
+    """Tell whom this peer still hears who is lost, before it leaves as well: they would take it for the lost one."""
+    told = {said: f", as peer {j} says" for j, said in received.items() if type(said) is int and 0 <= said < size}
+    lost_ones = dict.fromkeys((j for j in neighbours if j not in received), "") or told
+    if not lost_ones:
+        return
+    lost, who = next(iter(lost_ones.items()))
+    left = list(received)
+    for _ in range(2):  # when the second is over, all have read the first
+        left = list(_receive(lost, left, exchange, most))
+    raise ValueError(f"a fit needs every site to the end; peer {lost} is lost{who}. Start again without it.")

@@ -1,11 +1,12 @@
 """Edges between peers over torch.distributed (gloo), and where peers find each other before they are connected."""
 
-import os
 import socket
 import time
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
@@ -13,13 +14,16 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from fedgauss import _checks
+from fedgauss._checks import FedgaussWarning
 from fedgauss._types import FloatArray
 from fedgauss.integrations.extras import needed
 from fedgauss.integrations.gossip.edges import COMING, Edges
+from fedgauss.integrations.gossip.seals import Seals, secret_in
 
 _CONNECTING = timedelta(minutes=2)  # peers that have met are awaited by gloo, which does not hear Ctrl-C
 _FOR_EVER = timedelta(days=365)
 _UNUSED_TAG = 1000
+_LOOPBACK = "127.0.0.1"
 _POLL = 0.1  # seconds between two looks at who has come
 
 
@@ -32,37 +36,44 @@ class TorchLinks:
         The number of this peer, from 0, and how many there are.
     rendezvous : str
         Where peers find each other: "file:///a/new/file" for peers of one machine, which then listen on loopback alone;
-        "tcp://host:port" of peer 0 across machines, where nothing is encrypted and anybody who reaches the port is
-        trusted: use it inside a network that you trust. Peers have ten minutes to arrive.
+        "tcp://host:port" of peer 0 across machines, where nothing is encrypted. Peer 0 listens at that host, which must
+        mean the same to all, and each other one at the address from which it reaches it. Peers have ten minutes to
+        arrive.
     patience : float
         Seconds until a neighbour whose process is frozen, or whose machine cannot be reached, counts as lost. From the
         first exchange on neighbours exchange pulses whatever else they do, so one that computes or waits is not given
         up; for its first exchange a neighbour has ten minutes. A process that ends closes its connections, and is
         noticed at once.
+    secret : path, optional
+        A file that all peers have the same of, 16 characters or more, and nobody else: who sends without it is let go.
+        tcp:// beyond this machine needs one.
 
     Notes
     -----
     Use it in a `with` statement: its threads must end before Python does.
     """
 
-    def __init__(self, rank: int, size: int, rendezvous: str, patience: float = 60.0) -> None:
+    def __init__(
+        self, rank: int, size: int, rendezvous: str, patience: float = 60.0, secret: str | Path | None = None
+    ) -> None:
         self._torch: Any = needed("torch", extra="gossip")
-        self._group: Any = needed("torch.distributed", extra="gossip")
+        distributed: Any = needed("torch.distributed", extra="gossip")
         patience = _checks.real("patience", patience, above=0.0)
         size = _checks.whole("size", size, at_least=2)
         rank = _checks.whole("rank", rank, at_least=0, at_most=size - 1)
-        if rendezvous.startswith("file://"):
-            loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
-        store = meet(self._group, rank, size, rendezvous)
+        key = None if secret is None else secret_in(secret)
+        store, here = meet(distributed, rank, size, rendezvous, sealed=key is not None)
+        gloo = distributed.ProcessGroupGloo
+        options = gloo._Options()
+        options._devices, options._timeout = [gloo.create_device(hostname=here)], _CONNECTING
         try:
-            self._group.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_CONNECTING)
+            self._group: Any = gloo(distributed.PrefixStore("gloo", store), rank, size, options)
         except RuntimeError as error:
             raise TimeoutError(
                 f"peers at {rendezvous} must connect within {_CONNECTING.seconds} seconds; they did not ({error}). "
                 "Start all peers again, at a new place."
             ) from error
-        self._edges = Edges(self._swap, patience)
+        self._edges = Edges(self._swap if key is None else Seals(self._swap, rank, key), patience)
 
     def __enter__(self) -> Self:
         return self
@@ -95,9 +106,9 @@ class TorchLinks:
         for neighbour in self._edges.neighbours:
             # Nothing is sent with this tag: the wait runs out, and gloo closes everything.
             with suppress(RuntimeError):
-                self._group.irecv(self._torch.empty(1), neighbour, tag=_UNUSED_TAG).wait(timedelta(milliseconds=1))
+                self._group.recv([self._torch.empty(1)], neighbour, _UNUSED_TAG).wait(timedelta(milliseconds=1))
         self._edges.join()
-        self._group.destroy_process_group()
+        del self._group
 
     def _swap(self, neighbour: int, message: FloatArray, tag: int) -> FloatArray:
         """What a neighbour sends in exchange. Both directions are posted first: two that only sent would wait.
@@ -107,24 +118,27 @@ class TorchLinks:
         """
         out = self._torch.from_numpy(np.array(message, dtype=float))
         coming = self._torch.full_like(out, np.nan)  # so that what did not come is seen
-        works = self._group.irecv(coming, neighbour, tag=tag), self._group.isend(out, neighbour, tag=tag)
+        works = self._group.recv([coming], neighbour, tag), self._group.send([out], neighbour, tag)
         for work in works:
             work.wait(_FOR_EVER)
         return np.asarray(coming.numpy())
 
 
-def meet(distributed: Any, rank: int, size: int, rendezvous: str) -> Any:
-    """A store of torch.distributed that all peers have come to. The wait is in Python, so that Ctrl-C is heard."""
+def meet(distributed: Any, rank: int, size: int, rendezvous: str, sealed: bool = False) -> tuple[Any, str]:
+    """A store of torch.distributed that all peers have come to, and the address of this machine that leads there.
+
+    The wait is in Python, so that Ctrl-C is heard.
+    """
     until = time.monotonic() + COMING
     address = urlsplit(rendezvous)
     if address.scheme == "file":
-        store = _file_store(distributed, size, rendezvous, address.netloc + unquote(address.path))
+        store, here = _file_store(distributed, size, rendezvous, address.netloc + unquote(address.path)), _LOOPBACK
     elif address.scheme == "tcp":
-        store = _tcp_store(distributed, rank, size, rendezvous, until)
+        store, here = _tcp_store(distributed, rank, size, rendezvous, until, sealed)
     else:
         raise ValueError(f"rendezvous must begin with file:// or tcp://; got {rendezvous!r}.")
     try:
-        _await_all(store, rank, size, rendezvous, until)
+        _await_all(store, rank, size, rendezvous, until, sealed)
     except BaseException as error:
         with suppress(RuntimeError):  # it goes: others must not try to connect to it, and it may come again
             store.add(f"peer {rank}", -1)
@@ -133,10 +147,10 @@ def meet(distributed: Any, rank: int, size: int, rendezvous: str) -> Any:
         raise ConnectionError(
             f"peer 0 must stay at {rendezvous} until all have come; it left ({error}). Start all peers again."
         ) from error
-    return store
+    return store, here
 
 
-def _await_all(store: Any, rank: int, size: int, rendezvous: str, until: float) -> None:
+def _await_all(store: Any, rank: int, size: int, rendezvous: str, until: float, sealed: bool) -> None:
     if store.add(f"peer {rank}", 1) > 1:
         raise ValueError(
             f"rendezvous must be new, and each rank used once; peer {rank} has already come to {rendezvous}. "
@@ -145,6 +159,10 @@ def _await_all(store: Any, rank: int, size: int, rendezvous: str, until: float) 
     told = int(store.compare_set("size", "", str(size)))
     if told != size:
         raise ValueError(f"size must be the same for all peers at {rendezvous}; got {size}, and others have {told}.")
+    if store.compare_set("sealed", "", str(sealed)).decode() != str(sealed):
+        raise ValueError(
+            f"all peers at {rendezvous} must have the same secret, or none; some have one and some do not."
+        )
     while missing := [peer for peer in range(size) if not _came(store, peer)]:
         if time.monotonic() > until:
             raise TimeoutError(
@@ -168,7 +186,7 @@ def _file_store(distributed: Any, size: int, rendezvous: str, path: str) -> Any:
     return distributed.FileStore(path, size)
 
 
-def _tcp_store(distributed: Any, rank: int, size: int, rendezvous: str, until: float) -> Any:
+def _tcp_store(distributed: Any, rank: int, size: int, rendezvous: str, until: float, sealed: bool) -> tuple[Any, str]:
     address = urlsplit(rendezvous)
     try:
         host, port = address.hostname, address.port
@@ -176,10 +194,52 @@ def _tcp_store(distributed: Any, rank: int, size: int, rendezvous: str, until: f
         host = port = None
     if not host or not port:
         raise ValueError(f"rendezvous must be tcp://host:port, where peer 0 runs; got {rendezvous}.")
-    while rank > 0:  # torch would not hear Ctrl-C
+    here, there = _way_to(host, port, rendezvous, until) if rank > 0 else (_own_address(host, rendezvous),) * 2
+    _need_secret(here, rendezvous, sealed)
+    options: dict[str, Any] = {"timeout": timedelta(seconds=COMING), "wait_for_workers": False}
+    try:
+        if rank == 0:  # left to itself the store listens on all interfaces
+            family = socket.AF_INET6 if ":" in here else socket.AF_INET
+            options["master_listen_fd"] = socket.create_server((here, port), family=family).detach()
+        return distributed.TCPStore(there, port, size, rank == 0, **options), here
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"rendezvous must be a free port where peer 0 runs; at {rendezvous}: {error}") from error
+
+
+def _own_address(host: str, rendezvous: str) -> str:
+    """What the name of a host means where peer 0 runs."""
+    try:
+        address = str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise ValueError(f"rendezvous must name the machine that peer 0 runs on; {rendezvous}: {error}.") from error
+    if ip_address(address).is_unspecified:
+        raise ValueError(f"rendezvous must have one address, at which peer 0 listens; {rendezvous} means all of them.")
+    return address
+
+
+def _need_secret(here: str, rendezvous: str, sealed: bool) -> None:
+    """Refuse to listen beyond this machine without a secret; on it, warn."""
+    if sealed:
+        return
+    if not ip_address(here).is_loopback:
+        raise ValueError(
+            f"peers that listen beyond their machine need secret=, a file that all have the same of; {rendezvous} is "
+            f"reached from {here}. Use openssl rand -hex 32 > FILE, and give each peer a copy?"
+        )
+    warnings.warn(
+        f"Peers at {rendezvous} authenticate nobody: whoever runs programs on this machine can read what they meet "
+        "with, and send in their place. Give all the same secret=.",
+        FedgaussWarning,
+        stacklevel=5,
+    )
+
+
+def _way_to(host: str, port: int, rendezvous: str, until: float) -> tuple[str, str]:
+    """Both ends of a connection to peer 0, once it listens."""
+    while True:  # torch would not hear Ctrl-C
         try:
-            socket.create_connection((host, port), timeout=1.0).close()
-            break
+            with socket.create_connection((host, port), timeout=1.0) as way:
+                return way.getsockname()[0], way.getpeername()[0]
         except OSError as error:
             if time.monotonic() > until:
                 raise TimeoutError(
@@ -187,7 +247,3 @@ def _tcp_store(distributed: Any, rank: int, size: int, rendezvous: str, until: f
                     "Start all peers again, with an address of the machine that peer 0 runs on."
                 ) from error
             time.sleep(_POLL)
-    try:
-        return distributed.TCPStore(host, port, size, rank == 0, timedelta(seconds=COMING), wait_for_workers=False)
-    except RuntimeError as error:
-        raise ValueError(f"rendezvous must be a free port where peer 0 runs; at {rendezvous}: {error}") from error
