@@ -13,7 +13,7 @@ from live_certificates import certificate
 from live_runs import line, monitor, rounds
 
 import fedgauss as fg
-from fedgauss.integrations.live.command import _signals, watch
+from fedgauss.integrations.live.command import Ending, _signals, watch
 from fedgauss.integrations.live.options import WatchOptions
 from fedgauss.integrations.live.page import LivePage
 
@@ -27,6 +27,35 @@ def saved(tmp_path):
 def test_a_folder_to_save_to_is_refused_before_watching_and_not_after(saved, tmp_path):
     with pytest.raises(ValueError, match=r"--save must be a file to write; .* is a folder"):
         watch(WatchOptions(listen=True, monitor=saved, save=tmp_path, port=0), print)
+
+
+def test_a_disk_that_is_full_from_beginning_to_end_is_told_and_the_rounds_are_judged(saved, tmp_path, monkeypatch):
+    log, said, stop = tmp_path / "run.jsonl", [], threading.Event()
+    log.write_bytes(b"".join(line(j, y) + b"\n" for j, (y, _) in enumerate(rounds(3), start=1)))
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    asked, endings = WatchOptions(log, monitor=saved, save=tmp_path / "later.npz", port=0), []
+    thread = threading.Thread(target=lambda: endings.append(watch(asked, said.append, stop)))
+    thread.start()
+    until = time.monotonic() + 20
+    while not any("round 1 " in words for words in said) and thread.is_alive() and time.monotonic() < until:
+        time.sleep(0.02)
+    stop.set()
+    thread.join(20)
+    trouble = f"the watch cannot be saved as {tmp_path / 'later.npz'}: No space left on device."
+    assert said.count(trouble) == 1
+    assert said.count(f"Not saved: {trouble} What was saved before is there.") == 1
+    assert endings == [Ending.WATCHED]
+    assert not (tmp_path / "later.npz").exists()
+
+
+def test_a_folder_in_which_no_lock_can_be_made_is_refused_with_words(saved, tmp_path):
+    (tmp_path / "link.npz").symlink_to(tmp_path / "gone" / "watch.npz")
+    with pytest.raises(ValueError, match=r"--save must be a file beside which a lock can be made; .*: No such file"):
+        watch(WatchOptions(listen=True, monitor=saved, save=tmp_path / "link.npz", port=0), print)
 
 
 @pytest.mark.parametrize("name", ["run.jsonl", "run.npz"])

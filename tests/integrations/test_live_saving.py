@@ -164,6 +164,68 @@ def test_a_full_disk_is_answered_and_nothing_is_lost_once_there_is_room(begun, t
     assert state_bytes(begun(monitor=tmp_path / "monitor.npz").monitor) == state_bytes(undisturbed(3).monitor)
 
 
+class Disk:
+    """Full while `full` is set: nothing comes to disk, not even the number of a process in a lock."""
+
+    def __init__(self, monkeypatch):
+        self.full = True
+        for name in ("fsync", "pwrite"):
+            monkeypatch.setattr(os, name, self.refusing(getattr(os, name)))
+
+    def refusing(self, call):
+        def full(*arguments):
+            if self.full:
+                raise OSError(28, "No space left on device")
+            return call(*arguments)
+
+        return full
+
+
+@pytest.mark.parametrize("warm_up", [False, True])
+def test_a_watch_begins_on_a_full_disk_says_so_and_loses_nothing(begun, tmp_path, monkeypatch, warm_up):
+    """It ended with a traceback, after a restart too, when the rounds of the watch before are in its journal."""
+    given = {"monitor": tmp_path / "monitor.npz"}
+    if warm_up:
+        given = {"hessian": "1", "eta0": 0.3, "warm_up": 12, "horizon": 2000}
+    run = begun(**given)
+    for text in LINES[:3]:
+        run.take_json(text)
+    disk = Disk(monkeypatch)
+    run = begun(**given)
+    assert "watch.npz: No space left on device." in run.health().reason
+    for text in (LINES[3], LINES[3], LINES[4]):
+        with pytest.raises(NotSaved, match=r"No space left on device\. Send the round again when there is room"):
+            run.take_json(text)
+    run = begun(**given)  # none of these was answered
+    assert run.taken == 3
+    with pytest.raises(NotSaved):
+        run.take_json(LINES[3])
+    disk.full = False
+    usual = "warming up" if warm_up else "quiet"
+    assert [run.take_json(text).kind for text in LINES[3:5]] == ["already taken", usual]
+    assert run.health().reason == ""
+    run = begun(**given)
+    alone = LiveRun(starting_point(WatchOptions(listen=True, **given)))
+    for text in LINES[:5]:
+        alone.take_json(text)
+    for text in LINES[5:20]:
+        assert run.take_json(text).kind == alone.take_json(text).kind
+    assert state_bytes(run.monitor) == state_bytes(alone.monitor)
+
+
+def test_a_log_is_followed_on_a_full_disk_and_saved_when_there_is_room(begun, tmp_path, monkeypatch):
+    clock, disk = [0.0], Disk(monkeypatch)
+    monkeypatch.setattr("fedgauss.integrations.live.saving.time.monotonic", lambda: clock[0])
+    run = begun(monitor=tmp_path / "monitor.npz", posted=False)
+    assert "No space left on device" in run.health().reason
+    run.take(run.read(LINES[0]))
+    disk.full = False
+    clock[0] += 60.0
+    run.tick()
+    assert run.health().reason == ""
+    assert fg.Monitor.load(tmp_path / "watch.npz").round == 1
+
+
 def test_an_alarm_whose_round_cannot_be_saved_is_told_all_the_same(begun, tmp_path, monkeypatch):
     """Sent again, the round is only `already taken`: nobody would have heard of the alarm before the next round."""
     run, heard = begun(monitor=tmp_path / "monitor.npz"), []
@@ -225,6 +287,26 @@ def test_a_second_watch_on_one_file_is_told(begun, tmp_path):
     begun(monitor=tmp_path / "monitor.npz")
     with pytest.raises(ValueError, match=rf"must be the file of one watch; process {os.getpid()} has it"):
         SaveFile(tmp_path / "watch.npz", True)
+
+
+@pytest.mark.parametrize("first", ["link.npz", "watch.npz"])
+def test_a_link_to_a_file_is_that_file(tmp_path, first):
+    """A watch through a link had a lock of its own, and put a file in the link's place."""
+    target, link = tmp_path / "there" / "watch.npz", tmp_path / "link.npz"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    names = [link, target] if first == "link.npz" else [target, link]
+    save_file = SaveFile(names[0], True)
+    with pytest.raises(ValueError, match="must be the file of one watch; process"):
+        SaveFile(names[1], True)
+    run = LiveRun(monitor())
+    run.take_up(save_file)
+    run.take_json(LINES[0])
+    save_file.save()
+    save_file.close()
+    assert link.is_symlink()
+    assert fg.Monitor.load(target).round == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"there", "link.npz"}
 
 
 def test_another_kind_of_monitor_or_a_broken_journal_is_not_gone_on_with(begun, tmp_path):

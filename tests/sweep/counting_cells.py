@@ -58,6 +58,8 @@ class Counted:
             raise ZeroDivisionError("no luck")
         if self.ending == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.ending == "freeze":
+            os.kill(os.getpid(), signal.SIGSTOP)
         rng = random.Random(self.number)
         return [Number(self.number, "μ", rng.gauss(0, 1)) for _ in range(3)]
 

@@ -226,6 +226,37 @@ def test_a_cell_that_fails_is_named_and_the_others_kept(tmp_path, ending, worker
         assert "in run\n" in failed.value.__notes__[0]
 
 
+def test_a_frozen_worker_is_given_up_and_long_cells_are_not(tmp_path, monkeypatch):
+    """Catches a sweep that waits for ever, and one that takes a cell of some seconds for frozen."""
+    monkeypatch.setattr("fedgauss.sweep.workers._PATIENCE", 2.0)
+    cells = counted(6, tmp_path / "log")
+    cells[0], cells[5] = replace(cells[0], seconds=4.0), replace(cells[5], ending="freeze")
+    words = r"the one that runs cell 5 \(process \d+\) has stood still for 2 seconds.* Finished cells are kept"
+    began = time.monotonic()
+    with Store(tmp_path / "s.sqlite") as store:
+        assert run_cells(cells[:2], store, workers=2).run == 2
+        with pytest.raises(SweepError, match=words) as failed:
+            run_cells(cells, store, workers=2)
+    assert failed.value.cell == cells[5]
+    assert {0, 1} <= finished(tmp_path, cells) <= set(range(5))
+    assert not multiprocessing.active_children()
+    assert time.monotonic() - began < 60.0
+
+
+def test_a_worker_that_freezes_as_it_starts_is_given_up(tmp_path, monkeypatch):
+    start = SpawnProcess.start
+
+    def start_and_stop(process):
+        start(process)
+        os.kill(process.pid, signal.SIGSTOP)
+
+    monkeypatch.setattr(SpawnProcess, "start", start_and_stop)
+    monkeypatch.setattr("fedgauss.sweep.workers._STARTING", 2.0)
+    with Store(tmp_path / "s") as store, pytest.raises(SweepError, match=r"one that starts .* for 2 seconds"):
+        run_cells(counted(2, tmp_path / "log"), store, workers=1)
+    assert not multiprocessing.active_children()
+
+
 def test_a_cell_that_workers_cannot_import_is_named(tmp_path):
     class Local(Counted):
         pass

@@ -43,7 +43,8 @@ def run_cells(
                it raises ends the sweep
     executor   runs the cells elsewhere, in place of workers: `fedgauss.integrations.dask_cluster.on_dask(address)`
 
-    However it ends (an error, Ctrl-C, kill -9), finished cells are kept and workers end; the same call resumes.
+    However it ends (an error, Ctrl-C, kill -9), finished cells are kept and workers end; the same call resumes. A
+    worker that is frozen for a minute is an error.
     A program that calls this needs `if __name__ == "__main__":` around its top level, because workers import it.
     """
     count = _usable_cpus() if workers is None else _checks.whole("workers", workers, at_least=0)

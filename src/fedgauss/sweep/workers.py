@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Finished = tuple[Cell, Sequence[Row], float]  # a cell, its rows, and the seconds it took
 
 _TICK = 0.2  # seconds between two looks at the clock while workers compute
+_PULSE = 0.5  # seconds between two pulses of a worker
+_PATIENCE = 60.0  # seconds without a pulse after which a worker counts as frozen
+_STARTING = 600.0  # seconds that it has for its first: it imports the calling program
 # One thread a worker. It is also part of the result: BLAS adds in another order when it has more threads.
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -80,6 +83,9 @@ def run_in_workers(plan: Plan, count: int, ctrl_c: CtrlC) -> Generator[Finished 
                         worker.send(cell)
                 except SweepError as failure:
                     error = failure
+            for worker in workers:
+                if error is None and worker.pipe in awaited and worker.pipe not in spoke:
+                    error = worker.frozen()
             if error is not None:  # raised last, so that cells that finished at the same time are kept
                 raise error
             yield None
@@ -133,7 +139,9 @@ class _Worker:
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._pulses = context.RawValue("L", 0)
+        self._felt, self._silent, self._looked = 0, 0.0, time.monotonic()
+        self.process = context.Process(target=_serve, args=(theirs, self._pulses), daemon=True)
         self.process.start()
         theirs.close()
         self.ready = False
@@ -161,6 +169,25 @@ class _Worker:
             raise SweepError.failed(cell, *failure)
         return None if cell is None else (cell, rows, seconds)
 
+    def frozen(self) -> SweepError | None:
+        """Why it is given up, where it has had no pulse for too long.
+
+        Time in which this process itself stood still does not count: after Ctrl-Z all wake together.
+        """
+        before, self._looked = self._looked, time.monotonic()
+        if self._pulses.value != self._felt:
+            self._felt, self._silent = self._pulses.value, 0.0
+        self._silent += min(self._looked - before, _TICK)
+        patience = _PATIENCE if self._felt else _STARTING
+        if self._silent < patience:
+            return None
+        which = "one that starts" if self.cell is None else f"the one that runs {self.cell}"
+        return SweepError(
+            f"workers must not stand still; {which} (process {self.process.pid}) has stood still for {patience:.0f} "
+            "seconds, stopped by a signal or waiting for its disk. Finished cells are kept: run again.",
+            self.cell,
+        )
+
     def _died(self) -> SweepError:
         self.process.join(timeout=1.0)
         code = self.process.exitcode
@@ -177,14 +204,22 @@ class _Worker:
         )
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, pulses: Any) -> None:
     """What a worker does: it says that it is ready, then answers each cell, until its parent goes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_pulse, args=(pulses,), daemon=True).start()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
         pipe.send((None, 0.0, None))
         while True:
             pipe.send_bytes(answer(pipe.recv_bytes()))
+
+
+def _pulse(pulses: Any) -> None:
+    """Count up, whatever the cell does."""
+    while True:
+        pulses.value += 1
+        time.sleep(_PULSE)
 
 
 def answer(message: bytes) -> Any:

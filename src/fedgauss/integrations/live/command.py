@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -88,6 +88,8 @@ def _watch(options: WatchOptions, run: Run, announcer: Announcer, ended: threadi
                 say(f"Waiting for {options.log}.")
             for words in warned:
                 say(words, "page", "warning")
+            if run.save_file is not None and run.save_file.trouble:
+                say(run.save_file.trouble, "saved", "warning")
             announcer.tell("started", title)
             _resumed(run, options, announcer)
             why = _follow(options.log, run, announcer, ended)
@@ -95,7 +97,7 @@ def _watch(options: WatchOptions, run: Run, announcer: Announcer, ended: threadi
             server.shutdown()
             server.server_close()
             run.end()
-            _saved(run, say)
+            _saved(run, announcer)
     health = run.health()
     announcer.health(health)
     say(why or "Stopped.", "stopped")
@@ -142,10 +144,16 @@ def _resumed(run: Run, options: WatchOptions, announcer: Announcer) -> None:
         announcer.tell("alarm", run.outcome.words)
 
 
-def _saved(run: Run, say: Callable[[str, str], None]) -> None:
+def _saved(run: Run, announcer: Announcer) -> None:
     if run.save_file is None:
         return
-    if run.save_file.save():
+    say = announcer.say
+    try:
+        saved = run.save_file.save()
+    except OSError as error:
+        say(f"Not saved: {run.save_file.why_not(error)} What was saved before is there.", "saved", "error")
+        return
+    if saved:
         say(f"The monitor is saved as {run.save_file.path}; the same command goes on from it.", "saved")
     elif run.taken and run.save_file.journal.rounds:
         say("The warm-up was not over; its rounds are kept, and the same command goes on from them.", "saved")

@@ -23,7 +23,7 @@ def find_token(
         return given
     if file is None:
         return environ.get(VARIABLE) or None
-    _check_private("--token-file", file, say)
+    check_private("--token-file", file, say)
     try:
         token = file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -43,7 +43,7 @@ def tls_context(cert: Path | None, key: Path | None, say: Callable[[str], None])
     for name, path in (("--cert", cert), ("--key", key)):
         if not path.is_file() or not os.access(path, os.R_OK):
             raise ValueError(f"{name} must be a file in PEM that can be read; {path} is none.")
-    _check_private("--key", key, say)
+    check_private("--key", key, say)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -66,7 +66,7 @@ def _no_password() -> str:
     )
 
 
-def _check_private(name: str, file: Path, say: Callable[[str], None]) -> None:
+def check_private(name: str, file: Path, say: Callable[[str], None]) -> None:
     """Refuse a secret that everybody can read, and warn of one that its group can read."""
     try:
         mode = stat.S_IMODE(file.stat().st_mode)

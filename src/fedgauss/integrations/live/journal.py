@@ -64,9 +64,9 @@ class Journal:
         return self._size
 
     @property
-    def waiting(self) -> int:
+    def waiting(self) -> Sequence[bytes]:
         """Rounds that could not be written so far."""
-        return len(self._waiting)
+        return [line.rstrip(b"\n") for line in self._waiting]
 
     def add(self, text: bytes) -> None:
         """One more round. JSON has no line ends but between its parts, where a space is as good."""

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,30 +46,39 @@ class SaveFile:
     Parameters
     ----------
     path : Path
-        FILE.
+        FILE; through a link, the file that it leads to.
     posted : bool
         Whether rounds are POSTed.
     """
 
     def __init__(self, path: Path, posted: bool) -> None:
-        self.path, self._posted = path, posted
-        self._lock = _locked(path)
-        self.journal = Journal(path.with_name(path.name + ".journal"))
+        self.path, self._posted = Path(os.path.realpath(path)), posted
+        self._lock = _locked(self.path)
+        self.journal = Journal(self.path.with_name(self.path.name + ".journal"))
         self.trouble = ""  # why the last attempt to save failed
         self._run: Saveable | None = None
         self._saved_monitor = False
+        self._begun = False  # whether the files on disk are those of this watch
+        self._earlier: Sequence[bytes] = ()  # rounds that they need until then
         self._dirty = False
         self._next = 0.0  # when a log's monitor may be saved again
 
     def begin(self, run: Saveable, rounds: Sequence[bytes] = ()) -> None:
-        """Save a run from here on; `rounds` were in the journal, and are needed until there is a monitor."""
-        self._run = run
+        """Save a run from here on; `rounds` were in the journal, and are needed until there is a monitor.
+
+        On a full disk that is tried again, with every POSTed round and now and then.
+        """
+        self._run, self._earlier = run, rounds
+        self._try(self._begin)
+
+    def _begin(self) -> None:
         if not self.save() and self._posted:
-            self.journal.begin(self._words(), rounds)
+            self.journal.begin(self._words(), [*self._earlier, *self.journal.waiting])
+        self._begun, self._earlier, self.trouble = True, (), ""
 
     def check(self) -> None:
         """Refuse to take rounds when a thousand could not be saved."""
-        if self.journal.waiting >= _UNSAVED:
+        if len(self.journal.waiting) >= _UNSAVED:
             self._commit()
 
     def after(self, kind: Kind, text: bytes | None = None) -> None:
@@ -81,6 +91,7 @@ class SaveFile:
             self.tick()
             return
         if kind == "begun anew" and not self.journal.waiting:  # earlier rounds no longer matter
+            self._earlier = ()
             self._try(lambda: self.journal.begin(self._words()))
         self.journal.add(text)
         self._commit()
@@ -89,10 +100,11 @@ class SaveFile:
             self._try(self.save)
 
     def tick(self) -> None:
-        """Save a log's monitor where it is time to."""
-        if not self._posted and self._dirty and time.monotonic() >= self._next:
+        """Save a log's monitor where it is time to, and what could not be saved at the beginning."""
+        wanted = not self._begun or (self._dirty and not self._posted)
+        if wanted and time.monotonic() >= self._next:
             began = time.monotonic()
-            self._try(self.save)
+            self._try(self.save if self._begun else self._begin)
             now = time.monotonic()
             self._next = now + min(max(_EVERY, _COST * (now - began)), _RAREST)
 
@@ -122,10 +134,16 @@ class SaveFile:
         try:
             act()
         except OSError as error:
-            self.trouble = f"the watch cannot be saved as {self.path}: {error.strerror or error}."
+            self.trouble = self.why_not(error)
+
+    def why_not(self, error: OSError) -> str:
+        """Why a save failed."""
+        return f"the watch cannot be saved as {self.path}: {error.strerror or error}."
 
     def _commit(self) -> None:
         try:
+            if not self._begun:
+                self._begin()
             self.journal.commit()
         except OSError as error:
             self.trouble = f"rounds cannot be saved beside {self.path}: {error.strerror or error}."
@@ -137,7 +155,12 @@ class SaveFile:
 def _locked(path: Path) -> int:
     """An open file that says that this process has it; the system gives it free when the process ends, however."""
     name = path.with_name(path.name + ".lock")
-    handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ValueError(
+            f"--save must be a file beside which a lock can be made; {name}: {error.strerror}. Use another folder?"
+        ) from error
     if fcntl is not None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -149,5 +172,6 @@ def _locked(path: Path) -> int:
                 "use another file."
             ) from None
     os.ftruncate(handle, 0)
-    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    with suppress(OSError):  # on a full disk nobody will be told who has it
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
     return handle
