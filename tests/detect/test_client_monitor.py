@@ -149,7 +149,7 @@ def test_too_few_clients_are_said_to_be():
     [
         (lambda u: np.where(np.arange(D) == 3, np.nan, u), "the move of client 0 must be finite"),
         (lambda u: np.where(np.arange(D) == 3, np.inf, u), "the move of client 0 must be finite"),
-        (lambda u: u[:, :-1], "all moves must have 40 parameters, like the first; that of client 0 has 39"),
+        (lambda u: u[:, :-1], "all moves must have 40 parameters, as before; that of client 0 has 39"),
         (lambda u: u[0], "moves must be an array"),
         (lambda u: "abc", "moves must be an array"),
         (lambda u: {"a": ["x"]}, "must consist of real numbers"),

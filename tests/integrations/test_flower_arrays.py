@@ -89,3 +89,9 @@ def test_foreign_words_are_cut():
         viewed_like({f"w{i}": Array(np.zeros(1)) for i in range(300)}, LIKE)
     assert len(str(caught.value)) < 300
     assert plain("a\x1b[31m\nb\u202e") == "a [31m b "
+
+
+def test_bfloat16_is_refused_with_a_way_out():
+    """NumPy's files know it as two bytes of anything."""
+    with pytest.raises(ValueError, match=r"an array 'weight' of type \|V2; bfloat16 must be sent as float32"):
+        viewed_like({"weight": Array(np.zeros((1, 3), dtype="V2"))}, LIKE)

@@ -352,3 +352,61 @@ def test_a_protected_run_has_a_log_from_which_a_watcher_judges_alike(tmp_path):
     assert strategy.excluded == {5: (5,), 21: BAD}
     assert run.monitor.exclusions == watcher.monitor.exclusions
     assert [set(out.clients) for out in run.monitor.exclusions] == [{5}, set(BAD)]
+
+
+BUFFERS = {
+    "norm.num_batches_tracked": lambda rng: np.array(50 + rng.integers(3)),
+    "norm.running_mean": lambda rng: 100.0 * rng.normal(size=6),
+    "seen": lambda rng: rng.integers(10_000, size=3),  # a counter that no name tells; FedAvg makes floats of it
+}
+
+
+def with_buffers(reply, k, r):
+    """What `state_dict()` of a model with a batch normalisation has beside its parameters."""
+    if reply is not None and reply.metadata.message_type.startswith("train"):
+        rng = np.random.default_rng([k, r])
+        sent = reply.content["arrays"]
+        reply.content["arrays"] = ArrayRecord(
+            {**dict(sent.items()), **{name: Array(drawn(rng)) for name, drawn in BUFFERS.items()}}
+        )
+    return reply
+
+
+def first_with_buffers():
+    arrays = {"a": np.zeros((4, 5)), "b": np.zeros(10), "norm.running_mean": np.zeros(6)}
+    arrays |= {"norm.num_batches_tracked": np.array(0), "seen": np.zeros(3, dtype=np.int64)}
+    return ArrayRecord({name: Array(array) for name, array in arrays.items()})
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_counters_and_running_statistics_change_no_verdict(seed, caplog):
+    """One counter in the upload hid the sign flip for ten rounds and more; it is averaged as by the strategy alone."""
+    caplog.set_level("INFO")
+    plain, buffered = protected(), protected()
+    path = start(plain, ATTACK, seed=seed)
+    same = start(buffered, ATTACK, with_buffers, seed=seed, first=first_with_buffers())
+    assert buffered.verdicts == plain.verdicts
+    assert buffered.excluded == plain.excluded == {21: BAD}
+    assert all(np.array_equal(path[r], same[r]) for r in path)
+    assert 50 <= buffered.kept.last().arrays["norm.num_batches_tracked"].numpy() <= 52
+    said = [record.getMessage() for record in caplog.records if "not judged:" in record.getMessage()]
+    assert said == [
+        "fedgauss: whole numbers and running statistics are averaged, but not judged: "
+        "norm.num_batches_tracked, norm.running_mean and seen."
+    ]
+    again = start(buffered, ATTACK, with_buffers, n_rounds=2, first=buffered.kept.last().arrays)  # all floats by now
+    assert len(again) == 3
+    assert buffered.verdicts[2].round == 42
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (np.zeros((4, 5), dtype=np.int8), "trained; there are none to judge"),
+        (np.zeros((4, 5), dtype="V2"), r"an array 'a' of type \|V2; bfloat16 must be sent as float32"),
+    ],
+)
+def test_a_run_that_begins_with_nothing_to_judge_is_refused(sent, words):
+    strategy = protected()
+    with pytest.raises(ValueError, match=words):
+        strategy.start(InProcessGrid(app, N, {"seed": 0}), ArrayRecord({"a": Array(sent)}), num_rounds=1)

@@ -24,6 +24,7 @@ def state(tmp_path, monkeypatch):
 
 
 COST = fg.Model("cost", family="gaussian")
+COST_OF_TWO = fg.Model("cost ~ age + dose", family="gaussian")
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(180, 2))
 FRAME = pd.DataFrame(
@@ -71,6 +72,34 @@ def test_a_node_that_is_lost_ends_the_run_with_its_name():
     grid = InProcessGrid(site_app(own, name_of=named), 3, tamper=lost)
     with pytest.raises(ValueError, match="node 1002 did not answer the order 'name' within"):
         fit_nodes(grid, COST, n_sites=3)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_nodes_make_the_pass_of_sgd_of_one_process(masked):
+    solver = fg.SGD(sync_every=15, network=fg.networks.complete(3) if masked else None)
+    app = site_app(own, Policy(passes=1), name_of=named)
+    found = fit_nodes(InProcessGrid(app, 3), COST_OF_TWO, n_sites=3, masked=masked, solver=solver)
+    pooled = fg.fit(FRAME, COST_OF_TWO, client="site", solver=solver)
+    np.testing.assert_array_less(np.abs(found.params - pooled.params) / pooled.std_errors, 1e-4)
+    np.testing.assert_allclose(found.cov, pooled.cov, rtol=1e-5)
+    assert found.facts == {name: fact for name, fact in pooled.facts.items() if name != "Rows per client" or not masked}
+
+
+def test_a_node_without_passes_or_lost_in_one_is_named():
+    unwilling = site_app(own, name_of=named)
+    with pytest.raises(ValueError, match="site 'a': this site's policy has passes = 0"):
+        fit_nodes(InProcessGrid(unwilling, 3), COST_OF_TWO, n_sites=3, solver=fg.SGD(sync_every=15))
+    orders = []
+
+    def lost(reply, partition, server_round):
+        orders.append(partition)
+        return (
+            None if partition == 2 and len(orders) > 3 * 16 else reply
+        )  # name, join, meet, six of ten rounds, and an open
+
+    grid = InProcessGrid(site_app(own, Policy(passes=1), name_of=named), 3, tamper=lost)
+    with pytest.raises(ValueError, match="node 1002 did not answer the order 'hear' within"):
+        fit_nodes(grid, COST_OF_TWO, n_sites=3, solver=fg.SGD(sync_every=15))
 
 
 def test_a_run_that_was_given_up_makes_room_for_another():

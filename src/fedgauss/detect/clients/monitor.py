@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -194,8 +195,10 @@ class ClientMonitor:
         ----------
         moves : (K, d) array_like, mapping or Compared
             What each client changed: its upload minus what it was sent. Rows in a fixed order, of NaN for clients that
-            took no part; or by name, an array or a list of arrays (layers), without those who took no part. Or what
-            another monitor compared the clients of a round by.
+            took no part; or by name, without those who took no part, an array, a list of arrays (layers) or arrays by
+            layer, as `state_dict()` has them, of any library. Of several arrays those of integers and booleans are not
+            judged, nor are running statistics that torch or Keras has named. Or what another monitor compared the
+            clients of a round by.
         participants : iterable of int, optional
             The rows that took part, to be sure that no NaN is taken for an absence.
         round : int, optional
@@ -259,16 +262,17 @@ class ClientMonitor:
         return verdict
 
     def _checked_size(self, vectors: dict[Name, FloatArray]) -> int:
-        """The number of parameters that all clients have."""
+        """The number of parameters that all clients have: that of earlier rounds, or of most clients of the first."""
         sizes = {name: len(move) for name, move in vectors.items()}
-        dim = self._dim or next(iter(sizes.values()), 0)
+        ((usual, _),) = Counter(sizes.values()).most_common(1) or [(0, 0)]
+        dim = self._dim or usual
         for name, size in sizes.items():
             if size != dim:
                 raise ValueError(
-                    f"all moves must have {dim} parameters, like the first; that of client {name!r} has {size}. "
-                    "Is a layer missing?"
+                    f"all moves must have {dim} parameters, {'as before' if self._dim else 'like most'}; "
+                    f"that of client {name!r} has {size}. Is a layer missing?"
                 )
-        return dim
+        return dim if len(sizes) >= FEWEST else self._dim  # too few to be compared fix nothing
 
     def _join(self, names: tuple[Name, ...]) -> None:
         """Numbers for clients that are new."""

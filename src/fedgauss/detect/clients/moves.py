@@ -1,19 +1,23 @@
-"""What a user hands over as clients' moves: an array, or a mapping from names to arrays or lists of arrays."""
+"""What a user hands over as moves: an array, or by client's name arrays, lists of arrays or what `state_dict()` has."""
 
 from __future__ import annotations
 
 import reprlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
 from fedgauss.detect.clients.verdict import Name
+from fedgauss.detect.trained import is_trained, real_numbers
 
 LARGEST = 1e15  # squares of sums of such numbers are still far from overflow in float32 products
-ClientMoves = ArrayLike | Mapping[Name, ArrayLike | Sequence[ArrayLike]]
+ClientMoves = ArrayLike | Mapping[Name, ArrayLike | Sequence[ArrayLike] | Mapping[str, ArrayLike]]
+Numbers = npt.NDArray[Any]
 
 
 def flat_moves(moves: Any, participants: Iterable[int] | None, left_out: Collection[Name]) -> dict[Name, FloatArray]:
@@ -27,14 +31,14 @@ def flat_moves(moves: Any, participants: Iterable[int] | None, left_out: Collect
         named = {_name(name): move for name, move in moves.items()}
         return {name: _flat(f"the move of client {name!r}", u) for name, u in named.items() if name not in left_out}
     try:
-        table = np.asarray(moves)
+        table = _array(moves)
     except ValueError as error:
         raise ValueError("moves must be an array (clients, parameters), or arrays by the clients' names.") from error
-    if table.ndim != 2 or table.dtype.kind not in "fiu":
+    if table.ndim != 2:
         raise ValueError(
-            "moves must be an array (clients, parameters) of real numbers, or arrays by the clients' names; got "
-            f"{reprlib.repr(moves)}."
+            f"moves must be an array (clients, parameters), or arrays by the clients' names; got {reprlib.repr(moves)}."
         )
+    table = real_numbers("moves", table)
     rows = {k: row for k, row in enumerate(table) if not np.isnan(row).all()}
     if participants is not None:
         present = [_checks.whole("participants", k, at_least=0, at_most=len(table) - 1) for k in participants]
@@ -54,22 +58,39 @@ def _name(name: Any) -> Name:
 
 
 def _flat(what: str, move: Any) -> FloatArray:
-    layers = move if isinstance(move, list | tuple) and not _is_vector(move) else [move]
-    parts = []
-    for layer in layers:
-        array = np.asarray(layer)
-        if array.dtype.kind not in "fiu":
-            raise ValueError(f"{what} must consist of real numbers; got {reprlib.repr(layer)}.")
-        parts.append(array.ravel())
+    parts = [real_numbers(what, array).ravel() for array in _judged(move)]
     vector = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0)
     largest = np.abs(vector).max(initial=0.0)
     if not largest <= LARGEST:  # NaN is not
         raise ValueError(f"{what} must be finite and at most {LARGEST:g}; got {largest:g}. Leave that client out?")
     if not vector.size:
-        raise ValueError(f"{what} must have at least one parameter; it is empty.")
+        raise ValueError(
+            f"{what} must have at least one parameter to judge; whole numbers and running statistics are none."
+        )
     return np.asarray(vector)
+
+
+def _judged(move: Any) -> list[Numbers]:
+    """The arrays of a move that are trained, in an order that no client chooses; one array alone is what there is."""
+    if isinstance(move, Mapping):
+        layers = sorted(((str(name), layer) for name, layer in move.items()), key=itemgetter(0))
+    elif isinstance(move, list | tuple) and not _is_vector(move):
+        layers = [("", layer) for layer in move]
+    else:
+        return [_array(move)]
+    # Plain numbers have no type: 0 may stand for 0.0.
+    named = [(name, _array(layer), hasattr(layer, "dtype")) for name, layer in layers]
+    return [array for name, array, typed in named if is_trained(name, array.dtype if typed else np.dtype(float))]
+
+
+def _array(value: Any) -> Numbers:
+    """An array of any library; a tensor of torch, which may be on a GPU or part of a graph, by its own methods."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = value.float() if str(value.dtype) == "torch.bfloat16" else value  # a type that NumPy does not have
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 
 def _is_vector(move: list[Any] | tuple[Any, ...]) -> bool:
     """Whether a list is one layer: of numbers, not of arrays."""
-    return bool(move) and all(np.ndim(entry) == 0 for entry in move)
+    return bool(move) and all(isinstance(entry, int | float | np.generic) for entry in move)

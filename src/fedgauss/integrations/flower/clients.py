@@ -37,7 +37,7 @@ class Clients:
     -----
     Nothing is asked of clients, and neither rate, optimiser nor strategy matter: uploads are judged before the strategy
     sees them. With `Monitored(..., on_alarm="exclude")` a run goes back to before the onset and on without the
-    suspects.
+    suspects. Arrays of integers, and running statistics that torch or Keras named, are not judged.
 
     Clients are judged from round 12 on, and only in rounds in which four or more take part; the log says when judging
     begins, and why it does not. Until then, an upload more than 100 times as far from what was sent as the median

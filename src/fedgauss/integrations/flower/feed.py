@@ -13,7 +13,7 @@ from fedgauss.detect.innovations import Innovations
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import fault
 from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.flower.records import PARTITION, Request, Views, log, vector
+from fedgauss.integrations.flower.records import PARTITION, Request, Views, log
 from fedgauss.integrations.flower.rounds import TrainingRound
 
 _ROUNDING = 1e-4  # of the clients' way in the round: arrays may be float32
@@ -93,7 +93,7 @@ class MonitorFeed:
         """The verdict on a round."""
         lin = self.monitor.lin
         anew = self._place(seen)
-        y = vector(after, seen.before)
+        y = seen.vector(after)
         alone = _alone(lin, seen)
         verdict = self.monitor.update(
             y,

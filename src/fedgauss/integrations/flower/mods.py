@@ -19,6 +19,7 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from fedgauss import _checks
 from fedgauss._linearization import gradient_moments
 from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.detect.trained import is_trained
 from fedgauss.integrations.flower.records import PARTITION, answer, asked, log
 
 Moments = Callable[[ArrayRecord, Context], tuple[ArrayLike, ArrayLike]]
@@ -40,7 +41,8 @@ def report_moments(moments: Moments) -> Mod:
     moments : callable
         `moments(arrays, context)` returns, at the parameters `arrays` and from the client's own data: the gradients
         (m, d) of m single steps of SGD, of mini-batches as large as those it trains with, and the Hessian (d, d) of its
-        loss; with parameters in the order of the arrays, each flattened.
+        loss; with parameters in the order of the arrays that are trained (no integers, no running statistics), each
+        flattened.
 
     Notes
     -----
@@ -110,7 +112,8 @@ def _computed(moments: Moments, message: Message, context: Context) -> tuple[Flo
     if len(records) != 1:
         raise ValueError(f"a message must have one ArrayRecord to compute moments at; it has {len(records)}.")
     arrays = ArrayRecord(dict(records[0].items()))
-    dim = sum(int(np.prod(array.shape)) for array in arrays.values())
+    trained = [array for name, array in arrays.items() if is_trained(name, np.dtype(array.dtype))]
+    dim = sum(int(np.prod(array.shape)) for array in trained)
     gradients, hessian = moments(arrays, context)
     return (
         _checks.real_array("gradients", gradients, shape=(None, dim)),

@@ -11,15 +11,26 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedgauss import _checks
 from fedgauss.detect.clients import ClientMonitor, ClientVerdict
-from fedgauss.detect.clients.verdict import Name
+from fedgauss.detect.clients.verdict import Name, listed
 from fedgauss.detect.monitor import Monitor
+from fedgauss.detect.trained import is_trained
 from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.flower.alarmed import Alarmed
 from fedgauss.integrations.flower.clients import Clients
 from fedgauss.integrations.flower.ending import Ending, StopWhen
 from fedgauss.integrations.flower.feed import MonitorFeed, Watcher
 from fedgauss.integrations.flower.kept import KeptArrays, Memory, nested
-from fedgauss.integrations.flower.records import PARTITION, REASON, Views, ask, log, numbers, plain, viewed_like
+from fedgauss.integrations.flower.records import (
+    PARTITION,
+    REASON,
+    Views,
+    ask,
+    log,
+    numbers,
+    odd_type,
+    plain,
+    viewed_like,
+)
 from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, of_another_layout, opened
 from fedgauss.integrations.sinks.base import Sink, Sinks
 
@@ -139,6 +150,7 @@ class Monitored(Strategy):
         self._claims = PARTITION in self.watcher.request(1)  # whether clients say which number they have
         self._roster = NodeNumbers()
         self._left_out: set[int] = set()
+        self._untrained: set[str] = set()  # names of arrays; FedAvg makes floats of integers, so they are remembered
         self._begin()
 
     def _begin(self) -> None:
@@ -204,7 +216,10 @@ class Monitored(Strategy):
         arrays = _in_order(arrays, self._sent)
         if not len(self.kept):
             self._keep(server_round - 1 if self.monitor is None else self.monitor.round, arrays)
+        begins = not self._sent
         self._sent = {name: numbers(array) for name, array in arrays.items()}
+        if begins:
+            self._set_apart()
         messages = self._to_others(self._hook("configure_train")(server_round, arrays, config, grid))
         request = dict(self.watcher.request(server_round))
         without_partition = {name: value for name, value in request.items() if name != PARTITION}
@@ -213,13 +228,24 @@ class Monitored(Strategy):
                 ask(message, wanted)
         return messages
 
+    def _set_apart(self) -> None:
+        """Find out which of the arrays that a run begins with are trained, and tell the log of the others."""
+        if odd := [words for name, view in self._sent.items() if (words := odd_type(name, view))]:
+            raise ValueError(f"arrays must be numbers; there is {odd[0]}.")
+        untrained = {name for name, view in self._sent.items() if not is_trained(name, view.dtype)}
+        if not self._sent.keys() - untrained - self._untrained:
+            raise ValueError("arrays must hold floating-point numbers that are trained; there are none to judge.")
+        if fresh := sorted(untrained - self._untrained):
+            log.info("fedgauss: whole numbers and running statistics are averaged, but not judged: %s.", listed(fresh))
+        self._untrained |= untrained
+
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The strategy's arrays and metrics; none when the round was refused, old arrays when it was undone."""
         replies = self._of_others(replies)
         uploads, faults, strangers = opened(replies, self._sent, self._roster, self._weighted_by(), self._claims)
-        seen = TrainingRound(server_round, self._sent, uploads)
+        seen = TrainingRound(server_round, self._sent, uploads, self._untrained)
         self.participation[server_round] = tuple(seen.clients)
         self._excuse(seen)
         protected = self.on_alarm == "exclude"

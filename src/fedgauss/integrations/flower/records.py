@@ -30,6 +30,7 @@ Answer = Mapping[str, Any]  # as it came: unchecked, and only `read` looks into 
 
 _MAGIC = npformat.magic(1, 0)  # 8 bytes; then 2 for the length of the header, then the header, then the numbers
 _FIXED = 10
+_BFLOAT16 = "|V2"  # what NumPy's files make of it
 _NUMPY = Array(np.zeros(0)).stype
 _HUGE = 1e100  # what a monitor that knows nothing yet refuses, too
 _LARGEST_ANSWER = 1e50  # a number above it is no report; squares of smaller ones are still numbers
@@ -61,13 +62,19 @@ def viewed_like(arrays: Mapping[str, Array], like: Views) -> Views:
             views[name] = view = numbers(arrays[name])
         except Exception as error:  # whatever a hostile file makes NumPy's reader raise
             raise ValueError(f"an array {name!r} that cannot be read ({type(error).__name__})") from error
-        if view.dtype.kind not in "iufb":
-            raise ValueError(f"an array {name!r} of type {plain(str(view.dtype), 40)}")
+        if words := odd_type(name, view):
+            raise ValueError(words)
         if view.shape != expected.shape:
             raise ValueError(f"an array {name!r} of shape {plain(str(view.shape), 40)} in place of {expected.shape}")
         if view.size and not (float(view.min()) >= -_HUGE and float(view.max()) <= _HUGE):  # NaN is neither
             raise ValueError(f"an array {name!r} with numbers that are not finite, or above {_HUGE:.0e}")
     return views
+
+
+def odd_type(name: str, view: npt.NDArray[Any]) -> str:
+    """What there is in place of numbers; empty where there are numbers."""
+    hint = "; bfloat16 must be sent as float32" if view.dtype.str == _BFLOAT16 else ""
+    return "" if view.dtype.kind in "iufb" else f"an array {name!r} of type {plain(str(view.dtype), 40)}{hint}"
 
 
 def numbers(array: Array) -> npt.NDArray[Any]:

@@ -1,7 +1,7 @@
 """A round as the server saw it: who sent what, and what is wrong with it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -32,21 +32,29 @@ class Upload:
 
 @dataclass(frozen=True)
 class TrainingRound:
-    """One round of training: its number, the arrays that were sent out, and uploads that fit them."""
+    """One round of training: its number, the arrays that were sent out, and uploads that fit them.
+
+    Vectors have the arrays that are trained, end to end; `untrained` are the names of the others.
+    """
 
     number: int
     before: Views
     uploads: tuple[Upload, ...]
+    untrained: Set[str] = frozenset()
+
+    def vector(self, arrays: Views) -> FloatArray:
+        """What is judged of arrays with the names of those that were sent: (d,)."""
+        return vector(arrays, [name for name in self.before if name not in self.untrained])
 
     @cached_property
     def origin(self) -> FloatArray:
         """What was sent out, as one vector: (d,)."""
-        return vector(self.before, self.before)
+        return self.vector(self.before)
 
     @cached_property
     def each(self) -> FloatArray:
         """What clients sent, a row each."""
-        return np.stack([vector(upload.arrays, self.before) for upload in self.uploads])
+        return np.stack([self.vector(upload.arrays) for upload in self.uploads])
 
     @cached_property
     def examples(self) -> FloatArray:

@@ -17,7 +17,7 @@ from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.detect.watch import DEFAULT_CHANNELS
 from fedgauss.integrations.flower.feed import far_off, implausible, refusal_of, with_note
-from fedgauss.integrations.flower.records import Request, Views, log, vector
+from fedgauss.integrations.flower.records import Request, Views, log
 from fedgauss.integrations.flower.rounds import TrainingRound
 from fedgauss.integrations.flower.warm_up import WarmUpSettings
 from fedgauss.step_sizes import StepSizes, as_step_sizes
@@ -122,7 +122,7 @@ class ServerOnly(WarmUpSettings):
         if seen.number < self._number:
             self._start_again()
         self._number = seen.number
-        update = self._update(seen, vector(after, seen.before))
+        update = self._update(seen, seen.vector(after))
         if self.monitor is not None:
             return with_note(self.monitor.update(update), self._note)
         if seen.number > self.after and self._long_enough(len(update)):
@@ -191,7 +191,7 @@ def coordinates(which: ArrayLike) -> View:
     Parameters
     ----------
     which : (q,) array_like of int
-        Their places in the model's arrays laid end to end.
+        Their places in the arrays that are trained, laid end to end.
     """
     places = np.asarray(which)
     if places.ndim != 1 or not places.size or places.dtype.kind not in "iu" or places.min() < 0:

@@ -19,7 +19,7 @@ from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.detect.watch import DEFAULT_CHANNELS
 from fedgauss.integrations.flower.feed import MonitorFeed, far_off, with_note
-from fedgauss.integrations.flower.records import PARTITION, Answer, Request, Views, log, read, vector
+from fedgauss.integrations.flower.records import PARTITION, Answer, Request, Views, log, read
 from fedgauss.integrations.flower.rounds import TrainingRound
 from fedgauss.step_sizes import StepSizes, as_step_sizes
 
@@ -126,7 +126,7 @@ class ClientWarmUp(WarmUpSettings, ABC):
 
     def begin(self, lin: Linearization, seen: TrainingRound, after: Views) -> None:
         """Watch from here on."""
-        self._feed = MonitorFeed(self._monitor_after(seen.number, lin, self._schedule, vector(after, seen.before)))
+        self._feed = MonitorFeed(self._monitor_after(seen.number, lin, self._schedule, seen.vector(after)))
         self.lin = lin
 
     def round_steps(self, n_rounds: int) -> FloatArray:
