@@ -79,7 +79,7 @@ def beside_statsmodels(rows: int, columns: int, clients: int, repeats: int) -> d
 def figures(say: Say) -> list[Figure]:
     """The figures of this benchmark."""
     found = []
-    for columns, sites in ((5, 3), (20, 8), (50, 8), (20, 40)):
+    for columns, sites in ((5, 3), (20, 8), (50, 8), (20, 40), (50, 40)):
         say(f"{columns} covariates, {sites} sites")
         for masked in (False, True):
             size = sent(20_000, columns, sites, masked)

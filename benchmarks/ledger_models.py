@@ -19,7 +19,8 @@ import numpy as np
 from scipy.stats import norm
 
 from fedgauss._types import FloatArray
-from fedgauss.federated.ledger import Admission, Budget, Ledger
+from fedgauss.federated.budget import Budget
+from fedgauss.federated.ledger import Admission, Ledger
 from fedgauss.federated.refusal import Refused
 
 Columns = dict[str, FloatArray]

@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from fedgauss.federated.budget import Budget
 from fedgauss.federated.home import Home
 from fedgauss.federated.keys import Key
-from fedgauss.federated.ledger import Budget, Ledger
+from fedgauss.federated.ledger import Ledger
 from fedgauss.federated.local import LocalSites
 from fedgauss.federated.mailbox import federate
 from fedgauss.federated.policy import Policy

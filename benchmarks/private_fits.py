@@ -25,7 +25,7 @@ from scipy import special, stats
 from fedgauss.federated.plan import Heard
 from fedgauss.federated.privacy import Privacy
 from fedgauss.federated.private_families import private_family
-from fedgauss.federated.private_fit import PrivateFit, private_program
+from fedgauss.federated.private_fit import PrivateFit, private_program, usual_length
 from fedgauss.federated.private_rows import PrivateRows, answer
 
 N_ROWS, N_SITES, DELTA = 20_000, 8, 1e-6
@@ -118,7 +118,7 @@ def oracles(family: str, rows: PrivateRows, unit: float) -> tuple[np.ndarray, np
         max(3.0, mean**-0.5) if family == "poisson" else min(mean, 1 - mean) ** -0.5 if family == "binomial" else 0
     )
     clip = 2.5 if family == "gaussian" else of_counts
-    longest = 1.25 * np.sqrt(x.shape[1]) * clip
+    longest = usual_length(x.shape[1], len(x), [unit]) * clip
     s2 = (longest * unit) ** 2 * N_SITES / (N_SITES - 1)
     of = private_family(family, scale)
     z = x * of.root(x @ theta)[:, None]

@@ -1,7 +1,8 @@
-"""Rounds of exact fits, and how many of them tell a matrix, beside those of plain Newton steps.
+"""Rounds of exact fits between sites, and how many of them tell a matrix, beside those of plain Newton steps.
 
-`python benchmarks/rounds.py`: the data sets of the tests, and simulated ones with rare events. Newton's steps, which
-ask for an information in every round, are those that fits took before matrices were few.
+`python benchmarks/rounds.py`: the data sets of the tests, and simulated ones with rare events. Sites answer with the
+digits that they give along a path (`federated.path`). Newton's steps, which ask for an information in every round and
+are told all digits, are those that fits took before matrices were few.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import test_exact_datasets as data_sets
 
 import exact_fits
 from fedgauss import families
-from fedgauss.inference import exact, scoring
+from fedgauss.federated.path import Path as Steps
+from fedgauss.inference import asks, scoring
 
 
 class Count(NamedTuple):
@@ -31,12 +33,23 @@ class Count(NamedTuple):
     matrices: int
 
 
-def counted(fit: Callable[[], Any], apart: bool = False) -> Count:
-    """The questions of a fit; those beside others as rounds of their own where they are `apart`."""
+def counted(fit: Callable[[], Any], digits: bool, apart: bool = False) -> Count:
+    """The questions of a fit, with the digits of sites or all; those beside others count as rounds where `apart`."""
     asked: list[str] = []
-    ordinary = exact_fits.run
+    ordinary, answer = exact_fits.run, asks.answer
 
     def run(program: Any, family: Any, sites: Any) -> Any:
+        paths = {id(rows): Steps(family, rows, bool(np.all(rows.x[:, 0] == 1.0))) for rows in sites}
+
+        def rounded(family: Any, rows: Any, ask: Any) -> Any:
+            if ask.kind not in ("score", "sums") or id(rows) not in paths:
+                return answer(family, rows, ask)
+            step = paths[id(rows)].step(ask)
+            told = None if step is None else answer(family, rows, ask)
+            return paths[id(rows)].rounded(told, step) if told and step else told
+
+        asks.answer = rounded if digits else answer
+
         def listening() -> Any:
             told = None
             while True:
@@ -53,7 +66,7 @@ def counted(fit: Callable[[], Any], apart: bool = False) -> Count:
     try:
         fit()
     finally:
-        exact_fits.run = ordinary
+        exact_fits.run, asks.answer = ordinary, answer
     return Count(len(asked), sum(kind in ("sums", "final") for kind in asked))
 
 
@@ -111,18 +124,18 @@ def rare(n: int, p: int, share: float, size: float, skewed: bool) -> tuple[np.nd
 
 def newton(fit: Callable[[], Any]) -> Count:
     """The same with an information in every round, and rounds of their own for what is asked beside another now."""
-    now = exact.MOST_MATRICES, scoring._SLOW
-    exact.MOST_MATRICES, scoring._SLOW = scoring.MOST_ROUNDS, -np.inf
+    now = asks.MOST_MATRICES, scoring._SLOW
+    asks.MOST_MATRICES, scoring._SLOW = scoring.MOST_ROUNDS, -np.inf
     try:
-        return counted(fit, apart=True)
+        return counted(fit, digits=False, apart=True)
     finally:
-        exact.MOST_MATRICES, scoring._SLOW = now
+        asks.MOST_MATRICES, scoring._SLOW = now
 
 
 if __name__ == "__main__":
     print(f"{'family':<26} {'data':<58} {'rounds':>7} {'Newton':>7} {'ratio':>6} {'matrices':>9} {'Newton':>7}")
     for family, data, fit in fits():
-        now, then = counted(fit), newton(fit)
+        now, then = counted(fit, digits=True), newton(fit)
         print(
             f"{family:<26} {data:<58} {now.rounds:>7} {then.rounds:>7} {now.rounds / then.rounds:>6.2f} "
             f"{now.matrices:>9} {then.matrices:>7}"

@@ -109,7 +109,8 @@ def figures() -> dict[str, str]:
     levels = studies["levels"]
     column = recorded("rival_table-2026-11-18")["columns"]["mu = 1, t_0 = 250"]
     delays = {name: row["figures"]["delay"]["mean"] for name, row in column.items()}
-    bench = {row["quantity"]: row["value"] for part in recorded("bench-2026-11-16")["figures"].values() for row in part}
+    benches = [recorded(name)["figures"] for name in ("bench-2026-11-16", "federate-2026-11-19")]
+    bench = {row["quantity"]: row["value"] for parts in benches for part in parts.values() for row in part}
     many = "100,000 rows, 20 columns, 8 sites"
     return {
         "robust strategies": "median {:.3f}, trimmed mean {:.3f}, Krum {:.3f}, Bulyan {:.3f};".format(

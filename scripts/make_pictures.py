@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import finding_pictures
 
-from fedgauss._figures import DARK, LIGHT, styled, titled_axes
-from fedgauss.report.output import key, named_rows, stacked, svg
+from fedgauss._figures import DARK, LIGHT, styled, svg, titled_axes
+from fedgauss.report.output import key, named_rows, stacked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -199,3 +199,9 @@ def test_intercepts_of_every_class_are_left_out_of_the_figure():
     assert found.intercepts == (0, 2, 4)
     labels = [label.get_text() for label in found.plot(standardised=True).axes[0].get_yticklabels()]
     assert labels == ["0: dose", "1: dose", "2: dose"]
+
+
+def test_federate_says_where_a_pass_of_sgd_is():
+    asked = ["federate", "--solver", "sgd", "--target", "y", "--site", "a=nothing"]
+    shown = " ".join(runner.invoke(app, asked).stderr.split())
+    assert "federate fits by scoring; got --solver sgd. Leave it out: a pass of SGD is for rows that are in" in shown

@@ -39,6 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rank", type=int, help="run this peer, and start no others")
     parser.add_argument("--rendezvous", help="where peers meet: file:///a/new/file, or tcp://host:port of peer 0")
+    parser.add_argument("--secret", help="a file that all peers have the same of; tcp:// beyond this machine needs one")
     asked = parser.parse_args()
     if asked.attacker is None:
         asked.attacker = asked.peers - 2
@@ -86,7 +87,7 @@ def run_one(asked: argparse.Namespace) -> None:
     lin = fg.linearize(problem)
     if asked.attacker >= 0:
         problem = fg.problems.attacks.mean_shift(problem, [asked.attacker], asked.shift, start=asked.steps // 2 + 1)
-    with TorchLinks(asked.rank, asked.peers, asked.rendezvous) as links:
+    with TorchLinks(asked.rank, asked.peers, asked.rendezvous, secret=asked.secret) as links:
         run = run_peer(
             asked.rank,
             problem,

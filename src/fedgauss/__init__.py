@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fedgauss.engine.simulate import Setting, simulate, simulate_together
     from fedgauss.federated.privacy import Privacy
     from fedgauss.inference.fit import fit
-    from fedgauss.inference.fit_statistics import likelihood_ratio
+    from fedgauss.inference.fit_result import likelihood_ratio
     from fedgauss.inference.infer import infer
     from fedgauss.inference.model import Model
     from fedgauss.inference.sgd import SGD
@@ -94,7 +94,7 @@ _MODULES = {
     "engine.simulate": "Setting simulate simulate_together",
     "federated.privacy": "Privacy",
     "inference.fit": "fit",
-    "inference.fit_statistics": "likelihood_ratio",
+    "inference.fit_result": "likelihood_ratio",
     "inference.infer": "infer",
     "inference.model": "Model",
     "inference.sgd": "SGD",

@@ -1,4 +1,4 @@
-"""One style for every figure: the palette, the settings, and an empty figure under a title.
+"""One style for every figure: the palette, the settings, an empty figure under a title, and its files.
 
 It stands low, so that a result can draw itself; matplotlib loads with the first figure.
 """
@@ -101,3 +101,22 @@ def titled_axes(title: str, height: float, width: float = WIDTH) -> tuple[Figure
     """The same with one panel."""
     figure = titled_figure(title, height, width)
     return figure, figure.subplots()
+
+
+@styled
+def png(figure: Figure, dpi: int = 200) -> bytes:
+    """The figure as a PNG."""
+    return _saved(figure, "png", dpi=dpi, metadata={"Software": None})
+
+
+@styled
+def svg(figure: Figure) -> bytes:
+    """The figure as an SVG in the light palette, without a date, so that the same figure is the same file."""
+    return _saved(figure, "svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+
+
+def _saved(figure: Figure, kind: str, **options: Any) -> bytes:
+    """What `savefig` writes."""
+    buffer = BytesIO()
+    figure.savefig(buffer, format=kind, **options)
+    return buffer.getvalue()

@@ -49,6 +49,7 @@ def made_of(text):
         ("3", {"4", "2"}), ("True", {"False"}), ("'text'", set()), ("a if b else c", {"c if b else a"}),
         ("raise a", {"pass"}), ("a.b = c", {"pass"}), ("a = b", set()), ("return a", {"return None"}),
         ("f(a, b)", {"f(b, a)", "pass"}), ("a = f(b)", {"b"}), ("f(a, a)", {"pass"}), ("a: int | str = b", set()),
+        ("zip(a, strict=True)", {"pass"}), ("np.maximum(a, b)", {"pass"}),
     ],
 )  # fmt: skip
 def test_changes_of_each_kind(text, wanted):
@@ -97,14 +98,38 @@ def test_a_table_of_what_tests_notice(tree, capsys):
 
 def test_tests_must_pass_without_mutants(tree):
     (tree / "tests/test_sums.py").write_text("def test_it():\n    assert False\n")
-    with pytest.raises(SystemExit, match=r"the tests of src/small/sums\.py must pass before"):
-        mutants.run(
-            mutants_of(MODULE),
-            {MODULE: mutants.Tests.read(("tests/test_sums.py",))},
-            Results(tree / "out"),
-            1,
-            tree / "c",
-        )
+    tests = {MODULE: mutants.Tests.read(("tests/test_sums.py",))}
+    with pytest.raises(SystemExit, match=r"must pass before mutants are made; tests/test_sums\.py fails"):
+        mutants.run(mutants_of(MODULE), tests, Results(tree / "out"), 1, tree / "c")
+
+
+def test_each_module_has_its_share_and_a_change_elsewhere_leaves_the_others(tree):
+    """Of 22 lines two are of the first module; of its three mutants the seed takes one."""
+    other = "src/small/twice.py"
+    text = "def twice(x: int) -> int:\n    return 2 * x\n" * 10
+    (tree / other).write_text(text)
+    drawn = draw([MODULE, other], 11, 0)
+    assert [mutant.module for mutant in drawn] == [MODULE] + [other] * 10
+    (tree / MODULE).write_text("# A comment.\n" + (tree / MODULE).read_text())
+    assert [mutant.diff for mutant in draw([MODULE], 3, 0)][:1] == [drawn[0].diff]
+
+
+def test_the_tests_that_run_a_line_come_first_and_the_quickest_of_them(tree):
+    reach = mutants.Reach(
+        {
+            "tests/test_sums.py::slow": {"seconds": 9.0, "lines": {MODULE: [1, 2]}},
+            "tests/test_sums.py::quick": {"seconds": 1.0, "lines": {MODULE: [2]}},
+            "tests/test_other.py::other": {"seconds": 0.5, "lines": {MODULE: [2]}},
+        }
+    )
+    mutant, files = next(one for one in mutants_of(MODULE) if "<=" in one.diff), ("tests/test_sums.py",)
+    assert mutant.place == 2
+    assert reach.tests(mutant, files) == ["tests/test_sums.py::quick", "tests/test_sums.py::slow"]
+    assert reach.tests(mutant._replace(place=1), files) == ["tests/test_sums.py::slow"]
+    assert reach.tests(mutant._replace(place=3), files) == files
+    assert reach.limit(files) == 50.0
+    assert reach.limit(["tests/test_sums.py::quick", "tests/test_sums.py::slow"]) == 50.0
+    assert reach.limit(["tests/test_sums.py::quick"]) == 10.0
 
 
 def test_results_are_read_up_to_a_line_that_was_cut_off(tree):

@@ -32,17 +32,19 @@ from adversaries import (
     read_sites,
 )
 from memory_disk import MemoryDisk
+from scipy.linalg import lstsq
+from scipy.optimize import least_squares
 from scipy.special import expit
 from simulated.dishonest import PLOTS, Mailbox
 from simulated.keychain import Keychain
 
 from fedgauss.families.rows import Sums
 from fedgauss.families.same_bits import factor, solve
-from fedgauss.federated.fixed_point import Words, add, from_words, to_words
+from fedgauss.federated.fixed_point import Words, add, from_words, pack, to_words, unpack
 from fedgauss.federated.home import Home
-from fedgauss.federated.layout import pack, unpack
 from fedgauss.federated.ledger import Ledger
 from fedgauss.federated.mailbox import federate
+from fedgauss.federated.path import _DIGITS
 from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.rows import SiteRows
@@ -52,6 +54,7 @@ from fedgauss.inference.scoring import mended
 
 CORE = ("age", "dose", "bmi")  # what an attacker wants of a row; its models have them all, so that sums go together
 ASKER = "mailbox"
+_MOST_IN_A_LEVEL = 30  # rows whose values a reader solves for
 _MOST_VECTORS = 120  # that a reader is given at a time
 _SPENT = re.compile(r"answers at most|takes part in at most|refuses at most")
 _KNOWN = ("rows", "dropped")  # totals that limits.md says are told
@@ -154,7 +157,6 @@ class World:
         self._policies = {name: self.policy if name in self.honest else loose for name in self.tables}
         self._disks = {name: MemoryDisk(seed) for name in self.tables}
         self._liar = liar
-        self.steer = ""  # the column along which a dishonest site leads
         self.aims: Aims | None = None  # of a dishonest site
         self.lies: Callable[[np.ndarray], np.ndarray] = lambda value: value
         self.sites: dict[str, Site] = {}
@@ -583,7 +585,6 @@ def _short(end: str) -> str:
 # One dishonest site, and all sites but two
 
 _HUGE = 1e18  # of the matrix that a liar sends: what others add moves a step by some 1e-15
-_BENIGN = 1e-2  # a first step, along which matrices are asked for until there are no more
 _SAME = 1e-9  # of a step: a parameter that is where it was to be
 Aims = Callable[[int, np.ndarray], Sequence[np.ndarray]]  # of a turn and the parameter: where the next may be
 
@@ -673,25 +674,56 @@ def bent(here: Sums, step: np.ndarray, wanted: np.ndarray) -> tuple[Sums, float]
     return best, miss
 
 
-def steep(rng: np.random.Generator, dim: int, low: float, high: float, slope: float = 1e4) -> Aims:
-    """Along a direction of the covariates the predictor jumps at a threshold, which moves a little from round to round.
+def steep(rng: np.random.Generator, dim: int, low: float, high: float, slope: float = 7.0) -> Aims:
+    """Along a direction of the covariates the predictor rises steeply at a threshold that moves from round to round.
 
-    Two rounds differ by the rows between their thresholds, of which there may be one.
+    It is as steep as sites answer at (`path`), and starts there: a short step would bind the path to its place.
     """
     way = np.zeros(dim)
-    way[1:] = rng.normal(size=dim - 1) if rng.random() < 0.5 else np.eye(dim - 1)[rng.integers(dim - 1)]
-    way /= np.linalg.norm(way)
-    start: list[np.ndarray] = []
+    way[1:] = rng.normal(size=dim - 1) if rng.random() < 0.5 else np.eye(dim - 1)[0]
+    way *= slope / np.linalg.norm(way)
 
     def aims(turn: int, theta: np.ndarray) -> list[np.ndarray]:
-        start.append(theta)
-        if turn < 3:
-            return [start[0] + (turn + 1) * _BENIGN * way]
-        at = slope * way
-        at[0] = -slope * (low + (high - low) * (turn - 3) / 55.0)
+        if turn == 0:  # the model without covariates ends where its step is none
+            return [np.array([theta[0], *way[1:]])]
+        at = way.copy()
+        at[0] = -slope * (low + (high - low) * (turn - 1) / 57.0)
         return [at]
 
     return aims
+
+
+def anywhere(rng: np.random.Generator, dim: int, spread: float = 6.0) -> Aims:
+    """Parameters in all directions of the covariates, of which the last one, that of a level, stays where it is."""
+
+    def aims(turn: int, theta: np.ndarray) -> list[np.ndarray]:
+        found = []
+        for _ in range(6):
+            slopes = rng.normal(size=dim - 2)
+            slopes *= spread * rng.uniform(0.2, 1.0) / np.linalg.norm(slopes)
+            first = theta[0] if turn == 0 else rng.uniform(-1.5, 1.5) * np.linalg.norm(slopes)
+            found.append(np.array([first, *slopes, 0.0]))
+        return found
+
+    return aims
+
+
+def at_ends(aims: Aims) -> Aims:
+    """Where the plan wants to be first, and there to stay: steps so short that the run ends with all digits."""
+    here: list[np.ndarray] = []
+
+    def stay(turn: int, theta: np.ndarray) -> list[np.ndarray]:
+        if turn == 0:
+            here.append(aims(0, theta)[0])
+            return [here[0]]
+        return [here[0] + (1e-6 if turn == 1 else 0.0)]
+
+    return stay
+
+
+def along_offsets(low: float, high: float) -> Aims:
+    """Intercepts of a model without slopes, whose rows have offsets."""
+    return lambda turn, theta: [np.array([low + (high - low) * turn / 55.0, *np.zeros(len(theta) - 1)])]
 
 
 def near(world: World, target: str, steer: str, others: int, most: float) -> Aims:
@@ -710,8 +742,8 @@ def near(world: World, target: str, steer: str, others: int, most: float) -> Aim
 
     def aims(turn: int, theta: np.ndarray) -> list[np.ndarray]:
         start.append(theta)
-        if turn < 3:
-            return [start[0] + (turn + 1) * _BENIGN * np.eye(len(theta))[1]]
+        if turn == 0:
+            return [np.array([theta[0], 1.0, *np.zeros(others)])]
         found: list[np.ndarray] = []
         limit = most * deviance(start[0][0], 0.0)
         while len(found) < 8:
@@ -724,70 +756,148 @@ def near(world: World, target: str, steer: str, others: int, most: float) -> Aim
     return aims
 
 
-def read_in_tails(world: World, sites: Sequence[str], steer: str) -> list[Read]:
+def read_in_tails(world: World, sites: Sequence[str], steer: str, offset: float = 0.0) -> list[Read]:
     """Rows beyond all others in one column, from logistic scores at parameters of that column alone.
 
     Whoever knows a and b knows what a row of each z counts for, but for its outcome, which is the same in all rounds. A
-    combination that is next to nothing up to a cut and 1 beyond it makes sums over the rows beyond.
+    combination that is next to nothing up to a cut and 1 beyond it makes sums over the rows beyond, as far as the
+    digits of sites go. With an offset, of so many times the column, rows count by it where slopes are zero.
     """
-    told, at, where = [], [], []
-    for one in world.rounds:
-        if one.question.kind != "ask" or one.question.content["ask"].kind != "score" or one.names[0] != steer:
-            continue
+    told, at, noise = [], [], []
+    for one, sd in _scores(world, sites):
         theta = one.question.content["ask"].theta
-        if np.abs(theta[2:]).max(initial=0.0) > 1e-6 or set(one.behind) != set(sites):
-            continue
-        products = _in_units(one, _without_others(one, sites)["score"])
-        told.append([-products[name] for name in ("1", *CORE)])
-        at.append(theta[:2])
-        columns = one.question.content["columns"]
-        where.append((float(columns.mean[0]), float(columns.scale[0])))
+        if one.names[0] == steer and np.abs(theta[2:]).max(initial=0.0) <= 1e-6:
+            p, columns = len(one.names) + 1, one.question.content["columns"]
+            told.append(-_without_others(one, sites)["score"][:p])
+            tilt = offset * columns.scale[0]  # of a predictor with an offset, which is zero at the mean or near it
+            at.append((theta[0] + offset * columns.mean[0], theta[1] + tilt))
+            noise.append(sd)
     if len(told) < 10:
         return []
-    rows = np.concatenate([np.column_stack([world.tables[name][column] for column in CORE]) for name in sites])
-    sums, parameters = np.array(told)[1:] - told[0], np.array(at)
-
-    def weights(z: np.ndarray) -> np.ndarray:
-        mean = expit(parameters[:, 0] + np.multiply.outer(z, parameters[:, 1]))
-        return mean[:, 1:] - mean[:, :1]
-
+    names, parameters = one.names, np.array(at)
+    rows = np.concatenate([np.column_stack([world.tables[name][column] for column in names]) for name in sites])
+    rows = (rows - columns.mean) / columns.scale
+    centred = np.eye(len(told)) - 1.0 / len(told)  # without the outcomes
     guesses = []
     for side in (1.0, -1.0):
-        for cut in np.arange(1.4, 7.0, 0.2):
-            for gap in (0.4, 1.0):
-                inside, beyond = (
-                    weights(side * np.linspace(-4.5, cut, 200)),
-                    weights(side * (cut + gap + np.linspace(0, 1, 8))),
-                )
-                wanted = np.concatenate([np.zeros(200), np.ones(8), np.zeros(inside.shape[1])])
-                matrix = np.vstack([1e4 * inside, beyond, 1e-9 * np.eye(inside.shape[1])])
-                combined = np.linalg.lstsq(matrix, wanted, rcond=1e-15)[0] @ sums
-                if abs(combined[0]) > 1e-3:
-                    guesses.append(combined[1:] / combined[0])
-    return match(np.array(guesses).reshape(-1, len(CORE)), rows)
+        for cut in np.arange(1.4, 8.0, 0.3):
+            for gap in (0.4, 1.0, 2.0):
+                z = side * np.concatenate([np.linspace(-4.5, cut, 150), cut + gap + np.linspace(0.0, 1.0, 8)])
+                weights = expit(parameters[:, 0] + np.multiply.outer(z, parameters[:, 1])) @ centred
+                wanted = np.concatenate([np.zeros(150), np.full(8, 5.0), np.zeros(len(told))])
+                for strictly in (1.0, 1e3):
+                    weighed = np.vstack([strictly * weights[:150], 5.0 * weights[150:], np.diag(noise)])
+                    found = lstsq(weighed, wanted, cond=1e-15, check_finite=False, lapack_driver="gelsy")[0]
+                    combined = centred @ found @ np.array(told)
+                    if abs(combined[0]) > 1e-3:
+                        guesses.append(combined[1:] / combined[0])
+    return match(np.array(guesses).reshape(-1, len(names)), rows)
 
 
-def attack_as_site(world: World, kind: str, rosters: Sequence[Sequence[str]], most: int = 100) -> None:
-    """Ask, with dishonest sites in the rosters that follow a plan of a kind, until the budget is spent."""
+def _scores(world: World, sites: Sequence[str]) -> Iterable[tuple[Round, float]]:
+    """Rounds with scores over some sites, and the standard deviation of what the sites' digits leave of one."""
+    before: dict[int, tuple[np.ndarray, float]] = {}
+    for one in world.rounds:
+        ask = one.question.content.get("ask")
+        if ask is None or ask.kind not in ("score", "sums") or set(one.behind) != set(sites):
+            continue
+        last, longer = before.get(one.run, (ask.theta, 1.0))
+        moved = float(np.abs(ask.theta - last).max())
+        before[one.run] = ask.theta, moved or longer
+        told = _DIGITS * min(1.0, max(moved, longer)) if np.any(ask.theta[1:]) else 0.0
+        yield one, max(told * np.sqrt(len(sites) / 12.0), 1e-9)
+
+
+def read_levels(world: World, sites: Sequence[str], level: str, tries: int = 20) -> list[Read]:
+    """Rows of a level, by solving for all of their values from what logistic fits told of the level.
+
+    Sums over the rows of the level follow from those with its column: of residuals at each parameter, and of weights
+    and squared residuals, with the other columns, where a path ended. They are functions of the rows' values, which
+    are found by least squares where there are fewer of these than sums. Which rows had which outcomes is given: rows
+    can be exchanged, so that there are few patterns to try.
+    """
+    sums: list[tuple[str, np.ndarray, np.ndarray, np.ndarray, float]] = []
+    noises = {id(one): sd for one, sd in _scores(world, sites)}
+    for one in world.rounds:
+        ask = one.question.content.get("ask")
+        if ask is None or one.names[-1] != level or set(one.behind) != set(sites):
+            continue
+        columns, total = one.question.content["columns"], _without_others(one, sites)
+        share, scale, start = columns.mean[-1], columns.scale[-1], not np.any(ask.theta[1:])
+        outcomes = np.concatenate([world.tables[name][one.about.split()[0]] for name in sites])
+        theta = np.array([ask.theta[0] + ask.theta[-1] * (1.0 - share) / scale, *ask.theta[1:-1]])
+        if id(one) in noises:
+            number = scale * total["score"][-1] + share * total["score"][0]
+            sums.append(("score", outcomes, theta, np.array([number]), scale * noises[id(one)] + 1e-7))
+        for name in ("information", "observed", "squares.rows"):
+            if name in total and (start or ask.kind == "final"):
+                sums.append((name, outcomes, theta, (scale * total[name][-1] + share * total[name][0])[:-1], 1e-7))
+    rows = np.concatenate([np.column_stack([world.tables[name][c] for c in one.names]) for name in sites])
+    inside = rows[:, -1] == 1.0
+    rows = ((rows - columns.mean) / columns.scale)[inside, :-1]
+    if not sums or len(rows) > _MOST_IN_A_LEVEL:
+        return []
+
+    def apart(values: np.ndarray) -> np.ndarray:
+        x = np.column_stack([np.ones(len(rows)), values.reshape(rows.shape)])
+        found = []
+        for name, outcomes, theta, number, sd in sums:
+            mean, died = expit(x @ theta), outcomes[inside]
+            if name == "score":
+                found.append(np.atleast_1d(np.sum(died - mean) - number) / sd)
+            else:
+                found.append((((died - mean) ** 2 if "squares" in name else mean * (1.0 - mean)) @ x - number) / sd)
+        return np.concatenate(found)
+
+    solved = []
+    for _ in range(tries):
+        fitted = least_squares(
+            apart,
+            0.8 * world.rng.normal(size=rows.size),
+            x_scale="jac",
+            max_nfev=400,
+            xtol=1e-15,
+            ftol=1e-15,
+            gtol=1e-15,
+        )
+        solved.append((fitted.cost, fitted.x.reshape(rows.shape)))
+        if 2.0 * fitted.cost < 1.5 * len(fitted.fun) and len(fitted.fun) > 2 * rows.size:
+            break
+    best = min(solved, key=lambda one: one[0])[1]
+    return match(best, rows)
+
+
+def attack_as_site(world: World, kind: str, rosters: Sequence[Sequence[str]], most: int = 60) -> list[Read]:
+    """Ask, with dishonest sites that follow a plan of a kind, until the budget is spent; what is read by solving."""
     rng, spent = world.rng, 0
     steer = str(rng.choice(["marker", "income", "age"]))
-    world.steer = steer
     numbers = [steer, *(name for name in CORE if name != steer)]
-    ends = [(0.0, 3.4), (0.0, -3.4), (-1.0, 1.0), (0.5, 2.5)]
+    ends, offset = [(0.5, 9.0), (0.0, 3.4), (0.0, -3.4), (-1.0, 1.0)], float(rng.choice([5.0, 10.0, 20.0, 35.0]))
+    if kind == "level":
+        plant_level(world, int(rng.integers(3, 21)))
+        numbers = [*CORE, "rare"]
+    elif kind == "offset":
+        steer = "shift"  # which has mean 0: a start far off is refused
+        numbers = [steer, *CORE]
     while spent < 2 and world.runs < most:
-        link = {"link": str(rng.choice(["probit", "cloglog"]))} if kind == "steep" and rng.random() < 0.3 else {}
-        target, family = ("error", "huber") if kind == "steep" and rng.random() < 0.15 else ("died", "binomial")
-        drafted: Draft = {
-            "target": target,
-            "family": family,
-            "terms": numbers,
-            **(link if family == "binomial" else {}),
-        }
+        drafted: Draft = {"target": "died", "family": "binomial", "terms": numbers}
+        if kind == "steep" and rng.random() < 0.3:
+            drafted["link"] = str(rng.choice(["probit", "cloglog"]))
+        elif kind == "steep" and rng.random() < 0.15:
+            drafted |= {"target": "error", "family": "huber"}
         world.aims, world.lies = None, lambda value: value
+        low, high = ends[world.runs % 4] + rng.uniform(0.0, 0.1, 2)  # a repeat would be free, and tell nothing new
         if kind == "steep":
-            world.aims = steep(rng, len(numbers) + 1, *ends[world.runs % 4])
+            world.aims = steep(rng, len(numbers) + 1, low, high)
         elif kind == "near":
-            world.aims = near(world, "died", steer, len(numbers) - 1, float(rng.uniform(1.1, 1.8)))
+            world.aims = near(world, "died", steer, len(numbers) - 1, float(rng.choice([1.3, 1.8, 4.0, 10.0])))
+        elif kind == "level":
+            world.aims = anywhere(rng, len(numbers) + 1)
+        elif kind == "offset":
+            drafted["terms"] = [*numbers, f"offset(I({steer} * {offset:g}))"]
+            world.aims = along_offsets(
+                *(-offset * side * world.tables[world.own[0]][steer].std() for side in (low, high))
+            )
         else:
             drafted = draft(rng, world.tables[world.own[0]])
             world.lies = lambda value: value * rng.choice([1.0, 1.0, 1.0, 0.0, -1.0, 10.0, 1e9], np.shape(value))
@@ -795,6 +905,18 @@ def attack_as_site(world: World, kind: str, rosters: Sequence[Sequence[str]], mo
         world.ends[_short(end)] += 1
         spent += bool(_SPENT.search(end))
     world.aims, world.lies = None, lambda value: value
+    if kind == "level":
+        return read_levels(world, world.honest, "rare")
+    return read_in_tails(world, world.honest, steer, offset if kind == "offset" else 0.0) if kind != "chaos" else []
+
+
+def plant_level(world: World, rows: int) -> None:
+    """A level that so many rows of one honest site have, and none of the other honest sites."""
+    for name, table in world.tables.items():
+        table["rare"] = np.zeros(len(table["age"]))
+        if name == world.honest[0] or name in world.own:
+            table["rare"][world.rng.choice(len(table["age"]), rows, replace=False)] = 1.0
+        world.start(name)
 
 
 # Campaigns: a world from a seed, as a line of a record
@@ -805,6 +927,13 @@ def as_mailbox(seed: int) -> dict[str, Any]:
     random = Random(seed)
     world = World(seed, honest=random.choice([3, 3, 4, 5]))
     masked = random.random() < 0.8
+    if random.random() < 0.2:
+        plant_level(world, random.choice([3, 4, 6]))
+        world.ask(
+            model_of({"target": "died", "family": "binomial", "terms": [*CORE, "rare"], "errors": "HC0"}), world.honest
+        )
+        level = read_levels(world, world.honest, "rare") if world.answered else []
+        return _line(world, "level", level)
     attack_as_mailbox(world, masked=masked)
     return _line(world, "masked" if masked else "plain", [])
 
@@ -813,22 +942,20 @@ def as_site(seed: int) -> dict[str, Any]:
     """One dishonest site among three or four; it asks for nothing itself, but leads and lies."""
     random = Random(seed)
     world = World(seed, honest=random.choice([2, 2, 3]), dishonest=1, liar=Steers)
-    kind = random.choice(["steep", "near", "near", "chaos"])
-    attack_as_site(world, kind, [world.honest + world.own])
-    return _line(world, kind, read_in_tails(world, world.honest, world.steer))
+    kind = random.choice(["steep", "near", "offset", "level", "chaos"])
+    return _line(world, kind, attack_as_site(world, kind, [world.honest + world.own]))
 
 
 def as_coalition(seed: int) -> dict[str, Any]:
     """All sites but two, of which there are one to four, and the mailbox is theirs."""
     random = Random(seed)
     world = World(seed, honest=2, dishonest=random.choice([1, 2, 3, 4]), liar=Steers)
-    kind = random.choice(["models", "steep", "near", "chaos"])
+    kind = random.choice(["models", "steep", "near", "offset", "level", "chaos"])
     tails: list[Read] = []
     if kind == "models":
         attack_as_mailbox(world, own=world.own)
     else:
-        attack_as_site(world, kind, [world.honest + world.own])
-        tails = read_in_tails(world, world.honest, world.steer)
+        tails = attack_as_site(world, kind, [world.honest + world.own])
     return _line(world, kind, tails)
 
 
@@ -837,8 +964,7 @@ def _line(world: World, kind: str, tails: Sequence[Read]) -> dict[str, Any]:
     return {
         "kind": kind, "tables": len(world.honest), "runs": world.runs, "answered": world.answered,
         "parameters": sum(one.question.kind == "ask" for one in world.rounds), "rows": found.rows,
-        "tails": [f"row {one.who} beyond the others in {world.steer}, error {one.error:.1e}, chance {one.chance:.1e}"
-                  for one in tails],
+        "tails": [f"row {one.who}, error {one.error:.1e}, chance {one.chance:.1e}" for one in tails],
         "by_span": found.by_span, "sites": found.sites[:20], "masks": found.masks[:20],
         "ends": dict(world.ends.most_common(6)),
     }  # fmt: skip

@@ -5,14 +5,12 @@ import hashlib
 import numpy as np
 from hypothesis import settings
 
-from fedgauss.federated.fixed_point import add, to_words
+from fedgauss.federated.fixed_point import add, pack, to_words
 from fedgauss.federated.keys import Key, RunKey, verify
-from fedgauss.federated.layout import pack
 from fedgauss.federated.masks import Masks
-from fedgauss.federated.party import Party
+from fedgauss.federated.party import Party, Transcript
 from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.roster import Entry, Roster
-from fedgauss.federated.transcript import Transcript
 from fedgauss.federated.wire import decode, digest, encode
 from fedgauss.inference.model import Model
 

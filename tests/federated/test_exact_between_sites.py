@@ -35,12 +35,12 @@ def assert_same(found, other, rtol, facts=True):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_sites_give_what_the_pooled_frame_gives_masked_or_not(model):
-    """Through lines of JSON: 1e-10 from the pooled fit, and masks change nothing."""
+    """Through lines of JSON: 1e-9 from the pooled fit, since sites round their sums, and masks change nothing."""
     pooled = fg.fit(ROWS, model_of(model), client="h")
     with Sites() as plain, Sites() as hidden:
         found, masked = federate(model_of(model), plain), federate(model_of(model), hidden, masked=True)
-    assert_same(found, pooled, 1e-10)
-    assert_same(masked, pooled, 1e-10)
+    assert_same(found, pooled, 1e-9)
+    assert_same(masked, pooled, 1e-9)
     assert_same(masked, found, 1e-10)
     assert (found.sites is None) == (pooled.sites is None) == (model == "effects of sites")
     if found.sites is not None:
@@ -165,5 +165,8 @@ def test_a_table_under_two_names_is_refused():
 
 def test_a_model_that_has_no_estimate_ends_with_the_reason():
     frame = ROWS.assign(died=(ROWS.dose > 0).astype(int))
-    with Sites(frame) as sites, pytest.raises(ValueError, match=r"no finite estimate|Is a level without both"):
+    with (
+        Sites(frame) as sites,
+        pytest.raises(ValueError, match=r"no finite estimate|Is a level without both|three quarters as many"),
+    ):
         federate(DIED, sites)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from protocol_parts import FIXED
 
-from fedgauss.federated.layout import pack, size, unpack
+from fedgauss.federated.fixed_point import pack, size, unpack
 
 SHAPES = st.dictionaries(
     st.text(max_size=3), st.lists(st.integers(0, 4), max_size=3).map(tuple), max_size=4

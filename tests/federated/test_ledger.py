@@ -12,10 +12,15 @@ import numpy as np
 import pytest
 from memory_disk import Crash, MemoryDisk
 
+from fedgauss._files import place_of
+from fedgauss.federated.budget import Budget
 from fedgauss.federated.disk import RealDisk
 from fedgauss.federated.keys import fingerprint
-from fedgauss.federated.ledger import Admission, Budget, Ledger, place_of
+from fedgauss.federated.ledger import Admission, Ledger
+from fedgauss.federated.privacy import Privacy, compose
 from fedgauss.federated.refusal import Refused
+from fedgauss.federated.shares import Share
+from fedgauss.federated.span_rule import Told, about_the_same
 from fedgauss.federated.spans import extend
 
 EIGHT = [(f"site{j}", f"key{j}") for j in range(8)]
@@ -47,7 +52,10 @@ class Site:
         self.disk.restart()
         self.ledger = Ledger(FILE, **self.options)
 
-    def run(self, columns, rows=slice(None), *, model=None, roster=EIGHT, masked=True, spend=(0, 0), question="?"):
+    def run(
+        self, columns, rows=slice(None), *, model=None, roster=EIGHT, masked=True, spend=(0, 0), question="?", passes=0,
+        answered=True,
+    ):  # fmt: skip
         """One run; where it is refused the ledger gets the reason, and so does the test."""
         numbers = self.ledger.digests(self.table)[rows]
         self.runs += 1
@@ -56,11 +64,11 @@ class Site:
         try:
             told = {"1": np.ones(len(numbers))} | {name: np.asarray(own)[rows] for name, own in columns.items()}
             self.ledger.admit(Admission(told, numbers))
-            self.ledger.spend(*spend, question)
+            self.ledger.spend(*spend, question, passes)
         except Refused as refusal:
             self.ledger.refuse([str(refusal)], refusal.counts)
             raise
-        self.ledger.finish(answered=True)
+        self.ledger.finish(answered)
 
     def columns(self, *names):
         return {name: self.table[name] for name in names}
@@ -162,6 +170,15 @@ class TestAdaptiveAttempts:
             Site(table, random=lambda size, digit=digit: digit * 2 * size).ledger.digests(table) for digit in "12"
         ]
         assert len(set(np.concatenate(numbers).tolist())) == 10  # another key, other numbers
+
+    def test_numbers_of_rows_have_a_key_of_their_own(self, site):
+        assert len(site.ledger._history.key) == 32
+        other = Site(disk=MemoryDisk())
+        assert not set(site.ledger.digests(site.table).tolist()) & set(other.ledger.digests(other.table).tolist())
+
+    def test_rows_differ_however_small_their_numbers_are(self, site):
+        numbers = [site.ledger.digests({"x": [x]}) for x in (1e-300, 2e-300, 0.0, 1.0, 1.0 + 2**-52, np.nan, -np.inf)]
+        assert len(np.unique(numbers)) == 7
 
     def test_rows_that_say_the_same_are_numbered(self, site):
         numbers = Site({"sex": np.array([1.0, 0.0, 1.0, np.nan, np.nan])}).ledger.digests
@@ -280,6 +297,18 @@ class TestBudgets:
             site.run(site.columns("sbp"), spend=(what == "parameters", what == "matrices"))
         site.run(site.columns("bmi"), spend=spend)  # a repeat
 
+    def test_passes_are_none_unless_the_owner_wants_them(self):
+        site = Site(budget=Budget(passes=1))
+        site.run(site.columns("age"), spend=(0, 0), passes=1)
+        site.start()
+        with pytest.raises(Refused, match="at most 1 passes over all runs; it has answered 1") as refused:
+            site.run(site.columns("bmi"), spend=(0, 0), passes=1)
+        assert not refused.value.counts
+        assert [run.passes for run in site.ledger._history.runs] == [1, 0]
+        site.run(site.columns("age"), spend=(0, 0), passes=1)  # a repeat
+        with pytest.raises(Refused, match="at most 0 passes"):
+            Site().run({}, passes=1)
+
     def test_a_repeat_is_free_as_long_as_it_is_one(self):
         site = Site(budget=Budget(tries=2, parameters=10))
         site.run(site.columns("age"), spend=(5, 0))
@@ -329,6 +358,25 @@ class TestBudgets:
             site.run(site.columns("age"), spend=(4, 0), question="the first")
         assert "parameters: 8 of 10" in site.ledger.report()
 
+    def test_a_repeat_is_free_of_what_was_told_before_its_run_went_on(self):
+        site = Site(budget=Budget(parameters=12))
+        site.run(site.columns("age"), spend=(4, 0), question="the first", answered=False)
+        site.run(site.columns("age"), spend=(4, 0), question="the last")
+        for question in ("the first", "the last"):
+            site.start()
+            site.run(site.columns("age"), spend=(4, 0), question=question)
+        assert "parameters: 8 of 12" in site.ledger.report()
+        site.run(site.columns("age"), spend=(4, 0), question="another")
+        assert "parameters: 12 of 12" in site.ledger.report()
+
+    @pytest.mark.parametrize("other", [{"rows": slice(0, 290)}, {"roster": EIGHT[:4]}, {"masked": False}])
+    def test_a_repeat_is_not_free_of_what_another_run_told_before(self, other):
+        site = Site(budget=Budget(parameters=10))
+        site.run(site.columns("age"), spend=(4, 0), question="the first", answered=False, **other)
+        site.run(site.columns("age"), spend=(4, 0), question="the last")
+        with pytest.raises(Refused, match="at most 10 parameters"):
+            site.run(site.columns("age"), spend=(4, 0), question="the first")
+
     def test_a_repeat_that_was_put_away_is_free(self):
         site = Site(budget=Budget(parameters=10))
         site.run(site.columns("age"), spend=(4, 0), question="one")
@@ -342,6 +390,12 @@ class TestBudgets:
             site.ledger.spend(4, 0, "one")
         assert "parameters: 4 of 10" in site.ledger.report()
 
+    @pytest.mark.parametrize("size", [1.0, 1e-14, 1e-300])
+    def test_other_columns_are_no_repeat_however_small_they_are(self, site, size):
+        for name, tries in (("age", 1), ("age", 1), ("bmi", 2)):
+            site.run({"x": size * site.table[name]}, model={"same": 1})
+            assert site.ledger._history.spent["tries"] == tries
+
     def test_nothing_is_free_once_a_repeat_tells_something_new(self, site):
         numbers, age = site.ledger.digests(site.table), site.table["age"]
         site.run({"age": age}, model={"y": "x"}, spend=(1, 0))
@@ -354,23 +408,63 @@ class TestBudgets:
         assert "parameters: 2 of 200" in site.ledger.report()
         assert "tries: 2 of 60" in site.ledger.report()
 
-    def test_refusals_count_over_restarts_and_stop_all_but_repeats(self):
+    def test_refusals_count_over_restarts_and_stop_repeats_too(self):
+        """In a repeat a site that lies could ask what would be refused as often as it likes."""
         site = Site(budget=Budget(refusals=3))
         site.run(site.columns("age"))
         for row in range(3):
             with pytest.raises(Refused, match="rest on"):
                 site.run({"guess": site.table["id"] == row})
             site.start()
-        for _ in range(2):
+        for name in ("bmi", "age"):
             with pytest.raises(Refused, match="refuses at most 3 runs for what its rows say"):
-                site.run(site.columns("bmi"))
-        site.run(site.columns("age"))
+                site.run(site.columns(name))
         with pytest.raises(Refused, match="refuses at most 3"):  # under the name of an answered model
             site.run(site.columns("bmi"), model={"columns": ["age"]})
         assert "refusals: 3 of 3, 0 left" in site.ledger.report()
         site.options["budget"] = Budget(refusals=4)  # its owner has raised it
         site.start()
         site.run(site.columns("bmi"))
+        site.run(site.columns("age"))
+
+    def test_rounds_without_numbers_count_as_refusals_and_the_last_ends_the_run(self):
+        site = Site(budget=Budget(refusals=3))
+        site.ledger.begin("first", "about", EIGHT, "asker", {})
+        site.ledger.note_silence()
+        site.ledger.note_silence()
+        with pytest.raises(Refused, match="refuses at most 3 runs for what its rows say"):
+            site.ledger.note_silence()
+        site.ledger.finish(answered=False)
+        assert "refusals: 3 of 3, 0 left" in site.ledger.report()
+        with pytest.raises(Refused, match="refuses at most 3"):
+            site.ledger.begin("second", "about", EIGHT, "asker", {})
+
+    def test_a_run_ends_with_its_fourth_round_without_numbers(self, site):
+        site.ledger.begin("first", "about", EIGHT, "asker", {})
+        for _ in range(3):
+            site.ledger.note_silence()
+        with pytest.raises(Refused, match="no finite estimate"):
+            site.ledger.note_silence()
+        assert "refusals: 4 of 20" in site.ledger.report()
+
+    def test_silence_that_was_told_before_is_free_in_a_repeat(self, site):
+        def run(name, *questions):
+            site.ledger.begin(name, "about", EIGHT, "asker", {})
+            numbers = site.ledger.digests(site.table)
+            site.ledger.admit(Admission({"1": np.ones(300), **site.columns("age")}, numbers))
+            for question in questions:
+                site.ledger.spend(1, 0, question)
+                site.ledger.note_silence()
+            site.ledger.finish(answered=True)
+
+        run("first", "far", "farther")
+        for k in range(5):
+            run(f"repeat {k}", "far", "farther")
+        site.start()
+        run("again", "far")
+        assert "refusals: 2 of 20" in site.ledger.report()
+        run("elsewhere", "far", "farthest")
+        assert "refusals: 3 of 20" in site.ledger.report()
 
     def test_refusals_that_depend_on_no_row_do_not_count(self, site):
         for counts in (False, True):
@@ -422,6 +516,151 @@ class TestBudgets:
     def test_budgets_are_positive(self):
         with pytest.raises(ValueError, match="tries of a budget must be at least 1; got 0"):
             Budget(tries=0)
+        with pytest.raises(ValueError, match="passes of a budget must be at least 0; got -1"):
+            Budget(passes=-1)
+        assert Budget(tries=1, refusals=1, parameters=1, matrices=1).passes == 0
+
+
+class TestPlaces:
+    """What rows count for where fits end: several may reach no row that none reaches alone, and none twice."""
+
+    def ends(self, site, columns, *places, model=None, finish=True):
+        """A run of these columns that ends where rows count for this."""
+        numbers = site.ledger.digests(site.table)
+        site.runs += 1
+        about = {"columns": sorted(columns)} if model is None else model
+        site.ledger.begin(f"run {site.runs}", "about", EIGHT, "asker", about)
+        site.ledger.admit(Admission({"1": np.ones(300), **columns}, numbers))
+        try:
+            for place in places:
+                site.ledger.admit_place(Admission({"score 0": place}, numbers))
+        finally:
+            site.ledger.finish(answered=True)
+
+    def counts_for(self, site, row=None, seed=1):
+        """A column that no other has, but for a row."""
+        column = np.random.default_rng(seed).normal(size=300)
+        return column if row is None else changed(column, row, 0.5)
+
+    @pytest.mark.parametrize("restart", [False, True])
+    def test_two_that_differ_in_a_row_are_refused(self, site, restart):
+        self.ends(site, site.columns("age"), self.counts_for(site))
+        if restart:
+            site.start()
+        before = site.ledger.length
+        with pytest.raises(Refused, match="at the ends of several fits must rest on at least 3 rows") as refused:
+            self.ends(site, site.columns("bmi"), self.counts_for(site, 7))
+        assert refused.value.counts
+        assert site.ledger.length == before + 3  # the run, its columns and its end
+        self.ends(site, site.columns("sbp"), self.counts_for(site, seed=2))
+
+    def test_a_row_that_one_run_reaches_is_reached_by_no_other(self, site):
+        age = site.table["age"]
+        self.ends(site, {"age": age}, changed(age, 7, 0.5))
+        self.ends(site, {"age": age}, changed(age, 7, 0.5))  # the same again
+        self.ends(site, site.columns("sbp"), changed(site.table["sbp"], 9, 0.5))
+        with pytest.raises(Refused, match="at the ends of several fits"):
+            self.ends(site, site.columns("bmi"), changed(site.table["bmi"], 7, 0.5))
+        site.start()
+        with pytest.raises(Refused, match="at the ends of several fits"):
+            self.ends(site, site.columns("bmi"), changed(site.table["bmi"], 9, 0.5))
+        runs = site.ledger._history.runs
+        rows = site.ledger.digests(site.table)
+        reach = [site.ledger._columns.read(run.reach[0]).tolist() if run.reach else None for run in runs[:3]]
+        assert reach == [[rows[7]], [rows[7]], [rows[9]]]
+        assert [len(run.places) for run in runs] == [1, 1, 1, 0, 0]
+
+    def test_a_run_that_ends_where_another_did_may_go_on_from_there(self, site):
+        """Of the row that both reach it tells nothing at another place."""
+        age = site.table["age"]
+        self.ends(site, {"age": age}, changed(age, 7, 0.5))
+        self.ends(site, site.columns("age", "bmi"), changed(age, 7, 0.5), self.counts_for(site))
+        assert [len(run.places) for run in site.ledger._history.runs] == [1, 2]
+
+    def test_two_places_of_one_run_are_taken_together(self, site):
+        self.ends(site, site.columns("age"), self.counts_for(site), self.counts_for(site, 7))
+        with pytest.raises(Refused, match="at the ends of several fits"):
+            self.ends(site, site.columns("bmi"), changed(site.table["bmi"], 7, 0.5))
+
+    def test_a_repeat_that_ends_elsewhere_is_a_try_and_no_more_of_them_than_other_runs_are_refused(self, site):
+        age = {"age": site.table["age"]}
+        self.ends(site, age, self.counts_for(site))
+        spent = site.ledger._history.spent
+        self.ends(site, age, self.counts_for(site))
+        assert spent["tries"] == 1
+        self.ends(site, age, self.counts_for(site, seed=2), self.counts_for(site, seed=3))
+        assert spent["tries"] == 2
+        site.options["budget"] = Budget(tries=2)
+        site.start()
+        with pytest.raises(Refused, match="at most 2 runs"):
+            self.ends(site, age, self.counts_for(site, seed=4))
+        self.ends(site, age, self.counts_for(site))
+
+    def test_it_belongs_to_a_run(self, site):
+        with pytest.raises(ValueError, match="call begin first"):
+            site.ledger.admit_place(Admission({}, np.zeros(0, np.uint64)))
+
+
+class TestPrivacy:
+    """What private runs cost, over the whole life of a table."""
+
+    ONE = Privacy(1.0, 1e-5)
+    COST = ONE.cost({"first": 0.3, "last": 0.7})
+
+    def begin(self, site, number):
+        site.ledger.begin(f"run {number}", "about", EIGHT, "asker", {"model": 1})
+
+    def private(self, site, number):
+        self.begin(site, number)
+        site.ledger.spend_privacy(self.ONE, self.COST)
+        site.ledger.finish(answered=True)
+
+    def test_runs_add_up_over_restarts_and_nothing_is_free(self):
+        """By the closed form two runs of epsilon 1 are one of 1.465, and three one of 1.835."""
+        site = Site(privacy=Privacy(1.6, 1e-5))
+        for number in (1, 2):
+            self.private(site, number)
+            site.start()
+        report = site.ledger.report()
+        assert "epsilon: 1.46 of 1.6 at delta 1e-05. Another run may have epsilon 0.55 at that delta" in report
+        assert "tries: 2 of 60" in report
+        assert report.count("epsilon 1, delta 1e-05") == 2
+        self.begin(site, 3)
+        with pytest.raises(
+            Refused, match=r"epsilon 1.6 of this table in all, .* be 1.83\. Another run .* 0.55"
+        ) as refused:
+            site.ledger.spend_privacy(self.ONE, self.COST)
+        assert not refused.value.counts
+
+    def test_a_budget_can_be_spent_to_its_end(self):
+        site = Site(privacy=self.ONE)
+        whole = self.ONE.cost({"all": 1.0})
+        exact = Privacy(compose([], whole, 1e-5).epsilon, 1e-5)
+        site = Site(privacy=exact)
+        site.ledger.check_privacy(whole)
+        self.begin(site, 1)
+        site.ledger.spend_privacy(exact, whole)
+        with pytest.raises(Refused, match="Nothing is left for another run"):
+            site.ledger.check_privacy(whole)
+
+    def test_a_run_is_paid_for_once_and_before_it_answers(self, site):
+        self.begin(site, 1)
+        before = site.ledger.length
+        for _ in range(2):
+            site.ledger.spend_privacy(self.ONE, self.COST)
+        assert site.ledger.length == before + 1
+        assert site.ledger._history.costs == [self.COST]
+
+    def test_without_a_budget_there_are_no_private_runs(self):
+        site = Site(privacy=None)
+        self.begin(site, 1)
+        with pytest.raises(Refused, match="epsilon = 0: it takes no part in private runs") as refused:
+            site.ledger.spend_privacy(self.ONE, self.COST)
+        assert not refused.value.counts
+
+    def test_it_belongs_to_a_run(self, site):
+        with pytest.raises(ValueError, match="call begin first"):
+            site.ledger.spend_privacy(self.ONE, self.COST)
 
 
 class TestSitesApart:
@@ -449,6 +688,12 @@ class TestSitesApart:
         site.run(site.columns("age"), roster=EIGHT[:3])
         self.refused(site, EIGHT[:7], match="'site6' came, and nothing left")
         self.refused(site, [*EIGHT[:3], *EIGHT[5:]])
+
+    def test_two_sets_that_share_no_site(self, site):
+        """All less 1, 2, 3 less 4, 5, 6 would be the sums of two: no site of one sees the other, so each has half."""
+        site.run(site.columns("age"))
+        self.refused(site, EIGHT[:3])
+        site.run(site.columns("age"), roster=EIGHT[:4])
 
     def test_sites_that_leave(self, site):
         site.run(site.columns("age", "died"))
@@ -514,19 +759,54 @@ class TestSitesApart:
             site.ledger.admit(Admission({"1": ones, "b": b}, numbers))
 
 
+class TestFunctions:
+    """Sums over rows that share a level, of functions of one column or several."""
+
+    AGE = frozenset({"age"})
+
+    def ask(self, site, name, functions, **shares):
+        numbers = site.ledger.digests(site.table)
+        site.runs += 1
+        site.ledger.begin(f"run {site.runs}", "about", EIGHT, "asker", {"columns": name})
+        told = {"1": np.ones(len(numbers)), name: site.table[name]}
+        try:
+            site.ledger.admit(Admission(told, numbers, dict.fromkeys(functions, self.AGE), shares))
+        except Refused as refusal:
+            site.ledger.refuse([str(refusal)], refusal.counts)
+            raise
+        site.ledger.finish(answered=True)
+
+    def test_those_of_all_runs_are_counted_together_whatever_their_levels(self, site):
+        rare = Share("rare", ("",), 8, 3, 3, 0)
+        self.ask(site, "age", ["age", "age**2", "log(age)"], rare=rare)
+        self.ask(site, "bmi", ["age", "sqrt(age)", "age**3", "age**4"], rare=rare)
+        site.start()
+        with pytest.raises(Refused, match=r"there must be 10 rows of one of 'rare', and here are fewer") as refusal:
+            self.ask(site, "sbp", ["age**5"], rare=rare)
+        assert refusal.value.counts
+        with pytest.raises(Refused, match="there must be 10 rows"):
+            self.ask(site, "sbp", ["age**5"], other=rare)
+        self.ask(site, "sbp", ["age**5"], other=rare._replace(rows=11))
+        self.ask(site, "age", ["age", "age**2", "log(age)"], rare=rare)  # a repeat tells nothing new
+
+    def test_levels_times_functions_need_more_rows(self, site):
+        with pytest.raises(Refused, match="there must be 7 rows"):
+            self.ask(site, "age", ["age", "age**2"], rare=Share("rare", ("", "age", "age**2"), 6, 3, 3, 0))
+        self.ask(site, "age", ["age", "age**2"], rare=Share("rare", ("", "age", "age**2"), 7, 3, 3, 0))
+
+
 class TestOthersLedgers:
     def test_a_ledger_that_got_shorter_or_other_is_noticed(self, site):
         site.ledger.note_peers({"south": ("k", "aa", 10), "north": ("n", "bb", 3)})
         site.start()
         site.ledger.note_peers({"south": ("k", "aa", 10)})
         site.ledger.note_peers({"south": ("k", "cc", 12)})
-        for head, length in (("aa", 10), ("cc", 1), ("dd", 12)):
-            with pytest.raises(Refused, match="'south'"):
+        for head, length, words in (("aa", 10, "10"), ("cc", 1, "1"), ("dd", 12, "12 others")):
+            with pytest.raises(Refused, match=rf"that of site 'south' had 12 and has {words}\."):
                 site.ledger.note_peers({"south": ("k", head, length)})
         with pytest.raises(Refused, match="'renamed'"):
             site.ledger.note_peers({"renamed": ("n", "bb", 2)})
-        assert site.ledger.seen("k") == ("cc", 12)
-        assert site.ledger.seen("unknown") is None
+        assert site.ledger.seen(["south", "unknown"]) == {"k": ("cc", 12)}
 
     def test_what_was_seen_before_is_not_written_again(self, site):
         site.ledger.note_peers({"south": ("k", "aa", 10)})
@@ -577,12 +857,21 @@ class TestAskersAndOwners:
         for name in ("coordinator", "south"):
             site.ledger.forget(name)
         site.start()
-        assert site.ledger.seen(first) is None
-        assert site.ledger.seen(other) == ("bb", 3)
+        assert site.ledger.seen(["north", "south"]) == {other: ("bb", 3)}
         site.ledger.note_asker("coordinator", other)
         site.ledger.note_peers({"south": ("ef" * 32, "cc", 1)})
         shown = [line.split() for line in site.ledger.report().splitlines()]
         assert any(words[:2] == ["site", "south"] and words[-2:] == ["1", "lines"] for words in shown)
+
+    def test_a_key_under_another_name_keeps_the_name_of_before(self, site):
+        """Who carries the messages chooses names: a detour by another one must not make room for a stranger."""
+        first, stranger = "ab" * 32, "cd" * 32
+        site.ledger.note_peers({"south": (first, "aa", 10)})
+        site.ledger.note_peers({"detour": (first, "bb", 11)})
+        site.start()
+        with pytest.raises(Refused, match="'south' must have the key"):
+            site.ledger.note_peers({"south": (stranger, "cc", 1)})
+        site.ledger.note_peers({"south": (first, "dd", 12)})
 
     def test_consent_can_be_withdrawn_and_given_again(self, site):
         site.ledger.consent(False)
@@ -643,7 +932,8 @@ class TestTheFile:
             edited = bytearray(content)
             edited[position] ^= 1
             site.disk.files[FILE] = bytes(edited)
-            with pytest.raises(Refused, match="as it was written"):
+            line = content.count(b"\n", 0, position) + 1
+            with pytest.raises(Refused, match=f"as it was written; line {line} of {FILE} is not"):
                 site.start()
 
     def test_lines_taken_out_swapped_or_twice_are_noticed(self, site):
@@ -918,3 +1208,47 @@ class TestPlace:
 def test_few_must_be_two_at_least():
     with pytest.raises(ValueError, match="few must be at least 2"):
         Ledger(FILE, few=1, disk=MemoryDisk())
+    Ledger(FILE, few=2, disk=MemoryDisk())
+
+
+def test_a_ledger_has_one_run_at_a_time(site):
+    site.ledger.begin("run 1", "about", EIGHT, "asker", {})
+    with pytest.raises(Refused, match="one is going on"):
+        site.ledger.begin("run 2", "about", EIGHT, "asker", {})
+    site.ledger.finish(answered=True)
+
+
+def test_what_was_told_is_not_refused_by_rules_that_came_later(site):
+    rare = (np.arange(300) < 4) * 1.0
+    site.run({"rare": rare})
+    site.options["few"] = 5
+    site.start()
+    site.run({"rare": rare}, model={"another": "model"})
+    with pytest.raises(Refused, match="combinations with 'rarer' would rest on fewer"):
+        site.run({"rare": rare, "rarer": (np.arange(300) >= 296) * 1.0})
+
+
+def test_whole_numbers_beyond_32_bits_are_kept(site):
+    large = np.arange(300.0) + 2.0**31 - 299.0
+    site.run({"large": large})
+    assert large.max() == 2.0**31
+    site.start()
+    (told,) = (one for one in site.ledger._history.runs[0].told if one.name == "large")
+    np.testing.assert_array_equal(np.sort(site.ledger._columns.read(told.values)), large)
+
+
+def test_runs_about_other_rows_are_the_same_where_they_share_a_column():
+    """Rows 0 to 19 and 10 to 29: ones over each are no column in common, and one over rows 10 to 19 is."""
+    rows = {"ours": np.arange(20, dtype=np.uint64), "theirs": np.arange(10, 30, dtype=np.uint64)}
+    values = {name: np.random.default_rng(j).normal(size=20) for j, name in enumerate("xyz")}
+    values |= {"left": np.where(np.arange(20) < 10, 0.0, 7.0), "right": np.where(np.arange(20) < 10, 7.0, 0.0)}
+    read = {**rows, **values, "1": np.ones(20)}.__getitem__
+
+    def are_same(ours, theirs):
+        return about_the_same(
+            [Told(name, "ours", name) for name in ours], [Told(name, "theirs", name) for name in theirs], read
+        )
+
+    assert not are_same(["1", "x"], ["1", "y"])
+    assert not are_same(["1", "x", "z"], ["y"])
+    assert are_same(["1", "x", "left"], ["y", "right"])

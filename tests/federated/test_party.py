@@ -27,9 +27,8 @@ from fedgauss.federated.keys import verify
 from fedgauss.federated.masks import Masks
 from fedgauss.federated.party import Party, RunRefused
 from fedgauss.federated.plan import Question
-from fedgauss.federated.refusal import Refused
+from fedgauss.federated.refusal import Blamed, Refused
 from fedgauss.federated.roster import Entry
-from fedgauss.federated.transcript import Blamed
 from fedgauss.federated.wire import decode, encode
 from fedgauss.inference.model import Model
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fedgauss.federated.ledger import Budget
+from fedgauss.federated.budget import PRIVACY, Budget
 from fedgauss.federated.policy import Policy, example_policy
+from fedgauss.federated.privacy import Privacy
 from fedgauss.federated.refusal import Refused
 
 
@@ -111,3 +112,71 @@ def test_columns_that_are_open():
     assert Policy(columns=("age",)).open_columns(table) == ["age"]
     with pytest.raises(ValueError, match=r"the policy names the column 'nam', .* Did you mean 'name'?"):
         Policy(never=("nam",)).open_columns(table)  # a typing error must not open a column
+
+
+def test_rules_may_have_their_least_values():
+    """And whole numbers where any numbers may stand; a budget is that of the policy, and privacy may be none."""
+    least = {"least_rows": 2, "few": 2, "cells": 1, "rows_per_parameter": 1, "fewest_sites": 1, "sites_apart": 1}
+    budgets = {"tries": 1, "refusals": 1, "parameters": 1, "matrices": 1}
+    policy = Policy(**least, **budgets, epsilon=0)
+    assert policy.budget == Budget(**budgets)
+    assert policy.privacy is None
+    assert Policy().privacy == PRIVACY == Privacy(10.0, 1e-5)
+    assert Policy(epsilon=2, delta=1e-6).privacy == Privacy(2.0, 1e-6)
+    for wrong in ({"epsilon": 0.001}, {"delta": 0.5}, {"delta": 0}, {"epsilon": -1}):
+        with pytest.raises(ValueError, match=r"epsilon|delta"):
+            Policy(**wrong)
+
+
+def test_values_are_kept_as_they_are_meant():
+    policy = Policy(columns=["age", "ward"], ranges={"age": [18, 100]}, sites={"south": "0f" * 32}, masks="off")
+    assert policy.columns == ("age", "ward")
+    assert policy.ranges == {"age": (18.0, 100.0)}
+    assert (policy.sites, policy.askers, policy.masks) == ({"south": "0f" * 32}, None, "off")
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"ranges": 5}, r"ranges must be \[low, high\] by column; got 5. Use ranges = { age = \[18, 100\] }\?"),
+        ({"ranges": {"age": 5}}, "the range of 'age' must be two numbers"),
+        ({"sites": 5}, "sites must be keys by name"),
+        ({"askers": {1: "0f" * 32}}, "askers must be keys by name"),
+        ({"columns": ["age", 1]}, "columns must be a list of names"),
+        ({"columns": 5}, "columns must be a list of names"),
+        ({"least_rows": None}, "least_rows must be a whole number"),
+        ({"never": None}, "never must be a list of names; got None"),
+    ],
+)
+def test_rules_of_another_kind_are_refused(rules, words):
+    with pytest.raises(ValueError, match=words):
+        Policy(**rules)
+
+
+def test_every_rule_is_printed_with_its_value():
+    policy = Policy(ranges={"age": (18, 100), "dose": (0, 1)}, secret="word", rows_per_parameter=2.5)
+    shown = dict(line.split(maxsplit=1) for line in str(policy).splitlines()[1:])
+    assert shown["ranges"].startswith("age and dose between what")
+    assert shown["secret"].startswith("word         file with what")
+    assert shown["rows_per_parameter"].startswith("2.5          rows that")
+    assert shown["columns"].startswith("-            columns that may be")
+    assert shown["never"].startswith("-            columns that may not")
+    assert shown["masks"].startswith("allowed      ")
+
+
+def test_the_example_has_every_kind_of_value():
+    lines = example_policy().splitlines()
+    assert lines[1] == "[site]"
+    assert lines[2] == "least_rows = 10  # rows that this site must have to take part"
+    assert '# columns = ["age", "dose", "died"]  # columns that may be asked for' in lines
+    assert "# ranges = { age = [18, 100] }  # between what columns lie in private runs that do not say" in lines
+    assert 'masks = "allowed"  # "required", "allowed" or "off": whether sums leave the site masked' in lines
+    assert '# secret = "sites.secret"  # file with what owners agreed on without anybody else' in lines
+    assert "rows_per_parameter = 3  # rows that there must be for each parameter" in lines
+    assert "delta = 1e-05  # at which that epsilon holds; below 1 / rows" in lines
+
+
+def test_a_secret_may_be_in_the_home_folder(written, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    assert Policy.read(written('[site]\nsecret = "~/word"')).secret == str(tmp_path / "me" / "word")
+    assert Policy.read(written("[site]\n")).secret is None

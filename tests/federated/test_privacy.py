@@ -1,11 +1,12 @@
 """The budget: what multipliers cost, what is left of it, and what is refused."""
 
 import math
+import sys
 
 import pytest
 from scipy import optimize, stats
 
-from fedgauss.federated.privacy import GRID, Privacy, compose, remaining
+from fedgauss.federated.privacy import GRID, Privacy, check_range, compose, remaining
 
 DELTA = 1e-6
 
@@ -78,5 +79,70 @@ def test_a_delta_of_one_row_is_refused():
 
 
 def test_a_share_of_nothing_is_refused():
+    with pytest.raises(ValueError, match=r"shares of a budget must be above 0; got -0.5\. Leave"):
+        Privacy(1.0).multipliers({"a": 1.0, "b": -0.5})
     with pytest.raises(ValueError, match="above 0"):
         Privacy(1.0).multipliers({"a": 1.0, "b": 0.0})
+
+
+def test_the_smallest_epsilon_and_the_largest_delta_are_budgets():
+    assert (Privacy(0.01).epsilon, Privacy(1.0, 0.01).delta, Privacy(1.0).delta) == (0.01, 0.01, 1e-6)
+
+
+def test_multipliers_are_those_of_the_budget_by_name_and_rounded_up():
+    """By the closed form, to the next thousandth: a third part of all in each of two."""
+    found = Privacy(1.0, DELTA).multipliers({"b": 1.0, "a": 2.0})
+    assert list(found) == ["b", "a"]
+    one = optimize.brentq(lambda m: epsilon_of([m]) - 1.0, 0.1, 100.0)
+    unit = math.ceil(one * 1_000 - 1e-4)
+    assert found == {"b": math.ceil(unit * 3.0**0.5) / 1_000, "a": math.ceil(unit * 1.5**0.5) / 1_000}
+    assert Privacy(1.0, DELTA).cost({"b": 1.0, "a": 2.0}) == tuple(found.values())
+
+
+def test_nothing_costs_the_least_that_can_be_said():
+    assert compose([], (1e6,), DELTA) == Privacy(0.01, DELTA)
+
+
+def test_what_would_be_less_than_the_least_is_nothing():
+    budget = Privacy(1.0, DELTA)
+    rest = sum(1 / m**2 for m in budget.cost({"all": 1.0}))
+    least = sum(1 / m**2 for m in Privacy(0.01, DELTA).cost({"all": 1.0}))
+    assert remaining(budget, [((rest - 0.9 * least) ** -0.5,)]) is None
+    left = remaining(budget, [((rest - 1.5 * least) ** -0.5,)])
+    assert left is not None
+    assert 0.01 <= left.epsilon < 0.02
+    assert remaining(Privacy(0.01, DELTA), []) is not None
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ((1.0,), "two numbers"), ((1.0, 2.0, 3.0), "two numbers"), ({1.0: 2.0}, "two numbers"), ("ab", "two numbers"),
+        ((1.0, True), "two numbers"), ((1.0, "2"), "two numbers"), (7, "two numbers"),
+        ((2.0, 1.0), "low < high"), ((1.0, 1.0), "low < high"), ((-1.5e308, 1.5e308), "low < high"),
+        ((math.nan, 1.0), "low < high"), ((0.0, math.inf), "low < high"),
+    ],
+)  # fmt: skip
+def test_a_range_has_two_ends_in_their_order(ends, words):
+    with pytest.raises(ValueError, match=f"range of 'age' must be .*{words}"):
+        Privacy(1.0, ranges={"age": ends})
+    with pytest.raises(ValueError, match=r"got '(x{59})\.") as raised:
+        check_range("age", "x" * 100)
+    assert "x" * 60 not in str(raised.value)
+
+
+def test_ranges_are_floats_and_come_back_from_the_wire():
+    found = Privacy(1.0, ranges={"age": [18, 100]})
+    assert found.ranges == {"age": (18.0, 100.0)}
+    assert all(type(end) is float for end in found.ranges["age"])
+    assert found.to_wire() == {"epsilon": 1.0, "delta": 1e-6, "ranges": {"age": [18.0, 100.0]}}
+    assert Privacy.from_wire(found.to_wire()) == found
+    for wrong in ({"ranges": {"age": (18.0, 100.0)}}, {"more": 1}, {"ranges": 5}, {"epsilon": 10**400}):
+        with pytest.raises(ValueError, match=r"as fedgauss sends them|must be"):
+            Privacy.from_wire(found.to_wire() | wrong)
+
+
+def test_without_the_accountant_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'fedgauss\[private\]'"):
+        Privacy(1.0).cost({"a": 1.0})

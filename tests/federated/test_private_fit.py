@@ -2,19 +2,25 @@
 
 import itertools
 import math
+from contextlib import nullcontext
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import special, stats
 
-from fedgauss.federated.plan import Heard
+from fedgauss.federated.plan import Heard, Question
 from fedgauss.federated.privacy import Privacy
-from fedgauss.federated.private_families import Gaussian, Poisson, clipped_normal
-from fedgauss.federated.private_fit import private_program, shares_of
+from fedgauss.federated.private_families import Binomial, Gaussian, Poisson, clipped_normal, private_name
+from fedgauss.federated.private_fit import _Program, _quantile, _raised, _upper, private_program, shares_of
 from fedgauss.federated.private_rows import (
+    COUNTS,
+    EDGES,
+    MOST_ROWS,
     STEPS,
+    USUAL,
     PrivateRows,
+    _step,
     answer,
     bounds,
     in_ranges,
@@ -94,6 +100,50 @@ def test_no_row_moves_a_total_by_more_than_the_sensitivity(family):
             if question.kind != "curve" and (question.kind != "step" or name in ("score", "residuals")):
                 reached[question.kind, name, question.content.get("last")] = math.sqrt(longest) / STEPS
     assert min(reached.values()) > 0.6, reached  # a bound that nobody reaches wastes the budget
+
+
+def multiplier(question, name, of):
+    """That of a part of a question, found without the fit."""
+    step = "last" if question.content.get("last") else "first"
+    stage = {"counts": "bins", "scale": "bins", "step": step}.get(question.kind, question.kind)
+    return Fraction(round(1000 * of[f"{stage} {name}"]), 1000)
+
+
+def wilder(question, rng):
+    """A question that no honest run would ask: parameters and coordinates that are powers of ten off."""
+    content = dict(question.content)
+    for name in ("theta", "whiten", "step"):
+        if name in content:
+            given = np.array(content[name])
+            content[name] = (given * 10.0 ** rng.uniform(-2, 4, given.shape) * rng.choice([-1, 1])).tolist()
+    return Question(question.kind, content, question.shapes)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # wild questions overflow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_search_finds_a_row_beyond_the_noise(family):
+    """Climbing from the worst of random rows, by what an answer to a table gains by one: never beyond what is paid for.
+
+    That is the variance of the noise of all sites but one, over the square of the multiplier.
+    """
+    rng, sites, of = np.random.default_rng(7), 4, Privacy(1.0).multipliers(shares_of(family))
+    table_of = table(family, 50, 3)
+    for question in fitted(family, n=4_000, sites=sites)[0]:
+        for asked in (question, wilder(question, rng), wilder(question, rng)):
+            without = answer(asked, table_of, silent)
+            worst, scale = {name: (0, np.zeros(3)) for name in asked.shapes}, np.array([3.0, 0.6, 6.0])
+            for _ in range(15):
+                for row in np.vstack([at + scale * rng.standard_t(2, (8, 3)) for _, at in worst.values()]):
+                    if family != "gaussian":
+                        row[2] = abs(np.rint(row[2]))
+                    more = PrivateRows(np.vstack([table_of.x, row[:2]]), np.append(table_of.y, row[2]))
+                    for name, total in answer(asked, more, silent).items():
+                        gain = sum(int(value) ** 2 for value in total - without[name])
+                        assert gain * multiplier(asked, name, of) ** 2 <= (sites - 1) * asked.content["noise"][name]
+                        worst[name] = max(worst[name], (gain, row), key=lambda pair: pair[0])
+                scale = 0.8 * scale
+            if asked is question and question.kind == "step":
+                assert worst["score"][0] > 0.9 * STEPS**2  # a search that comes near what it must not find
 
 
 def test_a_vector_that_is_too_long_counts_for_nothing():
@@ -189,6 +239,29 @@ def test_poisson_residuals_have_the_moments_that_they_say():
             assert other @ terms.residual == pytest.approx(shift[0], rel=1e-6, abs=1e-9)
 
 
+def test_a_shift_of_a_chance_is_over_the_root_of_its_variance():
+    """From 1/2, of root 1/2, to 3/4; and from 1/10."""
+    for before, after, shift in ((0.5, 0.75, 0.5), (0.1, 0.4, 1.0)):
+        logits = (np.array([special.logit(chance)]) for chance in (before, after))
+        assert Binomial().shift(*logits, np.ones(1)) == pytest.approx(shift)
+
+
+def test_families_that_can_be_private_have_one_name():
+    names = ["gaussian", "linear", "binomial", "logistic", "poisson", "gamma", "cox", "nonsense", "", None, 3]
+    assert [private_name(name) for name in names] == ["gaussian"] * 2 + ["binomial"] * 2 + ["poisson"] + [None] * 6
+
+
+def test_residuals_of_the_last_step_are_counted_within_their_bound():
+    """Of a gaussian response: whether a row's is below the bound, and its square, at most one."""
+    made = _Program(("const", *NAMES), "y", "gaussian", [(-1.0, 1.0)] * 3, Privacy(1.0), 4, 1_000)
+    content = made.content(np.zeros(len(NAMES) + 1), np.eye(len(NAMES) + 1), 1.0, "last")
+    u = [np.ones(5), *(np.zeros(5) for _ in NAMES)]
+    response = USUAL * np.array([0.0, 0.5, -0.9, 1.1, -1.9])
+    found = _step(Question("step", content, {}), u, response)["residuals"]
+    assert found[0].tolist() == [True, True, True, False, False]
+    np.testing.assert_allclose(found[1], [0.0, 0.25, 0.81, 1.0, 1.0])
+
+
 def test_gaussian_residuals_have_the_moments_that_they_say():
     z = np.linspace(-12, 12, 200_001)
     p = stats.norm.pdf(z) * (z[1] - z[0])
@@ -197,6 +270,8 @@ def test_gaussian_residuals_have_the_moments_that_they_say():
         residual = Gaussian(2.0).terms(np.zeros_like(z), 2.0 * z, np.full_like(z, clip)).residual
         assert p @ (residual * z) == pytest.approx(slope, rel=1e-5)
         assert p @ residual**2 == pytest.approx(spread, rel=1e-5)
+        moved = Gaussian(2.0).shift(np.zeros(1), np.array([0.5]), np.array([clip]))
+        assert moved == pytest.approx(0.25 * slope)  # half a unit, in a scale of two
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -219,22 +294,128 @@ def test_without_noise_it_is_nearly_the_maximum_of_the_likelihood(family):
 
 
 def test_intervals_know_the_noise():
-    """Coverage of 40 fits at epsilon .5: below .86 in 120 intervals with 1e-4, and .80 without the noise in V."""
-    inside, widths = [], []
+    """Coverage of 40 fits at epsilon .5: below .86 in 120 intervals with 1e-4, as it is without the noise in V."""
+    inside, without = [], []
     for seed in range(40):
         _, found = fitted("gaussian", n=4_000, epsilon=0.5, seed=10 + seed)
-        low, high = found.fit.conf_int().T
-        inside.append((low < TRUTH) & (high > TRUTH))
-        widths.append(found.width)
-    assert np.mean(inside) > 0.86
-    assert np.median(widths) > 1.4
+        off = np.abs(found.fit.params - TRUTH) / (1.96 * found.fit.std_errors)
+        inside.append(off < 1)
+        without.append(off * found.width < 1)
+    assert np.mean(inside) > 0.86 > np.mean(without)
+
+
+def square(values, p=3):
+    """A symmetric matrix from its upper triangle, what is off the diagonal being times root two."""
+    matrix = np.zeros((p, p))
+    matrix[np.triu_indices(p)] = values
+    return (matrix + matrix.T) / np.where(np.eye(p) == 1.0, 2.0, math.sqrt(2.0))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_estimate_and_its_covariance_are_those_of_the_last_totals(family):
+    """By the formula for V in plain NumPy, from what was asked and answered last, in the user's units."""
+    rows, noise, told = table(family, 4_000, 6), normal(np.random.default_rng(7), 3), []
+    ranges = RANGES | {"y": (-7.0, 9.0)}
+    steps = private_program(NAMES, "y", family, ranges, Privacy(2.0), 3, 4_000, 0.9)
+    questions, found = play(steps, lambda question: told.append(answer(question, rows, noise)) or told[-1])
+    parts_of, sd_of = {}, {}
+    for question, totals in zip(questions, told, strict=True):
+        kind = "last" if question.content.get("last") and question.kind == "step" else question.kind
+        unit = {name: part.bound / STEPS for name, part in bounds(question.kind, question.content, 3).items()}
+        parts_of[kind] = {name: unit[name] * total for name, total in totals.items()}
+        sd_of[kind] = {name: unit[name] * math.sqrt(3 * question.content["noise"][name]) for name in totals}
+    content = next(one.content for one in questions if one.kind == "step" and one.content["last"])
+    last, noise = parts_of["last"], sd_of["last"]
+    a, b = square(last["matrix"]), square(last["spread"])
+    bent, of_bent = np.zeros(3), 0.0
+    if family == "gaussian":  # slope and spread, as the residuals that were clipped say they are
+        inside, rest = last["residuals"] / 4_000
+        a, b = a * inside / clipped_normal(2.5)[0], b * rest * 2.5**2 / clipped_normal(2.5)[1]
+    else:
+        bent, of_bent = parts_of["curve"]["score"], sd_of["curve"]["score"]
+    d = np.linalg.solve(a, last["score"])
+    half = np.array(content["whiten"]).T
+    theta = content["theta"] + half @ (d - np.linalg.solve(a, bent))
+    turn = noise["matrix"] ** 2 / 2 * (d @ d * np.eye(3) + np.outer(d, d))
+    of_score = noise["score"] ** 2 + of_bent**2
+    lever = half @ np.linalg.inv(a)
+    plain, cov = (lever @ inside @ lever.T for inside in (b, b + of_score * np.eye(3) + turn))
+    (a_low, a_high), (b_low, b_high), (low, high) = ranges.values()
+    units = np.array([[1, -(a_low + a_high) / (a_high - a_low), -(b_low + b_high) / (b_high - b_low)],
+                      [0, 2 / (a_high - a_low), 0], [0, 0, 2 / (b_high - b_low)]])  # fmt: skip
+    units = units * (high - low) / 2 if family == "gaussian" else units
+    middle = [(high + low) / 2 if family == "gaussian" else 0.0, 0, 0]
+    np.testing.assert_allclose(found.fit.params, middle + units @ theta, rtol=1e-9)
+    np.testing.assert_allclose(found.fit.cov, units @ cov @ units.T, rtol=1e-8)
+    width = np.sqrt(np.diag(units @ cov @ units.T) / np.diag(units @ plain @ units.T))
+    np.testing.assert_allclose(found.width, width, rtol=1e-8)
+    assert found.bend == pytest.approx(np.linalg.norm(bent) / math.sqrt(4_000 + of_score), rel=1e-8)
+    z = stats.norm.ppf(0.95)
+    np.testing.assert_allclose(found.fit.conf_int()[:, 1], found.fit.params + z * found.fit.std_errors, rtol=1e-9)
+    assert found.fit.facts["Widths"] == f"{np.median(width):.2f} times those without noise"
+    assert f"up to {width.max():.2f} times as wide ({('const', *NAMES)[int(np.argmax(width))]})" in found.fit.notes[0]
+    assert found.fit.facts["Rows"] == "4,000"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_questions_are_those_of_plain_numpy(family):
+    """What coordinates, starts and steps are worked out from totals, with Cholesky's factors by LAPACK."""
+    rows, noise, told = table(family, 4_000, 6), normal(np.random.default_rng(8), 3), []
+    ranges, n = RANGES | {"y": (-7.0, 9.0)}, 4_000
+    steps = private_program(NAMES, "y", family, ranges, Privacy(2.0), 3, n)
+    questions, found = play(steps, lambda question: told.append(answer(question, rows, noise)) or told[-1])
+    asked, heard, floor = {}, {}, {}
+    for question, totals in zip(questions, told, strict=True):
+        name = {True: "last", False: "first"}[question.content["last"]] if question.kind == "step" else question.kind
+        unit = {part: one.bound / STEPS for part, one in bounds(question.kind, question.content, 3).items()}
+        asked[name] = question.content
+        heard[name] = {part: unit[part] * total for part, total in totals.items()}
+        floor[name] = {
+            part: unit[part] * math.sqrt(3 * question.content["noise"][part] * 2 * 3) * np.eye(3) for part in totals
+        }
+    root = np.linalg.cholesky((square(heard["moments"]["matrix"]) + floor["moments"]["matrix"]) / n)
+    whiten = np.linalg.inv(root)
+    np.testing.assert_allclose(asked["start"]["whiten"], whiten, rtol=1e-9, atol=1e-12)
+    matrix, cross = square(heard["start"]["matrix"]), heard["start"]["cross"]
+    slopes = (whiten.T @ np.linalg.solve(matrix + floor["start"]["matrix"], cross))[1:]
+    constant = whiten[0, 0] / matrix[0, 0]
+    means, mean = constant * root @ matrix[0], constant * cross[0]
+    spread, middle = asked["first"]["scale"], mean
+    if family != "gaussian":
+        half = asked["start"]["ranges"][-1][1] / 2
+        mean = half * (mean + 1)
+        per = mean * (1 - mean) if family == "binomial" else mean
+        slopes, middle = half * slopes / per, math.log(mean / (1 - mean)) if family == "binomial" else math.log(mean)
+        assert spread == pytest.approx(math.sqrt(per))
+    theta = np.array([middle - slopes @ means[1:], *slopes])
+    np.testing.assert_allclose(asked["first"]["theta"], theta, rtol=1e-6, atol=1e-6)  # logarithms have 20 bits
+    theta = np.array(asked["first"]["theta"])
+    again = np.linalg.cholesky((matrix + floor["start"]["matrix"]) / n)
+    whiten = np.linalg.inv(again) @ whiten * (spread if family == "gaussian" else 1 / spread)
+    np.testing.assert_allclose(asked["first"]["whiten"], whiten, rtol=1e-9, atol=1e-12)
+    a, shape = square(heard["first"]["matrix"]), square(heard["first"]["shape"])
+    np.testing.assert_allclose(
+        asked["last"]["theta"], theta + whiten.T @ np.linalg.solve(a, heard["first"]["score"]), rtol=1e-9
+    )
+    whiten = math.sqrt(n) * np.linalg.inv(np.linalg.cholesky(shape)) @ whiten
+    np.testing.assert_allclose(asked["last"]["whiten"], whiten, rtol=1e-9, atol=1e-12)
+    variances = np.square((root @ again)[1:, 1:]).sum(axis=1)
+    np.testing.assert_allclose(found.fit.scales, [1, 4 * math.sqrt(variances[0]), 0.5 * math.sqrt(variances[1])])
+
+
+def test_the_grid_and_the_bins_are_as_stated():
+    assert MOST_ROWS * sensitivity(1) < 2**53 <= 2 * MOST_ROWS * STEPS  # totals are exact as floats, and no less fine
+    assert STEPS == 2**20
+    assert COUNTS[:8].tolist() == [0, 1, 2, 3, 5, 7, 10, 15]
+    assert (COUNTS[-1], len(COUNTS)) == (2**30 - 1, 60)
+    assert (EDGES[0], EDGES[-1], len(EDGES)) == (2**-9.75, 2.0, 44)
+    assert EDGES[1:] / EDGES[:-1] == pytest.approx(2**0.25)
 
 
 def test_the_fit_is_like_any_other():
     _, found = fitted("binomial")
     assert isinstance(found.fit, Fit)
     assert found.fit.names == ("const", "a", "b")
-    assert found.privacy == Privacy(1.0)
     text = found.fit.summary()
     assert "epsilon 1, delta 1e-06" in text
     assert "times those without noise" in text
@@ -293,6 +474,183 @@ def test_what_cannot_be_private_is_refused_before_anything_is_asked(change, word
     plan = {"names": NAMES, "target": "y", "family": "gaussian", "ranges": RANGES, "privacy": Privacy(1.0)}
     with pytest.raises(ValueError, match=words):
         private_program(**plan | {"n_sites": 4, "n_rows": 1_000} | change)
+
+
+def noiseless(rows, change=None):
+    """Answers of all rows without noise, of which a test may change some."""
+
+    def answer_to(question):
+        found = answer(question, rows, silent)
+        return found | (change(question, found) or {} if change else {})
+
+    return answer_to
+
+
+def changed_bins(kind, counts):
+    """Other counts in the bins of a question."""
+    return lambda question, _: {"bins": STEPS * np.asarray(counts, float)} if question.kind == kind else {}
+
+
+def test_the_scale_is_interpolated_between_edges():
+    """Of 1,000 residuals 200 are below a bin with 700: their median is 3/7 into it."""
+    rows = table("gaussian", 1_000, 0)
+    for place in (1, 20, len(EDGES) - 1):
+        bins = np.zeros(len(EDGES) + 1)
+        bins[[place - 1, place, place + 1]] = 200, 700, 100
+        questions, _ = play(program("gaussian", 1_000, 8.0), noiseless(rows, changed_bins("scale", bins)))
+        scale = next(one for one in questions if one.kind == "step").content["scale"]
+        low, high = EDGES[place - 1], EDGES[place]
+        assert scale == pytest.approx((low + (high - low) * 300 / 700) / stats.norm.ppf(0.75), rel=1e-5, abs=1e-6)
+        assert scale * 2**20 == round(scale * 2**20)
+
+
+@pytest.mark.parametrize("place", [0, len(EDGES)])
+def test_a_median_outside_of_all_edges_is_refused(place):
+    bins = changed_bins("scale", 1_000.0 * (np.arange(len(EDGES) + 1) == place))
+    with pytest.raises(ValueError, match=r"the range of 'y' must suit its values; of \(-8.0, 8.0\) most residuals"):
+        play(program("gaussian", 1_000, 8.0), noiseless(table("gaussian", 1_000, 0), bins))
+
+
+def test_a_quantile_of_bins():
+    bins = np.array([1.0, 2.0, 3.0])
+    wanted = {0.5: (0, 0, 1), 1.0: (0, 0, 1), 1.5: (1, 1, 2), 3.0: (1, 1, 2), 6.0: (2, 3, 3), 6.5: (3, 6, 0)}
+    assert {rank: _quantile(bins, rank) for rank in wanted} == wanted
+
+
+def test_counts_are_in_half_of_what_few_rows_exceed():
+    """95 of 100 rows are within the range from which a Poisson fit starts; it is at least one, and never endless."""
+    rows = table("poisson", 10_000, 0)
+    for place, highest in ((0, 1.0), (1, 1.0), (4, 5.0), (len(COUNTS), COUNTS[-1])):
+        for inside, here in ((9_501, place), (9_499, place + 1)):
+            bins = np.zeros(len(COUNTS) + 2)
+            bins[[place, place + 1]] = inside, 10_000 - inside
+            steps = program("poisson", 10_000, 8.0)
+            assert next(steps).kind == "counts"
+            asked = steps.send(Heard({"bins": STEPS * bins[: len(COUNTS) + 1]}, {}, []))
+            end = highest if here == place else max(COUNTS[min(here, len(COUNTS) - 1)], 1.0)
+            assert asked.content["ranges"][-1] == pytest.approx((0.0, end))
+    assert rows.y.max() > 5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_a_row_may_add_is_as_the_design_says(family):
+    """Clips and weights of each step, from the multipliers and what was found of the response."""
+    n = 20_000
+    questions, _ = play(program(family, n, 2.0), noiseless(table(family, n, 0)))
+    asked = {one.kind if one.kind != "step" else one.content["last"]: one for one in questions}
+    first, last = asked[False].content, asked[True].content
+    precision = sum(1 / m**2 for m in Privacy(2.0).multipliers(shares_of(family)).values())
+    s, length = last["scale"], 0.6 * math.sqrt(3) * (n * precision / 3) ** 0.125
+    mean = (1 + math.sqrt(1 - 4 * s * s)) / 2 if family == "binomial" else 0.0
+    clip = {"gaussian": 2.5, "binomial": math.sqrt(mean) / s, "poisson": max(3.0, 1 / s)}[family]
+    assert (first["longest"], last["longest"]) == pytest.approx((length * clip / 2, length * clip))
+    assert asked["start"].content["heaviest"] == pytest.approx(length**2)
+    assert first["heaviest"] == pytest.approx(2 * length**2)
+    share = 0.05 * n / (Privacy(2.0).multipliers(shares_of(family))["last matrix"] * length**2)
+    assert last["heaviest"] == pytest.approx(length**2 * min(max(share, 4.0), 12.0))
+    assert (first["family"], last["family"], first["scale"]) == (family, family, s)
+    if family != "gaussian":
+        curve = asked["curve"].content
+        assert curve["most"] == pytest.approx(10 * length**3 * np.dot(curve["step"], curve["step"]) / (3 * s))
+        assert {name: curve[name] for name in ("scale", "last", "heaviest")} == {
+            name: last[name] for name in ("scale", "last", "heaviest")
+        }
+
+
+def test_weights_are_within_bounds_whatever_the_noise():
+    for n, epsilon, times in ((400, 8.0, 4.0), (4_000_000, 8.0, 12.0)):
+        made = _Program(("const", *NAMES), "y", "gaussian", [(-1.0, 1.0)] * 3, Privacy(epsilon), 4, n)
+        assert made.content(TRUTH, np.eye(3), 1.0, "last")["heaviest"] == pytest.approx(times * made.length**2)
+
+
+def test_a_count_of_one_is_never_clipped():
+    made = _Program(("const", *NAMES), "y", "poisson", [(-1.0, 1.0)] * 3, Privacy(1.0), 4, 1_000)
+    assert [made.clip(spread, "last") for spread in (0.1, 0.5, 2.0)] == [10.0, 3.0, 3.0]
+    assert made.clip(2.0, "first") == 1.5
+
+
+@pytest.mark.parametrize(("family", "most"), [("gaussian", 1.12), ("binomial", 1.07), ("poisson", 1.18)])
+def test_the_budget_is_shared_out_well(family, most):
+    """At epsilon .5 twice the share of anything but the last score makes intervals wider than this."""
+    _, found = fitted(family, epsilon=0.5)
+    assert found.width.max() < most
+
+
+@pytest.mark.parametrize("family", ["binomial", "poisson"])
+def test_events_must_exceed_four_deviations_of_the_noise(family):
+    questions, _ = fitted(family, epsilon=1.0)
+    start = next(one for one in questions if one.kind == "start")
+    half = start.content["ranges"][-1][1] / 2
+    unit = bounds("start", start.content, 3)["cross"].bound / STEPS
+    least = 4 * unit * math.sqrt(4 * start.content["noise"]["cross"]) / 2
+    assert (half == 0.5) == (family == "binomial")
+    for times, words in ((0.9, f"events must be at least {least:,.0f} in number"), (1.12, "no straight line")):
+        y = (np.arange(20_000) % round(20_000 / (times * least)) == 0).astype(float)
+        rare = PrivateRows(table(family, 20_000, 0).x, y)
+        with pytest.raises(ValueError, match=words):
+            play(program(family, 20_000), noiseless(rare))
+
+
+def curved(by, family="binomial"):
+    """A fit whose score bends by so many of its standard errors."""
+
+    def change(question, found):
+        if question.kind != "curve":
+            return None
+        part, noise = bounds("curve", question.content, 3)["score"], question.content["noise"]["score"]
+        last = shares_of(family)["last score"], shares_of(family)["curve score"]
+        of_curve = 4 * noise * (part.bound / STEPS) ** 2
+        of_last = of_curve * last[1] / last[0] * (change.longest / part.bound) ** 2
+        bend = by * math.sqrt(20_000 + of_curve + of_last) / (part.bound / STEPS)
+        return {"score": np.array([0.6, 0.0, -0.8]) * bend}
+
+    def remember(question, found):
+        change.longest = question.content.get("longest", 0.0)
+        return change(question, found)
+
+    return play(program(family, 20_000, 8.0), noiseless(table(family, 20_000, 0), remember))[1]
+
+
+def test_a_score_that_bends_is_noted_and_then_refused():
+    quiet, noted = curved(0.47), curved(0.53)
+    assert quiet.bend == pytest.approx(0.47, rel=0.01)
+    words = "The noise took the first step so far that intervals may cover a little less than they say."
+    assert [sum(words in note for note in found.fit.notes) for found in (quiet, noted)] == [0, 1]
+    assert curved(0.97).bend == pytest.approx(0.97, rel=0.01)
+    words = r"epsilon = 8 asks for more noise than these rows can bear: the score bends too much, or its variance"
+    with pytest.raises(ValueError, match=words):
+        curved(1.03)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [("matrix", "the noise hides the information"), ("spread", "or its variance is hidden")]
+)
+def test_what_the_noise_has_left_nothing_of_is_refused(part, words):
+    def change(question, found):
+        return {part: -found[part]} if question.content.get("last") and part in found else {}
+
+    with pytest.raises(ValueError, match=f"more noise than these rows can bear: .*{words}"):
+        play(program("binomial", 20_000, 8.0), noiseless(table("binomial", 20_000, 0), change))
+
+
+def test_a_first_step_that_noise_makes_too_long_is_refused():
+    """The bend that it would leave is a twentieth of a standard error at some number of rows, and less above."""
+    m = Privacy(1.0).multipliers(shares_of("binomial"))["first score"]
+    precision = sum(1 / one**2 for one in Privacy(1.0).multipliers(shares_of("binomial")).values())
+    noise = 0.6 * math.sqrt(3) * (precision / 3) ** 0.125 * math.sqrt(0.5) / 0.5 / 2 * m  # times n^(1 / 8)
+    n = (3 * noise**2 * (4 / 3) / 0.5 / 2 / 0.05) ** (4 / 5)
+    for rows, refused in ((0.97 * n, True), (1.03 * n, False)):
+        made = _Program(("const", *NAMES), "y", "binomial", [(-1.0, 1.0)] * 3, Privacy(1.0), 4, round(rows))
+        words = "after the first step the score would be no straight line"
+        with pytest.raises(ValueError, match=words) if refused else nullcontext():
+            made.check_curvature(0.5)
+
+
+def test_a_matrix_is_raised_until_it_is_positive():
+    found = _upper(_raised(np.diag([1.0, -1.0]), 0.4))
+    assert found.T @ found == pytest.approx(np.diag([2.6, 0.6]))
+    found = _upper(_raised(np.diag([1.0, 2.0]), 0.5))
+    assert found.T @ found == pytest.approx(np.diag([1.5, 2.5]))
 
 
 @pytest.mark.study

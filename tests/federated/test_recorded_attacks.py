@@ -197,7 +197,22 @@ def test_a_ledger_that_is_put_back_to_before_its_last_run_is_noticed_by_the_othe
     again = Ledger(path)
     study.homes["north"] = Home(study.homes["north"].key, again)
     reasons = study.refuses(Model("died ~ sex", family="binomial"), "must not lose lines; that of site 'north'")
-    assert set(reasons) == {"south", "west"}
+    assert set(reasons) == {"north", "south", "west"}
+
+
+def test_a_ledger_that_was_deleted_is_noticed_however_long_the_new_one_has_grown():
+    """The others see that it is no shorter, and tell the site how far it was."""
+    study = Study()
+    study.fit(Model("died ~ age", family="binomial"))
+    ledger = study.homes["north"].ledger
+    length = ledger.length
+    ledger.path.unlink()
+    again = Ledger(ledger.path)
+    while again.length <= length:
+        again.consent(given=True)
+    study.homes["north"] = Home(study.homes["north"].key, again)
+    reasons = study.refuses(Model("died ~ dose", family="binomial"), "and not the same. Put back")
+    assert set(reasons) == {"north"}
 
 
 def test_h4_knots_and_thresholds_have_two_digits():

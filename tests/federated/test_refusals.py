@@ -95,7 +95,8 @@ def test_other_reasons_do_not(model):
         assert spent(sites.sites["a"], "tries") == 1
 
 
-def test_after_so_many_a_table_repeats_and_does_nothing_else():
+def test_after_so_many_a_table_does_not_even_repeat():
+    """A site that lies could have a repeat refused as often as it likes."""
     with sites_of(RARE, Policy(refusals=1)) as sites:
         federate(DIED, sites)
         with pytest.raises(ValueError, match="levels must have"):
@@ -103,7 +104,8 @@ def test_after_so_many_a_table_repeats_and_does_nothing_else():
         with pytest.raises(ValueError, match="refuses at most 1 runs for what its rows say"):
             federate(Model("died ~ age", family="binomial"), sites)
         before = {name: [spent(sites.sites["a"], name)] for name in ("tries", "parameters", "matrices")}
-        federate(DIED, sites)
+        with pytest.raises(ValueError, match="refuses at most 1 runs for what its rows say"):
+            federate(DIED, sites)
         assert before == {name: [spent(sites.sites["a"], name)] for name in ("tries", "parameters", "matrices")}
 
 

@@ -77,6 +77,19 @@ def test_a_mailbox_that_was_killed_continues(tmp_path, masked, order, times):
     np.testing.assert_array_equal(found.cov, undisturbed.cov)
 
 
+def test_a_mailbox_that_has_all_rounds_asks_sites_for_an_entry_alone(tmp_path):
+    """What it found had been lost, and all that leads to it had been kept."""
+    journal = tmp_path / "rounds.jsonl"
+    with Sites() as sites:
+        found = federate(MODEL, sites, journal=Journal(journal))
+        rounds = journal.read_bytes()
+    homes = {name: site.home for name, site in sites.sites.items()}
+    journal.write_bytes(rounds)
+    again = Sites(homes=homes)
+    np.testing.assert_array_equal(federate(MODEL, again, journal=Journal(journal)).params, found.params)
+    assert {order for order, _ in again.said} == {"join"}
+
+
 def test_a_journal_of_something_else_or_that_was_changed_is_not_used(tmp_path):
     journal = tmp_path / "rounds.jsonl"
     sites = Mortal("hear", 5)

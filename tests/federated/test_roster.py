@@ -88,6 +88,20 @@ def test_all_have_the_same_version():
         Roster.from_wire(PLAN.run, wire_of(ENTRIES[0], other, ENTRIES[2]), verify)
 
 
+def test_of_several_names_that_stand_twice_the_first_is_named():
+    second = [signed(name, key=key_of(f"{name}{name}"), run_key=run_key_of(name, "2").public) for name in "ba"]
+    with pytest.raises(Refused, match=r"a name of its own, .*; 'a' and 'a' have the same"):
+        Roster.from_wire(PLAN.run, wire_of(*ENTRIES, *second), verify)
+
+
+def test_what_a_site_saw_of_other_ledgers_comes_through_the_wire():
+    seen = {"ab" * 32: (HEAD, 7)}
+    entry = Entry.signed(PLAN.run, "a", key_of("a"), run_key_of("a", "1").public, HEAD, 1, seen)
+    (read,) = Roster.from_wire(PLAN.run, wire_of(entry), verify).entries
+    assert read == entry
+    assert read.seen == {"ab" * 32: [HEAD, 7]}
+
+
 def accept_all(key, statement, signature):
     return True
 
@@ -114,6 +128,12 @@ def accept_all(key, statement, signature):
         ({"head": "x"}, "the ledger of site 'a' must have"),
         ({"length": -1}, "the ledger of site 'a' must have"),
         ({"length": 2**53 + 1}, "the ledger of site 'a' must have"),
+        ({"seen": []}, "'seen' of an entry must be dict"),
+        ({"seen": {"b": [HEAD, 1]}}, "what site 'a' saw of other ledgers must be"),
+        ({"seen": {"ab" * 32: [HEAD]}}, "what site 'a' saw of other ledgers must be"),
+        ({"seen": {"ab" * 32: "xy"}}, "what site 'a' saw of other ledgers must be"),
+        ({"seen": {"ab" * 32: [HEAD, -1]}}, "what site 'a' saw of other ledgers must be"),
+        ({"seen": {"ab" * 32: {HEAD: 1, HEAD[::-1]: 2}}}, "what site 'a' saw of other ledgers must be"),
         ({"more": 1}, "an entry must have name, key"),
     ],
 )
@@ -131,7 +151,7 @@ def test_other_things_are_no_rosters(told):
 
 @pytest.mark.parametrize("entry", [None, [], "a", {}, {"name": "a"}])
 def test_other_things_are_no_entries(entry):
-    with pytest.raises(Refused, match="an entry must have name, key, run_key, head, length, version, signature"):
+    with pytest.raises(Refused, match="an entry must have name, key, run_key, head, length, seen, version, signature"):
         Roster.from_wire(PLAN.run, [entry], verify)
 
 

@@ -16,10 +16,13 @@ from fedgauss.federated.party import RunRefused
 from fedgauss.federated.plan import Plan
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.refusal import Refused
+from fedgauss.federated.spans import span_of
 from fedgauss.federated.wire import order_line
 from fedgauss.inference.formula.parser import parse
+from fedgauss.inference.formula.terms import Summary
 from fedgauss.inference.model import Model
 from fedgauss.inference.preparation import Location
+from fedgauss.inference.sgd import SGD
 from fedgauss.inference.tables import Frame, FrameColumn
 from site_rows import ROWS, Sites, own, site_of
 
@@ -110,6 +113,13 @@ def test_so_many_sites_there_must_be():
         rules.check_plan, Policy(fewest_sites=3), Plan(AGE, tuple("ab"), False, "asker", "nonce"),
         words="at least 3 sites; this one has 2",
     )  # fmt: skip
+    rules.check_plan(Policy(fewest_sites=1), Plan(AGE, ("a",), False, "asker", "nonce"))
+
+
+def test_a_pass_of_sgd_is_for_sites_whose_owners_allow_it():
+    plan = Plan(AGE, tuple("ab"), False, "asker", "nonce", sgd=SGD())
+    rules.check_plan(Policy(passes=1), plan)
+    refused(rules.check_plan, Policy(), plan, words="passes = 0: it makes no pass of SGD")
 
 
 def test_rows_of_weight_zero_are_none_or_enough():
@@ -144,6 +154,13 @@ def test_constants_are_round(terms, answered):
         rules.check_constants(formula)
     else:
         refused(rules.check_constants, formula, words="constants and knots two digits, or they could be put between")
+
+
+@pytest.mark.parametrize("within", ["x", "log(x)", "log1p(x)"])
+def test_a_spline_has_no_constants_but_knots(within):
+    rules.check_constants(formula_of(f"ns({within}, df=3)"))
+    for more in (f"{within} - 12", f"{within} * 3", f"{within} ** 2"):
+        refused(rules.check_constants, formula_of(f"ns(I({more}), df=3)"), words="a column or one function of it")
 
 
 def test_an_expression_has_one_constant():
@@ -232,6 +249,19 @@ def test_a_spline_between_two_rows_is_refused(masked):
         fit_with(Policy(few=8), Model("died ~ ns(age, knots=[64], bounds=[20, 80])", family="binomial"), masked=masked)
 
 
+def test_combinations_of_columns_have_as_many_rows_as_functions_need():
+    """Of columns that are six rows apart, one row of another and one more, and of too many to search through."""
+    rng = np.random.default_rng(0)
+    dose = rng.normal(size=200)
+    corrected = dose + 0.5 * (np.arange(200) < 6)
+    span = span_of(np.column_stack([np.ones(200), rng.normal(size=(200, 2)), dose, corrected]))
+    rules.check_functions(3, 6, span)
+    rules.check_functions(7, 7, span)  # no more than other rules ask for
+    refused(rules.check_functions, 3, 7, span, words="unless there are 7 at this site; this could not be shown")
+    many = span_of(rng.normal(size=(60, 30)))
+    refused(rules.check_functions, 3, 25, many, words="unless there are 25 at this site")
+
+
 def test_clusters_share_enough_rows():
     def clusters(*counts):
         return np.repeat(np.arange(len(counts)), counts)
@@ -248,29 +278,56 @@ def test_clusters_share_enough_rows():
 
 
 def test_means_are_near_the_rows():
-    columns = [np.array([-2.0, 1.0]), np.zeros(2)]
-    rules.check_means(columns, np.array([2e6, 1e99]))  # of a column of zeros nothing is lost
-    refused(rules.check_means, columns, np.array([2.1e6, 0.0]), words="a million times off here")
-    refused(rules.check_means, columns, np.array([-2.1e6, 0.0]), words="a million times off here")
-    refused(rules.check_means, columns, np.array([np.nan, 0.0]), words="a million times off here")
+    """To an order of magnitude: columns whose largest values are 2 and 999 are refused alike."""
+    for largest in (2.0, 999.0):
+        columns = [np.array([-largest, 1.0]), np.zeros(2)]
+        rules.check_means(columns, np.array([1e6, 1e99]))  # of a column of zeros nothing is lost
+        refused(rules.check_means, columns, np.array([1.1e6, 0.0]), words="a million times off here")
+        refused(rules.check_means, columns, np.array([-1.1e6, 0.0]), words="a million times off here")
+        refused(rules.check_means, columns, np.array([np.nan, 0.0]), words="a million times off here")
+    rules.check_means([np.array([-1001.0])], np.array([1.1e6]))
 
 
 def test_scales_are_those_of_the_rows():
-    x = np.array([[1.0, 10.0], [3.0, 30.0]])
+    """To an order of magnitude of how far rows lie apart, and of where they are in multiples of it."""
+    for more in (0.0, 0.9, 50.0):
+        x = np.array([[1.0, 10.0], [3.0, 30.0]]) + more
 
-    def units(mean, scale):
-        return Location(np.array(mean), np.array(scale))
+        def units(mean, scale):
+            return Location(np.array(mean), np.array(scale))
 
-    rules.check_units(x, units([2.0, 20.0], [1.0, 1.1e-5]))
-    refused(rules.check_units, x, units([2.0, 20.0], [1.0, 0.9e-5]), words="a million times off")
-    refused(rules.check_units, x, units([2.0, 20.0], [0.0, 1.0]), words="a million times off")
-    refused(rules.check_units, x, units([2.0, 20.0], [-1.0, 1.0]), words="a million times off")
-    refused(rules.check_units, x, units([2.0, 20.0], [np.nan, 1.0]), words="a million times off")
-    refused(rules.check_units, x, units([3.1e6, 20.0], [1e9, 1.0]), words="a million times off")
+        rules.check_units(x, units([2.0, 20.0], [1.0, 1.1e-3]))
+        refused(rules.check_units, x, units([2.0, 20.0], [1.0, 0.9e-3]), words="a million times off")
+        refused(rules.check_units, x, units([2.0, 20.0], [0.0, 1.0]), words="a million times off")
+        refused(rules.check_units, x, units([2.0, 20.0], [-1.0, 1.0]), words="a million times off")
+        refused(rules.check_units, x, units([2.0, 20.0], [np.nan, 1.0]), words="a million times off")
+        refused(rules.check_units, x, units([3.1e6, 20.0], [1e9, 1.0]), words="a million times off")
+    nothing = np.zeros((2, 1))
+    rules.check_units(nothing, Location(np.array([0.0]), np.array([1.0])))
+    refused(rules.check_units, nothing, Location(np.array([0.0]), np.array([0.0])), words="a million times off")
+    same = np.full((2, 1), 2020.0)  # the year of a site
+    rules.check_units(same, Location(np.array([2017.0]), np.array([1.0])))
+    refused(rules.check_units, same, Location(np.array([2e6]), np.array([1.0])), words="a million times off")
+
+
+def test_a_spread_far_below_that_of_the_rows_places_no_knots():
+    """To a power of two: of columns with spreads of 8 and 15.9 the same spreads are refused."""
+    free = formula_of("ns(x, df=3)")
+    for spread in (8.0, 15.9):
+        needed = {"x": np.array([-spread, spread])}
+        rules.check_spreads(free, needed, {"x": Summary(0.0, 4.0)})
+        rules.check_spreads(formula_of("scale(x)"), needed, {"x": Summary(0.0, 3.9)})
+        refused(
+            rules.check_spreads, free, needed, {"x": Summary(0.0, 3.9)},
+            words="that of x is less than half of what it is at this site",
+        )  # fmt: skip
+    rules.check_spreads(free, {}, {})  # where all knots are written
+    rules.check_spreads(free, {"x": np.ones(2)}, {"x": Summary(0.0, 1e-9)})
 
 
 RNG = np.random.default_rng(2)
 PLAIN = RNG.normal(size=(40, 2))
+OF_MODEL = span_of(np.ones((40, 1)))
 
 
 def on(count, n=40):
@@ -284,27 +341,41 @@ def on(count, n=40):
 def test_what_counts_at_a_parameter_rests_on_enough_rows(group):
     """Each kind of number, by itself and combined with those that are told beside it."""
     beside = {"information 0 x1": PLAIN[:, 0]} if group != "squares 0 x0" else {"squares 0 x1": PLAIN[:, 0]}
-    rules.check_parameter(3, {group: on(3), **beside})
-    refused(rules.check_parameter, 3, {group: on(2), **beside}, words="at least 3 rows of this site must count")
+    rules.check_parameter(3, {group: on(3), **beside}, OF_MODEL)
+    refused(
+        rules.check_parameter, 3, {group: on(2), **beside}, OF_MODEL, words="at least 3 rows of this site must count"
+    )
     refused(
         rules.check_parameter,
         3,
         {group: PLAIN[:, 0] + on(2), **beside},
+        OF_MODEL,
         words="at least 3 rows of this site must count",
     )
-    rules.check_parameter(3, {group: PLAIN[:, 0] + on(3), **beside})
+    rules.check_parameter(3, {group: PLAIN[:, 0] + on(3), **beside}, OF_MODEL)
 
 
 def test_numbers_that_are_told_apart_are_not_combined():
     """Squared scores with the rest; plain scores and one number of goodness with another."""
     x = PLAIN[:, 0]
     for one, other in (("squares 0 x0", "information 0 x0"), ("score 0", "deviance"), ("deviance", "pearson")):
-        rules.check_parameter(3, {one: x, other: x + on(1)})
+        rules.check_parameter(3, {one: x, other: x + on(1)}, OF_MODEL)
 
 
 def test_a_parameter_at_which_nothing_is_finite_voids_the_round():
-    rules.check_parameter(3, {"score 0": np.array([np.inf, 1.0, 0.0])})
-    rules.check_parameter(3, {})
+    rules.check_parameter(3, {"score 0": np.array([np.inf, 1.0, 0.0])}, OF_MODEL)
+    rules.check_parameter(3, {}, OF_MODEL)
+
+
+def test_scores_and_columns_together_rest_on_enough_rows():
+    """Residuals are outcomes less means: where all means but two are zero they tell these two rows."""
+    of_model = span_of(np.column_stack([np.ones(len(PLAIN)), PLAIN[:, 1]]))
+    for rows, words in ((3, None), (2, "at least 3 rows of this site must count")):
+        scores = {"score 0": PLAIN[:, 1] - on(rows)}
+        if words is None:
+            rules.check_parameter(3, scores, of_model)
+        else:
+            refused(rules.check_parameter, 3, scores, of_model, words=words)
 
 
 def test_reasons_are_gathered_with_whether_they_depend_on_rows():

@@ -4,17 +4,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from simulated import cohort
+from simulated.__main__ import replay
 from simulated.defects import DEFECTS, plant
 from simulated.dishonest import PLOTS
 from simulated.network import AT_A_SITE, HARMLESS, ON_THE_WAY
 from simulated.study import Study, simulate
-from simulated.world import FIT
+from simulated.world import CHANGES, FIT
 
 import fedgauss
 
-_TEN_MINUTES = 600.0  # of one core
+_TEN_MINUTES = 100_000  # rounds: one core of 2026 makes twice as many
+_SOON = 1_000  # rounds
+_QUICK = (15, 9, 8, 14, 4, 3, 12)  # defects that are found as soon as that
 _WORLDS = 30  # in which all kinds of faults and plots must have been seen; the first ten have them
 _REPLAYED = 3
+_SHORT = 112  # a seed whose first world ends soon
 
 
 def test_the_twin_finds_what_fit_finds():
@@ -36,6 +40,7 @@ def test_the_twin_finds_what_fit_finds():
 
 def test_nothing_is_wrong_whatever_happens():
     study, kinds = Study(), {*ON_THE_WAY, *AT_A_SITE, *HARMLESS, *(f"mailbox: {plot}" for plot in PLOTS)}
+    kinds |= {f"owner: {change}" for change in CHANGES}
     for seed in range(_WORLDS):
         study.world(seed, runs=40, trouble=6.0)
         if kinds <= set(study.faults):
@@ -52,20 +57,55 @@ def test_a_replay_has_the_same_bytes():
     assert first.rounds > 0
 
 
-@pytest.mark.study
-def test_nothing_is_wrong_in_ten_minutes_and_half_of_the_runs_end_in_a_fit():
-    study = simulate(seed=11, seconds=_TEN_MINUTES)
-    assert study.failures == []
-    assert study.ends[FIT] >= study.runs / 2
+def test_a_replay_prints_the_course_of_the_run_that_failed(capsys):
+    ((world, run, words),) = simulate(seed=5, rounds=_SOON, defect=_QUICK[0], until_found=True).failures
+    printed = []
+    for _ in range(2):
+        assert [tuple(one) for one in replay(world, run, _QUICK[0]).failures] == [(world, run, words)]
+        printed.append(capsys.readouterr().out.split(" worlds, ")[0])
+    assert printed[0] == printed[1]
+    lines = printed[0].splitlines()
+    assert lines[0].startswith(f"run {run}: ")
+    assert lines[1].startswith("    1 join")
+    assert sum(line.startswith("run ") for line in lines) == 1
+    replay(_REPLAYED, 1, None)
+    assert capsys.readouterr().out.startswith("run 1: ")
+
+
+def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path):
+    kept = tmp_path / "study.json"
+    stopped = simulate(seed=_SHORT, rounds=1, keep=kept)
+    whole, resumed = simulate(_SHORT, rounds=stopped.rounds + 1), simulate(_SHORT, rounds=stopped.rounds + 1, keep=kept)
+    assert (stopped.worlds, whole.worlds) == (1, 2)
+    same = ("faults", "ends", "rounds", "worlds", "failures", "correlation")
+    assert [getattr(resumed, name) for name in same] == [getattr(whole, name) for name in same]
+    with pytest.raises(ValueError, match="with the seed 4"):
+        simulate(seed=4, rounds=1, keep=kept)
+
+
+@pytest.mark.parametrize("number", _QUICK)
+def test_a_defect_is_found_soon(number):
+    _find(number, _SOON)
 
 
 @pytest.mark.study
 @pytest.mark.parametrize("number", DEFECTS)
 def test_a_defect_is_found_in_ten_minutes(number):
-    study = simulate(seed=5, seconds=_TEN_MINUTES, defect=number, until_found=True)
-    ((seed, words),) = study.failures
+    _find(number, _TEN_MINUTES)
+
+
+@pytest.mark.study
+def test_nothing_is_wrong_in_ten_minutes_and_half_of_the_runs_end_in_a_fit():
+    study = simulate(seed=11, rounds=_TEN_MINUTES)
+    assert study.failures == []
+    assert study.ends[FIT] >= study.runs / 2
+
+
+def _find(number, rounds):
+    """The auditor says what is wrong within so many rounds, and again when the world is replayed."""
+    ((world, run, words),) = simulate(seed=5, rounds=rounds, defect=number, until_found=True).failures
     assert DEFECTS[number].found in words
     with plant(number):
         again = Study()
-        again.world(seed)
-    assert again.failures == [(seed, words)]
+        again.world(world)
+    assert again.failures == [(world, run, words)]

@@ -182,7 +182,7 @@ def test_what_rounding_leaves_of_a_dependence_adds_nothing_to_a_span():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_leverages_alone_never_show_what_the_search_denies(seed):
+def test_what_is_shown_quickly_is_never_what_the_search_denies(seed):
     """Columns of all kinds, with and without few rows apart: shown is what is so, and of many plain rows always."""
     rng = np.random.default_rng(seed)
     for _ in range(10):
@@ -190,9 +190,59 @@ def test_leverages_alone_never_show_what_the_search_denies(seed):
         columns = rng.standard_t(rng.choice([1.5, 3.0, 30.0]), size=(n, q)) * 10.0 ** rng.integers(-6, 6, q)
         if rng.random() < 0.5:
             columns[:, 0] = columns[:, -1] + np.where(np.arange(n) < few - 1, 1.0, 0.0)
+        if rng.random() < 0.5:
+            columns = np.hstack([columns, 3.0 * columns[:, :1]])
         if spans.plainly_enough(columns, few):
             assert spans.rows_apart(columns, few) == spans.Search(None, True)
     assert spans.plainly_enough(np.column_stack([np.ones(500), rng.normal(size=(500, 5))]), 3)
-    assert not spans.plainly_enough(np.zeros((500, 0)), 3)
     twice = rng.normal(size=(500, 1))
-    assert not spans.plainly_enough(np.hstack([twice, twice]), 3)
+    assert spans.plainly_enough(np.hstack([twice, 7.0 * twice, np.zeros((500, 1))]), 3)
+    assert not spans.plainly_enough(np.hstack([twice, twice + 1e-8 * (np.arange(500) < 2)[:, None]]), 3)
+
+
+@pytest.mark.parametrize("rows", [1, 9, 5000])
+def test_a_triangle_is_of_all_rows(rows):
+    columns = np.random.default_rng(rows).normal(size=(rows, 4))
+    triangle = spans._triangle(columns)
+    np.testing.assert_allclose(triangle.T @ triangle, columns.T @ columns, rtol=1e-10, atol=1e-10)
+
+
+def test_rows_that_are_not_needed_are_left_out():
+    """Two rows are found beside a third, which is looked at first and has nothing to do with them."""
+    rng = np.random.default_rng(1)
+    high, pair = 0.02 * rng.normal(size=120), np.zeros(120)
+    high[99], pair[[7, 30]] = 1.0, 1.0
+    columns = np.column_stack([np.ones(120), rng.normal(size=120), high, pair])
+    assert set(spans._Branches(span_of(columns).basis).search((), 3)) == {7, 30, 99}
+    assert spans.rows_apart(columns, 4).rows.tolist() == [7, 30]
+
+
+def reached(columns, few=3):
+    return np.flatnonzero(spans.in_reach(span_of(columns), few)).tolist()
+
+
+def test_rows_in_reach_are_those_of_few_and_those_beside_them():
+    """A vector on three rows reaches none by itself, and all of them where another one is on one of these."""
+    rng = np.random.default_rng(13)
+    x = hospital(rng, 200)
+    one, three = np.zeros((2, 200))
+    one[7], three[[7, 30, 90]] = 1.0, (1.0, -2.0, 3.0)
+    assert reached(x) == []
+    assert reached(np.column_stack([x, x[:, 1] + one])) == [7]
+    assert reached(np.column_stack([x, x[:, 1] + three])) == []
+    assert reached(np.column_stack([x, x[:, 1] + three]), few=4) == [7, 30, 90]
+    assert reached(np.column_stack([x, x[:, 1] + one, x[:, 2] + three])) == [7, 30, 90]
+
+
+def test_where_columns_are_many_rows_of_high_leverage_are_taken_for_those_in_reach(monkeypatch):
+    rng = np.random.default_rng(14)
+    columns = np.column_stack([rng.normal(size=(60, 25)), np.eye(60)[:, 5] * 1e3 + rng.normal(size=60)])
+    basis = span_of(columns).basis
+    high = np.flatnonzero(np.square(basis).sum(axis=1) >= (1.0 - ETA) / 2).tolist()
+    assert 5 in high
+    assert reached(columns) == high
+    assert reached(columns, few=2) == [row for row in high if np.square(basis[row]).sum() >= 1.0 - ETA]
+    monkeypatch.setattr(spans, "_WORK", 0.0)  # and where the search would take too long
+    few = np.column_stack([columns[:, :10], columns[:, 10] + 1e-3 * np.eye(60)[:, 9]])
+    basis = span_of(few).basis
+    assert reached(few) == np.flatnonzero(np.square(basis).sum(axis=1) >= (1.0 - ETA) / 2).tolist()

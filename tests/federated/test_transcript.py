@@ -4,8 +4,8 @@ import pytest
 from protocol_parts import HEAD, NAMES, commitments_to, key_of, plan_of, roster_of, words_alone
 
 from fedgauss.federated.keys import verify
-from fedgauss.federated.refusal import Refused
-from fedgauss.federated.transcript import Blamed, Transcript
+from fedgauss.federated.party import Transcript
+from fedgauss.federated.refusal import Blamed, Refused
 from fedgauss.federated.wire import digest
 
 ROSTER = roster_of(plan_of())

@@ -222,9 +222,10 @@ def test_a_line_without_an_end_is_given_up():
 
 
 def test_a_site_says_so_and_ends():
-    replies = io.StringIO()
-    serve_lines(never, lines_of(io.BufferedReader(Endless()), longest=1_000), replies)
+    replies, log = io.StringIO(), io.StringIO()
+    serve_lines(never, lines_of(io.BufferedReader(Endless()), longest=1_000), replies, log)
     assert replies.getvalue().count("\n") == 1
+    assert decode(log.getvalue())["order"] == "unreadable"
     assert "this one goes on" in decode(replies.getvalue())["error"]
 
 

@@ -63,7 +63,19 @@ def test_plans_and_rosters_are_read_or_refused(folder, line):
     if told is not None:
         plan = refused_or(Plan.from_wire, told)
         assert plan is None or plan.about
-        assert refused_or(Roster.from_wire, "run", told.get("roster"), verify) is None
+        roster = refused_or(Roster.from_wire, "run", told.get("roster"), verify)
+        assert roster is None or not roster.entries  # nobody is in it whose signature is not right
+
+
+PASS = fg.SGD(network=fg.networks.ring(3), weights=[0.5, 0.3, 0.2])
+PLAN_OF_A_PASS = json.loads(encode(Plan(Model("age"), ("a", "b", "c"), False, "asker", "1", None, PASS).to_wire()))
+
+
+@fuzzed(json_mutants(PLAN_OF_A_PASS))
+def test_plans_of_a_pass_are_read_or_refused(folder, line):
+    told = refused_or(decode, line)
+    plan = None if told is None else refused_or(Plan.from_wire, told)
+    assert plan is None or plan.about
 
 
 @fuzzed(

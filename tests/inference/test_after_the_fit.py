@@ -9,8 +9,7 @@ import statsmodels.formula.api as smf
 import fedgauss as fg
 from any_fit import any_fit
 from fedgauss import families
-from fedgauss.inference.fit_result import Fit
-from fedgauss.inference.fit_statistics import likelihood_ratio
+from fedgauss.inference.fit_result import Fit, likelihood_ratio
 
 RNG = np.random.default_rng(4)
 N = 400

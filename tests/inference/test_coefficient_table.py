@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from fedgauss.inference.estimate import Estimate
-from fedgauss.inference.fit_result import Fit
-from fedgauss.inference.fit_statistics import FitStatistics
+from fedgauss.inference.fit_result import Fit, FitStatistics
 from fedgauss.inference.reference_laws import ChiSquared
 from fedgauss.inference.site_estimates import site_estimates
 

@@ -11,8 +11,7 @@ import pytest
 import fedgauss as fg
 from fedgauss.inference import fit_file
 from fedgauss.inference.fit_file import fit_numbers, read_fit
-from fedgauss.inference.fit_result import Fit
-from fedgauss.inference.fit_statistics import FitStatistics
+from fedgauss.inference.fit_result import Fit, FitStatistics
 from fedgauss.inference.reference_laws import ChiSquared
 from fedgauss.inference.site_estimates import site_estimates
 

@@ -8,8 +8,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 import fedgauss as fg
-from fedgauss.inference.fit_result import Fit
-from fedgauss.inference.fit_statistics import FitStatistics, likelihood_ratio
+from fedgauss.inference.fit_result import Fit, FitStatistics, likelihood_ratio
 
 RNG = np.random.default_rng(2)
 X = sm.add_constant(RNG.standard_normal((300, 3)))

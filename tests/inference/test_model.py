@@ -12,7 +12,7 @@ import statsmodels.api as sm
 import fedgauss as fg
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.model import Model
-from fedgauss.inference.pooled_levels import OTHER, one_after_another, rare_levels, relabelled
+from fedgauss.inference.model_data import OTHER, rare_levels
 from fedgauss.inference.tables import FrameColumn
 
 RNG = np.random.default_rng(28)
@@ -170,10 +170,6 @@ def test_the_target_is_never_pooled():
 
 def test_levels_that_become_others_keep_their_order():
     column = FrameColumn("s", np.array([0.0, 1.0, 2.0, 3.0]), ("b", "a", "d", "c"))
-    assert relabelled(column, {"a": OTHER, "c": "d"}).levels == ("b", "d", OTHER)
-    assert relabelled(column, {"a": OTHER, "c": "d"}).labels == ["b", OTHER, "d", "d"]
-    assert relabelled(column, {}) is column
-    assert one_after_another({"s": {"a": "b"}}, {"s": {"b": OTHER}, "t": {"x": OTHER}}) == {
-        "s": {"a": OTHER, "b": OTHER},
-        "t": {"x": OTHER},
-    }
+    assert column.relabelled({"a": OTHER, "c": "d"}).levels == ("b", "d", OTHER)
+    assert column.relabelled({"a": OTHER, "c": "d"}).labels == ["b", OTHER, "d", "d"]
+    assert column.relabelled({}) is column

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from fedgauss.inference.named import Named
+from fedgauss.inference.coefficient_table import Named
 
 PARAMS = Named([-1.5, 0.25, 3.0], ["const", "age", "ward[T.north]"])
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from fedgauss.inference.fit_result import Fit
-from fedgauss.inference.fit_statistics import FitStatistics
+from fedgauss.inference.fit_result import Fit, FitStatistics
 from fedgauss.inference.prediction import Prediction
 
 RNG = np.random.default_rng(8)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedgauss.families import Poisson
-from fedgauss.inference.response import family_of, response_of
+from fedgauss.inference.model_data import family_of, response_of
 from fedgauss.inference.tables import FrameColumn, coded
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fedgauss.families import Logistic, Poisson
-from fedgauss.families.rows import Ask, NoFiniteEstimate, Rows
+from fedgauss.families.rows import Ask, NoFiniteEstimate, Rows, Sums
 from fedgauss.families.same_bits import inverse
 from fedgauss.inference.asks import answer, exact_program, run, total
-from fedgauss.inference.scoring import MOST_MATRICES, ascent
+from fedgauss.inference.scoring import MOST_MATRICES, ascent, mended
 
 RNG = np.random.default_rng(11)
 N = 400
@@ -49,6 +49,17 @@ def test_matrices_are_few():
     for start in ([-6.0, 0.0, 0.0], [3.0, 2.0, -2.0], [0.0, 0.0, 0.0]):
         _, log = logged(ascent(Poisson(), np.array(start)), Poisson(), [Rows(X, COUNTS)])
         assert 1 <= sum(ask.kind == "sums" for ask, _ in log) <= MOST_MATRICES
+
+
+@pytest.mark.parametrize("along", [1e-2, 1e-4, 1e-6, -1e-6, 0.0])
+def test_a_step_that_meets_the_expected_curvature_leaves_room_for_steps_aside(along):
+    """What is left of the score then lies aside of the step, and would be divided by next to nothing."""
+    step, left = np.array([0.1, 0.0]), np.array([along, 0.02])
+    here, there = Sums(0.0, step, np.eye(2)), Sums(float((step - left) @ step) / 2.0, -left, np.eye(2))
+    made = mended(here, there, step)
+    np.testing.assert_allclose(made @ step, step + left, atol=1e-12)
+    assert np.linalg.eigvalsh(made).max() < 10.0
+    assert np.linalg.eigvalsh(made).min() > 0.1
 
 
 def test_the_split_does_not_matter():
@@ -119,7 +130,7 @@ def test_where_no_step_helps_a_new_matrix_is_asked_for():
 
 def test_a_score_that_leads_nowhere_is_refused():
     def reply(ask):
-        told = {"log_likelihood": np.array(0.0 if ask.theta[0] == 0.0 else -1.0), "score": np.array([10.0])}
+        told = {"log_likelihood": np.array(0.0 if ask.theta[0] == 0.0 else -1e3), "score": np.array([10.0])}
         return told | {"information": np.eye(1)}
 
     with pytest.raises(NoFiniteEstimate, match="no step raises"):

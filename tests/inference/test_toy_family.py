@@ -22,7 +22,6 @@ from fedgauss.coverage.federation import Federation
 from fedgauss.families import Family, ResidualMoments, base, numpy_for, register
 from fedgauss.federated.mailbox import federate
 from fedgauss.federated.processes import SiteProcesses
-from fedgauss.report.coefficients import write_fit
 from site_rows import Sites
 
 
@@ -117,7 +116,7 @@ def test_it_federates_to_the_pooled_fit_and_is_saved(tmp_path, masked):
     pooled = fg.fit(FRAME, model, client="h")
     np.testing.assert_allclose(fit.params, pooled.params, rtol=1e-10)
     np.testing.assert_allclose(fit.std_errors, pooled.std_errors, rtol=1e-10)
-    write_fit(fit, tmp_path)
+    fit.save(tmp_path / "fit.json")
     saved = json.loads((tmp_path / "fit.json").read_text())
     assert saved["facts"]["Family"] == "exponential"
     np.testing.assert_array_equal(saved["params"], fit.params)

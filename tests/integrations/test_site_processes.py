@@ -51,7 +51,7 @@ def test_three_processes_with_three_files_give_the_pooled_fit_and_log_all_they_s
         found = federate(model, sites, masked=masked, key=Key.fresh(), asker=f"asker of {masked}")
     wanted = fg.fit(pooled, model, client="site")
     np.testing.assert_allclose(found.params, wanted.params, rtol=1e-10)
-    np.testing.assert_allclose(found.cov, wanted.cov, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.cov, wanted.cov, rtol=1e-8, atol=1e-12)  # sites round their sums on the way
     if not masked:
         assert found.summary() == wanted.summary()
     for name in NAMES:

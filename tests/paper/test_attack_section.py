@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from attack_table_rows import MNIST, SHIFT, attack_rows
+from fedgauss._figures import png
 from fedgauss.paper.attack import DETECTED, EARLY, POWER, TRACE
 from fedgauss.paper.attack_rules import INNOVATION, OTHER_RULES, PAPER_RULES, RIGHT_TUNED, RIGHT_ZERO, UNDER_FOUND
 from fedgauss.paper.judging import ResultVerdict
 from fedgauss.paper.mnist import OPTIMUM_RULES, RIGHT_AT_OPTIMUM, WARM_UP_RULES
 from fedgauss.paper.page import print_reproduction
 from fedgauss.paper.result import SCALES, Reproduction, write_reproduction
-from fedgauss.report.output import png
 from fedgauss.sweep.run import Summary
 from report_parsing import Checked
 

@@ -15,11 +15,11 @@ from beyond_rows import (
     phase_rows,
     small_budget,
 )
+from fedgauss._figures import png
 from fedgauss.paper.judging import ResultVerdict
 from fedgauss.paper.results import error_budget, phase_map, unequal_hessians
 from fedgauss.paper.results.unequal_hessians import HESSIANS
 from fedgauss.paper.trends import fitted, over_draws
-from fedgauss.report.output import png
 
 MODULES = {"error_budget": error_budget, "phase_map": phase_map, "unequal_hessians": unequal_hessians}
 

@@ -5,8 +5,8 @@ import xml.etree.ElementTree as ET
 import matplotlib as mpl
 import pytest
 
-from fedgauss._figures import DARK, LIGHT, styled, titled_figure
-from fedgauss.report.output import Drawing, png, save, svg, themed_svg
+from fedgauss._figures import DARK, LIGHT, png, styled, svg, titled_figure
+from fedgauss.report.output import Drawing, save, themed_svg
 
 
 @styled

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from fedgauss._files import write_whole
-from fedgauss.report.output import rows_csv, writable_folder
+from fedgauss._files import writable_folder, write_whole
+from fedgauss.report.output import rows_csv
 
 
 def test_a_new_folder_is_made_with_its_parents(tmp_path):

@@ -1,7 +1,5 @@
 """The command `fedgauss coverage`."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 import time
@@ -14,8 +12,18 @@ from typer import Option
 
 from fedgauss._families import shipped_families
 from fedgauss._progress import bar
-from fedgauss.cli import options
-from fedgauss.cli.app import ROOM, app, executor_of, plain_endings, print_place, sweep_endings
+from fedgauss.cli.app import (
+    FAMILIES,
+    ROOM,
+    Engine,
+    Scheduler,
+    Workers,
+    app,
+    executor_of,
+    plain_endings,
+    print_place,
+    sweep_endings,
+)
 from fedgauss.cli.completion import several_among
 
 _COVERAGE_HELP = """\
@@ -42,7 +50,7 @@ T = TypeVar("T")
 @app.command(help=_COVERAGE_HELP)
 def coverage(
     family: Annotated[
-        str, Option(help=f"{options.FAMILIES}.", autocompletion=several_among(shipped_families()))
+        str, Option(help=f"{FAMILIES}.", autocompletion=several_among(shipped_families()))
     ] = "linear,logistic,poisson",
     offsets: Annotated[str, Option(help="Standard deviation of the clients' coefficients.")] = "0.5",
     condition: Annotated[str, Option(help="Condition number of the covariates' covariance.")] = "1",
@@ -62,9 +70,9 @@ def coverage(
     bootstrap_runs: Annotated[int, Option(help="Runs for the bootstrap, with 200 chains each; 0 skips it.")] = 0,
     seed: Annotated[int, Option(help="Fixes every random number.")] = 0,
     out: Annotated[Path, Option(help="Folder for the report and for finished federations.")] = Path("coverage"),
-    workers: options.Workers = None,
-    engine: options.Engine = "local",
-    scheduler: options.Scheduler = None,
+    workers: Workers = None,
+    engine: Engine = "local",
+    scheduler: Scheduler = None,
 ) -> None:
     """The coverage laboratory."""
     command = shlex.join(["fedgauss", *sys.argv[1:]])
@@ -87,8 +95,8 @@ def coverage(
         _checks.whole("bootstrap_runs", bootstrap_runs, at_least=0)
         _checks.seed(seed)
         executor = executor_of(engine, scheduler)
+        from fedgauss._files import writable_folder
         from fedgauss.coverage.results import measure
-        from fedgauss.report.output import writable_folder
 
         folder = writable_folder(out, room=ROOM)
         began = time.monotonic()

@@ -35,7 +35,7 @@ def demo(
 ) -> None:
     """Train, heal, simulate, compare, and write the page."""
     with plain_endings():
-        from fedgauss.report.output import writable_folder
+        from fedgauss._files import writable_folder
 
         folder = writable_folder(out)
         began = time.monotonic()

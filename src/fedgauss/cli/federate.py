@@ -8,10 +8,7 @@ from typing import Annotated
 from typer import Option
 
 from fedgauss._progress import bar
-from fedgauss.cli import options
-from fedgauss.cli.app import app, plain_endings
-from fedgauss.cli.fit import show_fit
-from fedgauss.cli.site import take_one_core
+from fedgauss.cli.app import Level, Out, app, plain_endings, show_fit, take_one_core, with_model_options
 from fedgauss.inference.model import Model
 
 _ROUNDS = "rounds.jsonl"  # of a fit that is not done
@@ -31,7 +28,7 @@ output folder when it is started again.
 
 
 @app.command(help=_HELP)
-@options.with_model_options
+@with_model_options
 def federate(
     model: Model,
     sites: Annotated[list[str], Option("--site", help="NAME=COMMAND, once for each site.")],
@@ -43,18 +40,24 @@ def federate(
     ranges: Annotated[
         list[str] | None, Option("--range", help="NAME=LOW:HIGH of a column, for --epsilon; once for each.")
     ] = None,
-    level: options.Level = 0.95,
+    solver: Annotated[str, Option(hidden=True)] = "scoring",
+    level: Level = 0.95,
     asker: Annotated[str, Option(help="The name of who asks, whose key sites may have pinned.")] = "coordinator",
     timeout: Annotated[float, Option(help="Seconds to wait for a site's reply.")] = 600.0,
-    out: options.Out = Path("fit"),
+    out: Out = Path("fit"),
 ) -> None:
     """`fedgauss.federated.mailbox.federate` with sites behind pipes."""
     take_one_core()
     with plain_endings():
+        if solver != "scoring":
+            raise ValueError(
+                f"federate fits by scoring; got --solver {solver}. Leave it out: a pass of SGD is for rows that are in "
+                "one place (fedgauss fit --solver sgd), for peers (fit_peers) and for Flower's nodes (fit_nodes)."
+            )
+        from fedgauss._files import writable_folder
         from fedgauss.federated.journal import Journal
         from fedgauss.federated.privacy import Privacy
         from fedgauss.federated.processes import SiteProcesses
-        from fedgauss.report.output import writable_folder
 
         commands = dict(_named(text) for text in sites)
         if len(commands) < len(sites):
@@ -69,12 +72,11 @@ def federate(
         with SiteProcesses(commands, timeout) as reached, bar() as tick:
             # Sites load their libraries and tables while this process loads its own.
             from fedgauss.federated.mailbox import federate as fit_sites
-            from fedgauss.report.coefficients import write_fit
 
             fitted = fit_sites(
                 model, reached, masked=masked, privacy=privacy, level=level, asker=asker, journal=journal, tick=tick
             )
-        show_fit(fitted, write_fit(fitted, folder))
+        show_fit(fitted, folder)
         journal.remove()
 
 

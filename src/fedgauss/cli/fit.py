@@ -1,23 +1,17 @@
 """The verb `fit`."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from rich.console import Console
-from rich.text import Text
-from typer import Option
+from typer import Argument, Option
 
 from fedgauss._progress import waiting
-from fedgauss.cli import options
-from fedgauss.cli.app import app, plain_endings
+from fedgauss.cli.app import FAMILIES, Level, Out, app, plain_endings, show_fit, with_model_options
 from fedgauss.cli.completion import among
 from fedgauss.inference.model import Model
 
-if TYPE_CHECKING:
-    from fedgauss.inference.fit_result import Fit
-
+_SGD = "With --solver sgd"
+_NETWORKS = ["ring", "complete", "path"]
 _FIT_HELP = f"""\
 Fit a regression to a table whose rows belong to clients, without bringing the rows together.
 
@@ -28,7 +22,7 @@ Text columns are treated as categories. Missing values (unless --missing drop), 
 classes are refused.
 
 [bold]Families[/bold]
-  {options.FAMILIES}
+  {FAMILIES}
 
   Other names: gaussian (linear), binomial and logit (logistic), negbin and nb (negative_binomial), mnlogit \
 (multinomial), coxph (cox)
@@ -40,48 +34,54 @@ classes are refused.
 """
 
 
+def _sgd(words: str, *choices: str) -> Any:
+    """An option of the paper's pass, and what its value is completed from."""
+    complete = among(choices) if choices else None
+    return Option(help=words.format(*choices), rich_help_panel=_SGD, autocompletion=complete)
+
+
 @app.command(help=_FIT_HELP)
-@options.with_model_options
+@with_model_options
 def fit(
-    data: options.Data,
+    data: Annotated[Path, Argument(help="A .csv or .parquet file, a row for each observation.")],
     client: Annotated[str, Option(help="The column that names the client of each row.")],
     model: Model,
-    solver: options.Solver = "scoring",
-    level: options.Level = 0.95,
+    solver: Annotated[
+        str,
+        Option(
+            help="scoring, the exact fit of all rows together, or sgd, the paper's pass.",
+            autocompletion=among(["scoring", "sgd"]),
+        ),
+    ] = "scoring",
+    level: Level = 0.95,
     passes: Annotated[
         str | None,
-        Option(
-            help="How often each row is read, more than once for small data; auto: until the estimate hardly moves.",
-            rich_help_panel=options.SGD,
-        ),
+        _sgd("How often each row is read, more than once for small data; auto: until the estimate hardly moves."),
     ] = None,
-    sync_every: options.SyncEvery = None,
+    sync_every: Annotated[int | None, _sgd("Steps between two synchronisations; 10 by default.")] = None,
     method: Annotated[
-        str | None,
-        Option(
-            help="plugin, bootstrap, random_scaling or batch_means.",
-            rich_help_panel=options.SGD,
-            autocompletion=among(["plugin", "bootstrap", "random_scaling", "batch_means"]),
-        ),
+        str | None, _sgd("{}, {}, {} or {}.", "plugin", "bootstrap", "random_scaling", "batch_means")
     ] = None,
-    seed: options.Seed = None,
-    network: options.NetworkName = None,
-    weights: options.Weights = None,
-    correct_drift: options.CorrectDrift = None,
-    finish: Annotated[int | None, Option(help="Steps of scoring after the pass.", rich_help_panel=options.SGD)] = None,
-    out: options.Out = Path("fit"),
+    seed: Annotated[int | None, _sgd("Fixes the order in which rows are read.")] = None,
+    network: Annotated[str | None, _sgd("{}, {} or {}; a ring by default.", *_NETWORKS)] = None,
+    weights: Annotated[str | None, _sgd("{}, the default, or {}.", "rows", "equal")] = None,
+    correct_drift: Annotated[
+        bool | None,
+        Option("--correct-drift", help="Subtract the bias of clients that drift apart.", rich_help_panel=_SGD),
+    ] = None,
+    finish: Annotated[int | None, _sgd("Steps of scoring after the pass.")] = None,
+    out: Out = Path("fit"),
 ) -> None:
     """`fedgauss.fit` on a file."""
     with plain_endings():
+        from fedgauss._files import writable_folder
         from fedgauss.inference.tables import read_table
-        from fedgauss.report.output import writable_folder
 
         with waiting("reading"):
             frame = read_table(data)
         folder = writable_folder(out)
         with waiting("fitting"):  # in place of the engine's bars, which come and go with each part of a fit
             from fedgauss.inference.fit import fit as fit_frame
-            from fedgauss.report.coefficients import write_fit
 
             given = {
                 "passes": int(passes) if passes is not None and passes.isdecimal() else passes,
@@ -90,18 +90,19 @@ def fit(
             }  # fmt: skip
             how = _solver(solver, {name: value for name, value in given.items() if value is not None})
             fitted = fit_frame(frame, model, client, solver=how, level=level, progress=False)
-        show_fit(fitted, write_fit(fitted, folder))
+        show_fit(fitted, folder)
 
 
 def _network(name: str | None, frame: Any, client: str) -> Any:
     """The network with this name between the clients of a frame."""
     if name is None:
         return None
+    from fedgauss import _checks, networks
     from fedgauss.inference.tables import Frame
 
     table = Frame(frame)
     clients = table.read([table.check_name(client, "client")])[client].as_levels().levels or ()
-    return options.network_named(name, len(clients))
+    return getattr(networks, _checks.one_of("network", name, _NETWORKS))(len(clients))
 
 
 def _solver(name: str, given: dict[str, Any]) -> Any:
@@ -114,11 +115,3 @@ def _solver(name: str, given: dict[str, Any]) -> Any:
     if given:
         raise ValueError(f"{next(iter(given))} belongs to --solver sgd; the solver is {name}. Leave it out?")
     return name
-
-
-def show_fit(fitted: Fit, written: list[Path]) -> None:
-    """Print the summary, and where its files are."""
-    console = Console()
-    console.print(Text(fitted.summary()), soft_wrap=True)
-    console.print()
-    console.print(Text(f"Wrote {written[0]}, and the figure as {written[1]} and SVG."), soft_wrap=True)

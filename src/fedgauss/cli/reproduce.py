@@ -1,7 +1,5 @@
 """The verb `reproduce`."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from pathlib import Path
@@ -11,8 +9,17 @@ from rich.console import Console
 from typer import Argument, Option
 
 from fedgauss._progress import bar
-from fedgauss.cli import options
-from fedgauss.cli.app import ROOM, app, executor_of, plain_endings, print_place, sweep_endings
+from fedgauss.cli.app import (
+    ROOM,
+    Engine,
+    Scheduler,
+    Workers,
+    app,
+    executor_of,
+    plain_endings,
+    print_place,
+    sweep_endings,
+)
 from fedgauss.cli.completion import among
 from fedgauss.paper.results import ORDER
 
@@ -54,9 +61,9 @@ def reproduce(
         Option(help="How much to compute: quick, paper or large.", autocompletion=among(["quick", "paper", "large"])),
     ] = "paper",
     out: Annotated[Path, Option(help="Folder for the report, and for what is finished so far.")] = _REPRODUCTION,
-    workers: options.Workers = None,
-    engine: options.Engine = "local",
-    scheduler: options.Scheduler = None,
+    workers: Workers = None,
+    engine: Engine = "local",
+    scheduler: Scheduler = None,
     verbose: Annotated[bool, Option("--verbose", "-v", help="Print numbers and reasons too.")] = False,
     list_them: Annotated[bool, Option("--list", help="Print what there is, and stop.")] = False,
 ) -> None:
@@ -73,7 +80,7 @@ def reproduce(
             print_list(chosen(names), Console())
             return
         results, executor = chosen(names, how_much), executor_of(engine, scheduler)
-        from fedgauss.report.output import writable_folder
+        from fedgauss._files import writable_folder
 
         folder = writable_folder(out, room=ROOM)
         began = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,9 +13,8 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from fedgauss._files import append_private
-from fedgauss.cli.app import app, plain_endings
-from fedgauss.cli.options import listed_names
+from fedgauss._files import append_private, key_place
+from fedgauss.cli.app import app, listed_names, plain_endings, take_one_core
 
 _HELP = """\
 Take part in federated fits with rows that stay here.
@@ -97,7 +95,6 @@ def key(
 ) -> None:
     """Print the public key of a table and its fingerprint, for the owners of other sites to compare and pin."""
     with plain_endings():
-        from fedgauss.federated.home import key_place
         from fedgauss.federated.keys import Key, fingerprint
 
         place = key_place(data)
@@ -129,15 +126,6 @@ def consent(data: _Table) -> None:
 def forget(data: _Table, name: Annotated[str, Argument(help="Of a site, or of who asks.")]) -> None:
     """Forget the key that somebody had at first contact, after its owner has confirmed a new one."""
     _with_ledger(data, lambda book: book.forget(name) or f"The key of {name!r} is forgotten; the next one is trusted.")
-
-
-def take_one_core() -> None:
-    """Before NumPy loads. Several sites on a machine would have more threads than cores, and those that wait burn one.
-
-    A user's own setting is left as it is.
-    """
-    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
 
 
 def _with_ledger(data: Path, act: Callable[[Any], str]) -> None:

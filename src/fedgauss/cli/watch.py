@@ -1,7 +1,5 @@
 """The verb `watch`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

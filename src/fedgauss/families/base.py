@@ -65,6 +65,8 @@ class Family(abc.ABC):
         By which simulated coefficients of order one are multiplied to give responses of a sensible size.
     quadrature : Rule
         The rule for Gaussian integrals of `residual_moments`.
+    quadratic : bool
+        Whether the loss is quadratic in the predictor: sums at one parameter tell those at any other.
     steadied : callable, optional
         (theta, sums) to the sums of all sites as a step of scoring should take them, or a `NoFiniteEstimate` that knows
         why: for informations that may be indefinite, and for maxima at the border of what a parameter may be.
@@ -76,6 +78,7 @@ class Family(abc.ABC):
     by_class: ClassVar[bool] = False
     additive: ClassVar[bool] = False
     links: ClassVar[tuple[str, ...]] = ()
+    quadratic: bool = False
     has_dispersion: ClassVar[bool] = False
     has_intercept: ClassVar[bool] = True
     by_row: ClassVar[bool] = True
@@ -205,6 +208,10 @@ class Family(abc.ABC):
             columns |= _times_columns(score[:, None] * score, rows.x, "squares")
             columns |= self.behind(rows, "goodness", theta)
         return columns
+
+    def sizes(self, response: FloatArray) -> tuple[float, float]:
+        """About how large steps of predictors and residuals are, in the units in which they are measured."""
+        return 1.0, 1.0
 
     def likelihood_dispersion(self, pearson: float, n_rows: int, dim: int) -> float:
         """The dispersion at which the log-likelihood is reported."""
@@ -363,6 +370,10 @@ class AdditiveNoise(Family):
     def respond(self, predictor: JaxArray, noise: Noise, noise_sd: JaxArray) -> JaxArray:
         """y = eta + noise_sd * (standardised noise)."""
         return predictor[0] + noise.per_client(noise_sd) * self._standard_noise(noise)
+
+    def sizes(self, response: FloatArray) -> tuple[float, float]:
+        """The standard deviation of the response."""
+        return (float(np.std(response)),) * 2
 
     def _standard_noise(self, noise: Noise) -> JaxArray:
         """Noise (K, R) with mean 0 and variance 1: normal, or Student-t by Bailey's polar formula (1994)."""

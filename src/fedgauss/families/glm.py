@@ -150,6 +150,13 @@ class GeneralisedLinear(Family):
             )
         return found if self.link in ("identity", "inverse") else on_grid(found)
 
+    def sizes(self, response: FloatArray) -> tuple[float, float]:
+        """Those of the predictor of the mean response, where the link leaves units to it."""
+        if self.link not in ("identity", "inverse"):
+            return 1.0, 1.0
+        predictor = abs(float(self._link(response).predictor(response.mean())))
+        return predictor, 1.0 / predictor
+
     def _link(self, array: JaxArray) -> Link:
         """The link for an array of NumPy or of JAX."""
         return (LINKS if isinstance(array, np.ndarray | float) else _links_of_jax())[self.link]

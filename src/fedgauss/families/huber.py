@@ -78,6 +78,10 @@ class Huber(AdditiveNoise):
             )
         return response
 
+    def sizes(self, response: FloatArray) -> tuple[float, float]:
+        """The threshold, unless most rows lie within it."""
+        return (min(self.threshold, float(np.std(response))),) * 2
+
     def rescaled(self, scale: float) -> Huber:
         """The threshold is in the units of the response."""
         return replace(self, threshold=self.threshold / scale)

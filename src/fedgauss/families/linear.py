@@ -30,6 +30,11 @@ class Linear(GeneralisedLinear, AdditiveNoise):
         """With the identity link alone."""
         return self.link == "identity"
 
+    @property
+    def quadratic(self) -> bool:  # type: ignore[override]
+        """With the identity link alone."""
+        return self.link == "identity"
+
     def variance(self, mean: JaxArray) -> JaxArray:
         """One."""
         return numpy_for(mean).ones_like(mean)

@@ -59,8 +59,8 @@ class Ask(NamedTuple):
     Attributes
     ----------
     kind : {"score", "sums", "final", "parts", "goodness", "own"}
-        The log-likelihood and its score; these and the information; how well the parameter fits, with `parts`; these
-        alone; how well it fits; the site's own estimate, by scoring from the parameter.
+        The log-likelihood and its score; these and the information; how well the parameter fits, the score and `parts`;
+        parts alone; how well it fits; the site's own estimate, by scoring from the parameter.
     theta : (d,) ndarray
         The parameter.
     dispersion : float

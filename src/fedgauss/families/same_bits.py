@@ -27,19 +27,20 @@ class Factor(NamedTuple):
 
 def factor(matrix: FloatArray) -> Factor:
     """Cholesky's factor of a positive definite matrix, row after row; refused where A is singular."""
-    diagonal = np.diag(matrix)
-    if not np.all(np.isfinite(matrix)) or np.any(diagonal <= 0.0):
+    diagonal = matrix.diagonal()
+    if not np.isfinite(matrix).all() or (diagonal <= 0.0).any():
         raise NoFiniteEstimate("the information about a parameter vanishes")
     scale = np.ldexp(1.0, -(np.frexp(diagonal)[1] // 2))  # exact, and the scaled diagonal is between 1/2 and 2
-    rest = matrix * scale[:, None] * scale
-    least = _FLAT * np.diag(rest)
-    upper = np.zeros_like(rest)
-    for j in range(len(rest)):
-        if not rest[j, j] > least[j]:
+    upper = matrix * scale[:, None] * scale
+    least = (_FLAT * upper.diagonal()).tolist()
+    for j, row in enumerate(upper):
+        left = row.item(j)
+        if not left > least[j]:
             raise NoFiniteEstimate("the information about a combination of parameters vanishes")
-        row = rest[j, j:] / np.sqrt(rest[j, j])
-        upper[j, j:] = row
-        rest[j + 1 :, j + 1 :] -= np.multiply.outer(row[1:], row[1:])
+        row[j:] /= math.sqrt(left)
+        row[:j] = 0.0
+        beside = row[j + 1 :]
+        upper[j + 1 :, j + 1 :] -= beside[:, None] * beside
     return Factor(upper, scale)
 
 
@@ -48,12 +49,13 @@ def solve(by: Factor, right: FloatArray) -> FloatArray:
     upper, scale = by
     columns = scale.reshape(-1, *[1] * (right.ndim - 1))
     left = right * columns
-    for j in range(len(left)):
-        left[j] /= upper[j, j]
-        left[j + 1 :] -= np.multiply.outer(upper[j, j + 1 :], left[j])
+    upper = upper.reshape(*upper.shape, *[1] * (right.ndim - 1))
+    for j, row in enumerate(upper):
+        left[j] /= row[j]
+        left[j + 1 :] -= row[j + 1 :] * left[j]
     for j in reversed(range(len(left))):
         left[j] /= upper[j, j]
-        left[:j] -= np.multiply.outer(upper[:j, j], left[j])
+        left[:j] -= upper[:j, j] * left[j]
     return np.asarray(left * columns)
 
 
@@ -74,7 +76,7 @@ def dot(left: FloatArray, right: FloatArray) -> float:
     """v'w, rounded once; nan where it overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         products = left * right
-    return math.fsum(products.tolist()) if np.all(np.isfinite(products)) else math.nan
+    return math.fsum(products.tolist()) if np.isfinite(products).all() else math.nan
 
 
 def on_grid(values: FloatArray) -> FloatArray:

@@ -81,7 +81,7 @@ def _digest(count: int, kind: str, packed: bytes) -> str:
 def _pack(column: AnyArray) -> tuple[str, bytes]:
     if column.dtype == np.uint64:
         return "<u8", column.astype("<u8").tobytes()
-    if np.all((column == 0.0) | (column == 1.0)):
+    if ((column == 0.0) | (column == 1.0)).all():
         return "bits", np.packbits(column == 1.0).tobytes()
     largest = float(np.abs(column).max())
     if largest < 2**31 and np.array_equal(column, np.trunc(column)):

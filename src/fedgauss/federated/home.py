@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fedgauss._files import key_place, ledger_place
 from fedgauss.federated.keys import Key, Signer
-from fedgauss.federated.ledger import Ledger, place_of
+from fedgauss.federated.ledger import Ledger
 from fedgauss.federated.policy import Policy
 
 
@@ -34,17 +35,16 @@ class Home:
     def of(cls, table: str | Path, policy: Policy) -> Home:
         """Beside the file of a table, or by a name in the folder of the user's state where there is no such file.
 
-        The key is made on first use. The ledger is locked: a second run on the table is refused while one lives.
+        The key is made on first use. A second run on the table is refused while one lives.
         """
         ledger = Ledger(
-            _place(table), few=policy.few, sites_apart=policy.sites_apart, budget=policy.budget, privacy=policy.privacy
+            ledger_place(table),
+            few=policy.few,
+            sites_apart=policy.sites_apart,
+            budget=policy.budget,
+            privacy=policy.privacy,
         )
-        try:
-            key = Key.read(key_place(table))
-        except BaseException:
-            ledger.close()
-            raise
-        return cls(key, ledger)
+        return cls(Key.read(key_place(table)), ledger)
 
     def digest(self, table: Mapping[str, Iterable[Any]]) -> bytes:
         """Of all rows, whatever their order: two names for one table have the same."""
@@ -59,7 +59,7 @@ class Home:
         rows = sorted(
             held[k * size : (k + 1) * size] + repr(text).encode(errors="surrogatepass") for k, text in enumerate(texts)
         )
-        of_rows = hashlib.sha256(b"".join(hashlib.sha256(row).digest() for row in rows))
+        of_rows = hashlib.sha256(b"".join(len(row).to_bytes(8, "little") + row for row in rows))
         return hashlib.sha256(repr(names).encode(errors="surrogatepass") + of_rows.digest()).digest()
 
     def close(self) -> None:
@@ -67,20 +67,9 @@ class Home:
         self.ledger.close()
 
 
-def key_place(table: str | Path) -> Path:
-    """The file of a table's key."""
-    place = _place(table)
-    return place.with_name(place.name.removesuffix(".ledger") + ".key")
-
-
-def _place(table: str | Path) -> Path:
-    path = Path(table)
-    return place_of(path, None) if path.is_file() else place_of(None, str(table))
-
-
 _WRITES = {
-    "note_peers", "note_asker", "begin", "admit", "spend", "check_privacy", "spend_privacy", "note_reasons", "refuse",
-    "finish",
+    "note_peers", "note_asker", "begin", "admit", "admit_place", "spend", "check_privacy", "spend_privacy",
+    "note_reasons", "note_silence", "refuse", "finish",
 }  # fmt: skip
 
 

@@ -11,7 +11,8 @@ Rules
 - Tries, refusals, parameters and matrices are counted over the whole life of the table (`Budget`).
 - Totals over two sets of sites tell those over the sites between them, and of three sets that overlap, such as AB, AC
   and BC, those of each. So of two runs about the same, unless neither was masked, one must have all sites of the other,
-  and none or at least `sites_apart` more: sites that join together, or leave together. A site with a new key is another
+  and none or at least `sites_apart` more: sites that join together, or leave together; and at least half of its sites,
+  or of a set two others that share no site, both of which no ledger sees, leave one. A site with a new key is another
   one. Runs are about the same where the span of the columns of one at this table, and that of all others whose sites do
   not go with its own, share more than ones. What remains: of sites that join or leave together, those that collude
   learn the sums of the rest between them; and a site that leaves for good can be left out only with `sites_apart` - 1
@@ -26,67 +27,37 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import secrets
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedgauss._types import AnyArray, FloatArray
+from fedgauss.federated.budget import PRIVACY, Budget
 from fedgauss.federated.chain import Chain, Entry
 from fedgauss.federated.column_file import ColumnFile
 from fedgauss.federated.disk import Disk, RealDisk
+from fedgauss.federated.history import History, Run
 from fedgauss.federated.keys import fingerprint
-from fedgauss.federated.privacy import Cost, Privacy, compose, remaining
+from fedgauss.federated.ledger_report import left_words, report_lines
+from fedgauss.federated.privacy import Cost, Privacy, compose
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.row_numbers import row_numbers
-from fedgauss.federated.span_rule import Known, Told, about_the_same, check_spans
+from fedgauss.federated.shares import Functions, Share, rows_needed
+from fedgauss.federated.span_rule import Known, Told, about_the_same, check_places, check_spans, check_together
 from fedgauss.federated.spans import BLIND
 from fedgauss.inference.tables import listed
 
-
-@dataclass(frozen=True)
-class Budget:
-    """How much a table answers before its owner is asked again.
-
-    A fit takes one try, 5 to 12 parameters (20 to 28 where the start is poor: a Poisson regression with exposures) and
-    2 to 4 matrices.
-
-    Attributes
-    ----------
-    tries : int
-        Runs that are begun, refused ones too; a repeat of an answered run is free. 60 are three for each of the 20
-        models that the other budgets have room for.
-    refusals : int
-        Runs that ended for a reason that depends on rows, each of which tells that there are such rows. 20 leave an
-        honest asker one for each fit; of 60 runs in all, at most a third can be guesses that hit.
-    parameters : int
-        At which sums are told. A dishonest site can move them, so each tells of something else. 200 are 25 fits of 8,
-        or 16 of 12.
-    matrices : int
-        Of information, which tell of every product of two columns. 50 are 12 fits of 4, or 25 of 2.
-    """
-
-    tries: int = 60
-    refusals: int = 20
-    parameters: int = 200
-    matrices: int = 50
-
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            if getattr(self, one.name) < 1:
-                raise ValueError(f"{one.name} of a budget must be at least 1; got {getattr(self, one.name)}.")
-
-
-PRIVACY = Privacy(10.0, 1e-5)  # over the life of a table: 70 private fits of epsilon 1 at delta 1e-6
 _BUDGET, _DISK = Budget(), RealDisk()
+_SILENCES = (
+    3  # of a run, before it ends: honest fits had none (`benchmarks/rounds.py`), without an estimate all they may
+)
 _RUNS = {
     "tries": "takes part in at most {} runs, refused ones among them; it has in {}",
     "refusals": "refuses at most {} runs for what its rows say, as that tells of them; it has refused {}",
@@ -98,28 +69,8 @@ class Admission(NamedTuple):
 
     columns: Mapping[str, FloatArray]  # (n,) each; that of ones is called "1"
     rows: AnyArray  # (n,) from `Ledger.digests`
-
-
-@dataclass
-class _Run:
-    """A run as the lines of the ledger have it."""
-
-    name: str
-    time: str
-    model: str  # digest of what it is about
-    sites: dict[str, str]  # names by key
-    masked: bool
-    counts: bool
-    repeats: list[str]  # names of answered runs that told all that this one has told
-    result: str = "begun"
-    reasons: list[str] = field(default_factory=list)
-    tells_rows: bool = False  # whether one of them depends on rows
-    parameters: int = 0
-    matrices: int = 0
-    questions: set[str] = field(default_factory=set)  # digests of those that sums were told of
-    told: dict[Told, None] = field(default_factory=dict)  # in the order of telling
-    privacy: str = ""  # in words, what it was asked to cost
-    cost: Cost = ()  # of its noise
+    functions: Functions = MappingProxyType({})  # of numbers that the columns are
+    shares: Mapping[str, Share] = MappingProxyType({})  # of the rows, by digest
 
 
 class Ledger:
@@ -166,19 +117,16 @@ class Ledger:
         self._privacy, self._disk, self._clock = privacy, disk, clock
         self._chain = Chain(self.path, disk)
         self._columns = ColumnFile(self.path.with_name(self.path.name + ".columns"), disk)
-        self._key, self._names = b"", list[str]()
-        self._spent: Counter[str] = Counter()
-        self._runs: list[_Run] = []
-        self._peers: dict[str, tuple[str, str, int]] = {}  # name, head and length by key
-        self._askers: dict[str, str] = {}  # keys by name
-        self._consents = True
-        self._live: _Run | None = None
+        self._history = History()
+        self._live: Run | None = None
         self._known = Known()  # what was told, as far as this process has looked at it
+        self._placed = Known()  # the same, with what rows count for where sums are exact
+        self._own = Known()  # of the run alone
         self._let_go: Callable[[], None] | None = None
         self._load()
-        if not self._key:
+        if not self._history.key:
             with self._held():
-                if not self._key:
+                if not self._history.key:
                     self._write("ledger", version=1, key=random(32))
 
     @property
@@ -191,15 +139,20 @@ class Ledger:
         """The number of lines."""
         return len(self._chain.heads)
 
+    @property
+    def functions(self) -> Functions:
+        """Of numbers, that sums were told of in all runs."""
+        return self._history.functions
+
     def digests(self, table: Mapping[str, Sequence[Any]]) -> AnyArray:
         """A number for each row of the whole table, before any row is dropped, (n,) uint64.
 
         Rows are known by the columns that the table had at first. If one of these has gone, all rows are new.
         """
-        if not self._names or not set(self._names) <= set(table):
+        if not self._history.names or not set(self._history.names) <= set(table):
             with self._held():
                 self._write("rows", names=sorted(table))
-        return row_numbers(table, self._names, self._key)
+        return row_numbers(table, self._history.names, self._history.key)
 
     def begin(
         self, run: str, about: str, roster: Sequence[tuple[str, str]], asker: str, model: Mapping[str, Any],
@@ -213,24 +166,23 @@ class Ledger:
             raise Refused("a table takes part in one run at a time; one is going on. Wait for its end.")
         self._hold()
         try:
-            if not self._consents:
+            if not self._history.consents:
                 raise Refused("the owner of this table has withdrawn consent; it answers nothing. Ask the owner.")
-            if any(earlier.name == run for earlier in self._runs):
+            if any(earlier.name == run for earlier in self._history.runs):
                 raise Refused("every run must have a number of its own; this one was begun before. Ask again.")
             sites = {key: name for name, key in roster}
             digest = hashlib.sha256(json.dumps([about, model], sort_keys=True).encode()).hexdigest()
             same = [
-                earlier.name for earlier in self._runs
+                earlier.name for earlier in self._history.runs
                 if earlier.result == "answered" and earlier.model == digest and earlier.sites.keys() == sites.keys()
                 and earlier.masked == masked and earlier.counts and not earlier.cost  # noise is drawn afresh
             ]  # fmt: skip
-            if not same:
-                self._check_runs()
+            self._check_runs(*([] if not same else ["refusals"]))  # who lies in a repeat may have it refused
             self._write(
                 "begin", run=run, time=self._clock().isoformat(timespec="seconds"), asker=asker, model=dict(model),
                 digest=digest, sites=sites, masked=masked, counts=not same, repeats=same,
             )  # fmt: skip
-            self._live = self._runs[-1]
+            self._live, self._own = self._history.runs[-1], Known()
         except BaseException:
             self._release()
             raise
@@ -238,10 +190,10 @@ class Ledger:
     def resume(self, run: str) -> None:
         """Hold the ledger for a run that was begun by a site that has been put away since."""
         self._hold()
-        if not self._runs or (self._runs[-1].name, self._runs[-1].result) != (run, "begun"):
+        if not self._history.runs or (self._history.runs[-1].name, self._history.runs[-1].result) != (run, "begun"):
             self._release()
             raise Refused("a site can go on with the last run that it began, and no other; that run is over.")
-        self._live = self._runs[-1]
+        self._live, self._own = self._history.runs[-1], Known()
 
     def close(self) -> None:
         """Let go of the ledger; a run that has begun is not ended by that."""
@@ -258,54 +210,133 @@ class Ledger:
         of_rows = self._columns.hold(rows)
         told = [Told(name, of_rows, self._columns.hold(column)) for name, column in columns.items()]
         try:
-            repeats = [old.name for old in self._repeated(run) if self._has_told(old, told)]
+            repeats = [old.name for old in self._history.repeated(run) if self._has_told(old.told, told)]
             if len(repeats) < len(run.repeats):
                 self._write("repeats", repeats=repeats)
             if repeats:
                 return
             if not run.counts:  # it tells something else than the run whose model it has
                 self._check_runs()
-            before = {one: None for earlier in self._runs for one in earlier.told}
+            self._check_shares(admission)
+            before = [one for earlier in self._history.runs for one in earlier.told]
             known = None
             if not {one[1:] for one in told} <= {one[1:] for one in before}:
-                self._known = self._known.add(list(before), self._columns.read)
+                self._known = self._known.add(before, self._columns.read)
                 known = check_spans(self._known, told, self._few, self._columns.read)
+                reach = [self._columns.read(rows) for earlier in self._history.runs for rows in earlier.reach]
+                if reach:  # as these columns and places of before would be told together
+                    check_together(self._with_places().add(told, self._columns.read), reach, self._few)
             self._check_sites(run, told)
             places = self._columns.write([of_rows, *(one.values for one in told)])
-            self._write("tell", rows=of_rows, columns=[[one.name, one.values] for one in told], places=places)
+            self._write(
+                "tell", rows=of_rows, columns=[[one.name, one.values] for one in told], places=places,
+                functions={name: sorted(of) for name, of in admission.functions.items()},
+            )  # fmt: skip
             self._known = known or self._known
         finally:
             self._columns.forget([of_rows, *(one.values for one in told)])
 
-    def spend(self, parameters: int, matrices: int, question: str) -> None:
-        """Count what a reply is about to tell; to be called before it leaves.
+    def _check_shares(self, admission: Admission) -> None:
+        """Raise `Refused` where sums of this run and those before tell too many numbers of rows that share a level.
 
-        A repeat that has told nothing new is free where an answered run has told this very question, by its digest: who
-        lies in a repeat moves the parameter, and that counts.
+        Functions that were told of other levels count, too: these may have rows in common.
+        """
+        functions = {**self._history.functions, **admission.functions}
+        for share in admission.shares.values():
+            if share.rows < (needed := rows_needed(functions, share.functions)):
+                raise Refused(
+                    f"all fits together tell at most three quarters as many sums of rows that share a level as these "
+                    f"have values; for so many functions of so few columns there must be {needed} rows of one of "
+                    f"{share.name!r}, and here are fewer. Pool its levels, or use fewer powers, splines and products."
+                )
+
+    def admit_place(self, admission: Admission) -> None:
+        """The same for what rows count for at a parameter where this run tells sums with all digits.
+
+        To be called before they are told, and after `admit`.
+        """
+        run, read = self._running(), self._columns.read
+        rows, columns = _in_order(admission)
+        held = [self._columns.hold(rows)]
+        told = [Told(name, held[0], self._columns.hold(column)) for name, column in columns.items()]
+        held += [one.values for one in told]
+        led = not run.counts and not any(self._has_told(old.places, told) for old in self._history.repeated(run))
+        try:
+            if led:  # elsewhere than the run whose model it has
+                self._check_runs()
+            earlier = [old for old in self._history.runs if old is not run]
+            places, placed = [*run.places, *told], None
+            elsewhere, before = list[AnyArray](), list[AnyArray]()
+            if run.counts or led:  # a repeat tells nothing that was not told
+                placed = self._with_places().add(told, read)
+                for old in earlier:
+                    reach = [read(rows) for rows in old.reach]
+                    before += reach
+                    if not (self._has_told(old.places, told) or self._has_told(places, list(old.places))):
+                        elsewhere += reach
+            own = placed
+            if own is None or any(old.told for old in earlier):
+                same = [one for old in self._history.repeated(run) for one in old.told]  # which a repeat has told, too
+                own = self._own = self._own.add([*same, *run.told, *places], read)
+            alone = check_places(placed or own, own, elsewhere, before, self._few)
+            held.append(self._columns.hold(alone))
+            written = self._columns.write(held)
+            self._write(
+                "place", rows=held[0], columns=[[one.name, one.values] for one in told], reach=held[-1],
+                places=written, counts=led,
+            )  # fmt: skip
+            self._placed = placed or self._placed
+        finally:
+            self._columns.forget(held)
+
+    def _with_places(self) -> Known:
+        """The span of all columns that were told, and of what rows counted for where sums were exact."""
+        known = max(self._known, self._placed, key=lambda known: len(known.columns))
+        return known.add([one for run in self._history.runs for one in (*run.told, *run.places)], self._columns.read)
+
+    def spend(
+        self, parameters: int, matrices: int, question: str, passes: int = 0,
+        told: Mapping[str, tuple[Share, int]] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        """Count what a reply is about to tell, in all and of shares of the rows, before it leaves.
+
+        A repeat that has told nothing new is free where an answered run, or one that it may have gone on from, has told
+        this very question, by its digest: who lies in a repeat moves the parameter, and that counts.
         """
         run = self._running()
-        free = any(question in old.questions for old in self._repeated(run))
-        for name, more in (("parameters", parameters), ("matrices", matrices)):
+        free = any(question in old.questions for old in self._history.repeated(run))
+        for name, more in (("parameters", parameters), ("matrices", matrices), ("passes", passes)):
             most = getattr(self._budget, name)
-            if not free and self._spent[name] + more > most:
+            if more and not free and self._history.spent[name] + more > most:
                 raise Refused(
-                    f"this table answers at most {most} {name} over all runs; it has answered {self._spent[name]}. Ask "
-                    f"its owner for a policy with more {name}.",
+                    f"this table answers at most {most} {name} over all runs; it has answered "
+                    f"{self._history.spent[name]}. Ask its owner for a policy with more {name}.",
                     counts=False,
                 )
-        self._write("spend", parameters=parameters, matrices=matrices, question=question, free=free)
+        for digest, (share, more) in told.items():
+            before, most = self._history.told[digest]
+            if more and not free and before + more > max(most, share.most):
+                raise Refused(
+                    "all fits together tell at most three quarters as many numbers of rows that share a level as these "
+                    f"have values, here {max(most, share.most)}; of {share.name!r} they would tell more. Pool its "
+                    "levels, or leave it out."
+                )
+        numbers = {digest: [more, share.most] for digest, (share, more) in told.items() if more}
+        self._write(
+            "spend", parameters=parameters, matrices=matrices, passes=passes, question=question, free=free, told=numbers
+        )
 
     def check_privacy(self, cost: Cost) -> None:
         """Refuse a private run for which the budget of the table has no room."""
-        budget, spent = self._privacy, self._costs
+        budget, spent = self._privacy, self._history.costs
         if budget is None:
             raise Refused("this site's policy has epsilon = 0: it takes no part in private runs.", counts=False)
         after = compose(spent, cost, budget.delta).epsilon
         if after > budget.epsilon:
             raise Refused(
                 f"private runs may tell epsilon {budget.epsilon:g} of this table in all, at delta {budget.delta:g};"
-                f" with this one it would be {after:.3g}. {_left(budget, spent)}, or ask its owner for a policy with "
-                "more epsilon.",
+                f" with this one it would be {after:.3g}. {left_words(budget, spent)}, or ask its owner for a policy "
+                "with more epsilon.",
                 counts=False,
             )
 
@@ -316,14 +347,27 @@ class Ledger:
         self.check_privacy(cost)
         self._write("privacy", privacy=f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}", cost=cost)
 
-    @property
-    def _costs(self) -> list[Cost]:
-        return [run.cost for run in self._runs if run.cost]
-
     def note_reasons(self, reasons: Iterable[str], counts: bool = True) -> None:
         """Write down why the run will be refused, and whether that depends on rows and so counts, before it is told."""
         self._running()
         self._write("reasons", reasons=list(reasons), counts=counts)
+
+    def note_silence(self) -> None:
+        """Count a round in which the site has no numbers: it tells of the rows, as a refusal does.
+
+        In a repeat a question that was put before has the same answer, and tells nothing new.
+        """
+        run = self._running()
+        if run.free:
+            return
+        self._write("silence")
+        self._check_runs("refusals")
+        if run.silences > _SILENCES:
+            raise Refused(
+                "steps of this run lead again and again to where numbers of this site are too large, as where there is "
+                "no finite estimate. Does a column tell outcomes apart? Leave it out.",
+                counts=False,  # each time has been counted
+            )
 
     def refuse(self, reasons: Iterable[str], counts: bool = True) -> None:
         """End the run without an answer, and write down why."""
@@ -342,24 +386,23 @@ class Ledger:
         peers : mapping of str to (str, str, int)
             Name to key, head and length.
         """
-        known = {name: key for key, (name, _, _) in self._peers.items()}
         for name, (key, head, length) in peers.items():
-            _check_key("site", name, key, known.get(name))
-            _, old_head, old_length = self._peers.get(key, (name, head, length))
+            _check_key("site", name, key, self._history.sites.get(name))
+            _, old_head, old_length = self._history.peers.get(key, (name, head, length))
             if length < old_length or (length == old_length and head != old_head):
                 raise Refused(
                     f"a ledger must not lose lines; that of site {name!r} had {old_length} and has {length}"
                     f"{' others' if length == old_length else ''}. Its owner must put it back."
                 )
-        new = {name: [*own] for name, own in peers.items() if self._peers.get(own[0]) != (name, *own[1:])}
+        new = {name: [*own] for name, own in peers.items() if self._history.peers.get(own[0]) != (name, *own[1:])}
         if new:
             with self._held():
                 self._write("peers", peers=new)
 
     def note_asker(self, name: str, key: str) -> None:
         """Trust the first key under this name, and no other after it."""
-        _check_key("asker", name, key, self._askers.get(name))
-        if name not in self._askers:
+        _check_key("asker", name, key, self._history.askers.get(name))
+        if name not in self._history.askers:
             with self._held():
                 self._write("asker", name=name, key=key)
 
@@ -373,9 +416,10 @@ class Ledger:
         with self._held():
             self._write("consent", given=given)
 
-    def seen(self, key: str) -> tuple[str, int] | None:
-        """The head and length that another site's ledger had, to be told to it."""
-        return self._peers[key][1:] if key in self._peers else None
+    def seen(self, names: Iterable[str]) -> dict[str, tuple[str, int]]:
+        """The head and length that the ledgers of these sites had, by the keys of their tables, to be told to them."""
+        keys = {self._history.sites.get(name) for name in names} & self._history.peers.keys()
+        return {key: self._history.peers[key][1:] for key in sorted(filter(None, keys))}
 
     def check_own(self, told: Mapping[str, tuple[str, int]]) -> None:
         """Notice by what other sites saw of this ledger, name to head and length, that it was lost and begun anew."""
@@ -383,73 +427,52 @@ class Ledger:
             if length > self.length or length < 1 or self._chain.heads[length - 1] != head:
                 raise Refused(
                     f"a ledger must not lose lines; site {name!r} saw {length} of this one, which has {self.length} "
-                    f"and not the same. Put back {self.path} from before."
+                    f"and not the same. Put back {self.path.name} from before, or have its owner tell the others to "
+                    "forget this site.",
+                    counts=False,
                 )
 
     def report(self) -> str:
         """What was answered, and what is left of the budgets."""
-        lines = [
-            f"{'time':<25}  {'run':<12}  {'result':<14}  {'sites':>5}  {'parameters':>10}  {'matrices':>8}  columns"
-        ]
-        for run in self._runs:
-            names = ", ".join(dict.fromkeys(one.name for one in run.told)) or run.privacy
-            result = run.result if run.counts else f"{run.result} again"
-            lines.append(
-                f"{run.time:<25}  {run.name[:12]:<12}  {result:<14}  {len(run.sites):>5}  {run.parameters:>10}  "
-                f"{run.matrices:>8}  {names}".rstrip()
-            )
-            lines += [f"{'':<27}{reason}" for reason in run.reasons]
-        for name, most in asdict(self._budget).items():
-            lines.append(f"{name}: {self._spent[name]} of {most}, {max(0, most - self._spent[name])} left")
-        if (budget := self._privacy) is not None:
-            told = f"{compose(self._costs, (), budget.delta).epsilon:.3g}" if self._costs else "0"
-            left = _left(budget, self._costs) if self._costs else "all left"
-            lines.append(f"epsilon: {told} of {budget.epsilon:g} at delta {budget.delta:g}. {left}")
-        for name, key in self._askers.items():
-            lines.append(f"asks     {name:<20} {fingerprint(key)}")
-        for key, (name, _, length) in self._peers.items():
-            lines.append(f"site     {name:<20} {fingerprint(key)}  its ledger had {length} lines")
-        if not self._consents:
-            lines.append("Consent is withdrawn: this table answers nothing.")
-        lines.append(f"{self.length} lines, head {self.head}")
+        lines = [*report_lines(self._history, self._budget, self._privacy), f"{self.length} lines, head {self.head}"]
         return "\n".join(lines)
 
-    def _check_runs(self) -> None:
-        for name, words in _RUNS.items():
-            most, spent = getattr(self._budget, name), self._spent[name]
+    def _check_runs(self, *names: str) -> None:
+        for name in names or _RUNS:
+            words, most, spent = _RUNS[name], getattr(self._budget, name), self._history.spent[name]
             if spent >= most:
                 raise Refused(
                     f"this table {words.format(most, spent)}. Ask its owner for a policy with more {name}.",
                     counts=False,
                 )
 
-    def _has_told(self, run: _Run, new: Sequence[Told]) -> bool:
-        """Whether a run told these columns of these rows, up to rounding."""
-        return all(any(self._is_as_before(one, old) for old in run.told) for one in new)
+    def _has_told(self, told: Iterable[Told], new: Sequence[Told]) -> bool:
+        """Whether these columns of these rows are among those that were told, up to rounding."""
+        before: dict[tuple[str, str], list[str]] = {}
+        for one in told:
+            before.setdefault(one[:2], []).append(one.values)
+        return all(any(self._is_near(one.values, old) for old in before.get(one[:2], ())) for one in new)
 
-    def _repeated(self, run: _Run) -> list[_Run]:
-        return [old for old in self._runs if old.name in run.repeats]
-
-    def _is_as_before(self, new: Told, old: Told) -> bool:
-        if new[:2] != old[:2]:
-            return False
-        values = self._columns.read(new.values)
-        apart = np.abs(values - self._columns.read(old.values)).max(initial=0.0)
+    def _is_near(self, digest: str, other: str) -> bool:
+        if digest == other:
+            return True
+        values = self._columns.read(digest)
+        apart = np.abs(values - self._columns.read(other)).max(initial=0.0)
         return bool(apart <= BLIND * np.abs(values).max(initial=0.0))
 
-    def _check_sites(self, run: _Run, new: Sequence[Told]) -> None:
+    def _check_sites(self, run: Run, new: Sequence[Told]) -> None:
         """Raise `Refused` where this run's totals and those of others tell the sums of fewer sites together."""
         ours, apart, theirs = run.sites.keys(), self._sites_apart, dict[Told, None]()
         last = None
-        for earlier in self._runs:
+        for earlier in self._history.runs:
             there = earlier.sites.keys()
-            goes_with = ours == there or ((ours <= there or there <= ours) and len(ours ^ there) >= apart)
+            fewer, more = sorted((len(ours), len(there)))
+            nested = (ours <= there or there <= ours) and len(ours ^ there) >= apart
+            goes_with = ours == there or (nested and 2 * fewer >= more)  # or two that share no site leave one
             if earlier.told and (run.masked or earlier.masked) and not goes_with:
                 theirs.update(earlier.told)
                 last = earlier
-        if last is not None and about_the_same(
-            list(dict.fromkeys((*run.told, *new))), list(theirs), self._columns.read
-        ):
+        if last is not None and about_the_same([*run.told, *new], list(theirs), self._columns.read):
             come, gone = (
                 listed(sorted(sites[key] for key in sites.keys() - others.keys()))
                 for sites, others in ((run.sites, last.sites), (last.sites, run.sites))
@@ -460,7 +483,7 @@ class Ledger:
                 f"Ask for the sites of then, wait until {apart} join or leave together, or ask for other columns."
             )
 
-    def _running(self) -> _Run:
+    def _running(self) -> Run:
         if self._live is None:
             raise ValueError("a run must have begun before it is answered; call begin first.")
         return self._live
@@ -511,102 +534,13 @@ class Ledger:
         for entry in self._chain.load():
             self._apply(entry)
 
-    def _write(self, is_: str, **more: Any) -> None:
-        self._chain.append({"is": is_, **more})
-        self._apply(self._chain.entries[-1])
-
     def _apply(self, entry: Entry) -> None:
-        """Take a line into account, be it a new one or one that was read."""
-        run = self._runs[-1] if self._runs else None
-        kind = entry["is"]
-        if kind == "ledger":
-            self._key = bytes.fromhex(entry["key"])
-        elif kind == "rows":
-            self._names = entry["names"]
-        elif kind == "peers":
-            for name, (key, head, length) in entry["peers"].items():
-                self._peers[key] = (name, head, length)
-        elif kind == "asker":
-            self._askers[entry["name"]] = entry["key"]
-        elif kind == "forget":
-            self._askers.pop(entry["name"], None)
-            self._peers = {key: peer for key, peer in self._peers.items() if peer[0] != entry["name"]}
-        elif kind == "consent":
-            self._consents = entry["given"]
-        elif kind == "begin":
-            self._runs.append(
-                _Run(
-                    entry["run"],
-                    entry["time"],
-                    *(entry[name] for name in ("digest", "sites", "masked", "counts", "repeats")),
-                )
-            )
-            self._spent["tries"] += entry["counts"]
-        else:
-            assert run is not None
-            self._apply_to(run, kind, entry)
-
-    def _apply_to(self, run: _Run, kind: str, entry: Entry) -> None:
-        if kind == "tell":
+        if entry["is"] in ("tell", "place"):
             self._columns.note(entry["places"])
-            run.told.update({Told(name, entry["rows"], own): None for name, own in entry["columns"]})
-            self._spent["tries"] += not run.counts
-            run.counts = True
-        elif kind == "spend":
-            for name in ("parameters", "matrices"):
-                setattr(run, name, getattr(run, name) + entry[name])
-                self._spent[name] += 0 if entry["free"] else entry[name]
-            for one in (run, *self._repeated(run)):  # a repeat of a repeat is told no more than that was
-                one.questions.add(entry["question"])
-        elif kind == "repeats":
-            run.repeats = entry["repeats"]
-        elif kind == "privacy":
-            run.privacy, run.cost = entry["privacy"], tuple(entry["cost"])
-        elif kind == "reasons":
-            self._spent["refusals"] += entry["counts"] and not run.tells_rows
-            run.reasons, run.tells_rows = entry["reasons"], run.tells_rows or entry["counts"]
-        elif kind == "refuse":
-            run.result = "refused"
-        else:
-            run.result = "answered" if entry["answered"] else "ended"
+        self._history.apply(entry)
 
-
-def place_of(table_path: str | os.PathLike[str] | None, name: str | None) -> Path:
-    """Where the ledger of a table is: beside it, or in a folder for the state of programs.
-
-    Parameters
-    ----------
-    table_path : path or None
-        A table's file. Its ledger is beside it where files can be made there.
-    name : str or None
-        What the ledger is called in the other folder, $XDG_STATE_HOME/fedgauss or ~/.local/state/fedgauss; for a table
-        that is no file, or is in a folder that cannot be written.
-
-    Returns
-    -------
-    path
-    """
-    if table_path is not None:
-        table = Path(table_path).resolve()
-        beside = table.with_name(table.name + ".ledger")
-        if beside.exists() or os.access(table.parent, os.W_OK):
-            return beside
-        name = name or f"{table.name}-{hashlib.sha256(str(table).encode()).hexdigest()[:16]}"
-    if not name or name.startswith(".") or set(name) & set("/\\\0"):
-        raise ValueError(
-            f"the ledger of a table that is no file must have a name, of which a file name can be made; got {name!r}."
-        )
-    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "fedgauss"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder / f"{name}.ledger"
-
-
-def _left(budget: Privacy, spent: Sequence[Cost]) -> str:
-    """The epsilon of one more run, in words."""
-    left = remaining(budget, spent)
-    if left is None:
-        return "Nothing is left for another run"
-    return f"Another run may have epsilon {math.floor(100.0 * left.epsilon) / 100.0:g} at that delta"
+    def _write(self, is_: str, **more: Any) -> None:
+        self._apply(self._chain.append({"is": is_, **more}))
 
 
 def _check_key(what: str, name: str, key: str, known: str | None) -> None:

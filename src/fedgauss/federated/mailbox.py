@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 from fedgauss import _checks
-from fedgauss.federated.home import key_place
+from fedgauss._files import key_place
 from fedgauss.federated.journal import Journal
 from fedgauss.federated.keys import Key, Signer, Verify, verify
 from fedgauss.federated.party import Party, RunRefused
@@ -22,6 +22,7 @@ from fedgauss.federated.roster import Roster
 from fedgauss.federated.wire import Message, printable
 from fedgauss.inference.fit_result import Fit
 from fedgauss.inference.model import Model
+from fedgauss.inference.sgd import SGD
 
 _LONGEST = 1000  # characters of an error
 _USUAL_ROUNDS = 16
@@ -53,6 +54,7 @@ def federate(
     *,
     masked: bool = False,
     privacy: Privacy | None = None,
+    solver: Literal["scoring"] | SGD = "scoring",
     level: float = 0.95,
     asker: str = "coordinator",
     key: Signer | None = None,
@@ -74,6 +76,9 @@ def federate(
     privacy : Privacy, optional
         What the fit may tell of any one row. Sites share out noise inside the masks, and intervals know it; a
         repeat costs as much again.
+    solver : "scoring" or SGD
+        A pass of local SGD, as that of `fit`, between peers or Flower's nodes whose policies have `passes`: it tells of
+        few rows at a time, and without masks rows can be worked out.
     level : float
         Of the intervals.
     asker, key : str and Signer, optional
@@ -106,7 +111,10 @@ def federate(
     _checks.level(level)
     key = Key.read(key_place(asker)) if key is None else key
     nonce = secrets.token_hex(16) if nonce is None else nonce
-    plan = Plan(model, tuple(sorted(exchange.names)), masked, asker, nonce, privacy)
+    if not isinstance(solver, SGD) and solver != "scoring":
+        raise ValueError(f"solver must be 'scoring' or settings of a pass, fg.SGD(); got {solver!r}.")
+    sgd = solver if isinstance(solver, SGD) else None
+    plan = Plan(model, tuple(sorted(exchange.names)), masked, asker, nonce, privacy, sgd)
     asked = {"plan": plan.to_wire(), "key": key.public, "signature": key.sign(plan.statement)}
     entries = _replies(exchange, "join", {site: {**asked, "name": site} for site in plan.sites})
     roster = Roster.from_wire(plan.run, [reply.get("entry") for reply in entries.values()], verify)

@@ -47,7 +47,7 @@ class Masks:
 
     def __init__(self, run_key: RunKeyLike, publics: Mapping[str, str], name: str, context: bytes) -> None:
         self._name, self._pairs = name, dict[str, bytes]()
-        for other, public in sorted(publics.items()):
+        for other, public in publics.items():
             if other != name:
                 try:
                     self._pairs[other] = run_key.shared(public, context + _pair(name, other))

@@ -1,6 +1,13 @@
 """A party of a run: it checks all messages, adds them up and takes the step that they decide, as all others do.
 
 Sites are parties, and so is who carries the messages: it can print the steps that it sees, and choose none.
+
+What all parties have signed so far has one digest, which everybody computes from the messages themselves. A round has
+two steps. Every site commits to its message: it signs the digest of the message together with that of the transcript.
+Once a site has seen all commitments it opens its own. So nobody chooses a message after having seen another's, or
+repeats one that it has not seen, and a party that was shown a different history finds a signature wrong in the next
+round. Who carries the messages can delay them, and nothing else: a forged, dropped, doubled or old one ends the run
+with a name.
 """
 
 from __future__ import annotations
@@ -11,16 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss.federated.fixed_point import WORDS, Words, add, from_words
-from fedgauss.federated.keys import Verify
-from fedgauss.federated.layout import size, unpack
+from fedgauss.federated.fixed_point import WORDS, Words, add, from_words, size, unpack
+from fedgauss.federated.keys import Verify, is_hex
 from fedgauss.federated.plan import Heard, Plan, Question
-from fedgauss.federated.refusal import Refused
-from fedgauss.federated.roster import Roster
-from fedgauss.federated.transcript import Blamed, Messages, Transcript
-from fedgauss.federated.wire import Message, printable
+from fedgauss.federated.refusal import Blamed, Refused
+from fedgauss.federated.roster import Roster, is_ledger
+from fedgauss.federated.wire import Message, digest, printable
+from fedgauss.inference.tables import repeats
 
+Messages = Mapping[str, Message]  # by the name of the site
 Program = Generator[Question, Heard, Any]
+_FIELDS = ("commitment", "head", "length", "signature")
+_LONGEST_SIGNATURE = 128  # characters
 _LONGEST = 1000  # characters of a reason
 _MOST_REASONS = 50
 _PARTS = {"words", "salt", "numbers"}
@@ -32,6 +41,88 @@ class RunRefused(Refused):
     def __init__(self, reasons: Mapping[str, Sequence[str]]) -> None:
         self.reasons = {site: list(words) for site, words in reasons.items()}
         super().__init__(" ".join(f"site {site!r}: {' '.join(words)}" for site, words in self.reasons.items()))
+
+
+class Transcript:
+    """The history of a run.
+
+    Parameters
+    ----------
+    roster : Roster
+        Who takes part.
+    verify : callable
+        verify(key, statement, signature), such as `keys.verify`.
+    past : str
+        The digest of the transcript of an earlier run that this one continues; empty for none.
+    """
+
+    def __init__(self, roster: Roster, verify: Verify, past: str = "") -> None:
+        self._roster, self._verify = roster, verify
+        self.round = 1
+        self.digest = digest({"what": "fedgauss run 1", "roster": roster.digest, "past": past})
+        self._commitments: dict[str, str] | None = None
+        self._next: str  # digest, once there are commitments
+
+    @property
+    def context(self) -> bytes:
+        """What the words of the masks of this round depend on; the same for all, before and after commitments."""
+        return f"{self.digest} {self.round}".encode()
+
+    def statement(self, commitment: str, head: str, length: int) -> bytes:
+        """What a site signs: its commitment, this history, and how far its ledger is."""
+        return f"fedgauss commitment 1 {self.digest} {self.round} {commitment} {head} {length}".encode()
+
+    def check_commitments(self, messages: Messages) -> None:
+        """All sites have signed a commitment about this history, each one of its own."""
+        if self._commitments is not None:
+            raise Blamed(f"round {self.round} has its commitments already; they came twice.")
+        self._check_names(messages, "commitment")
+        for name, message in messages.items():
+            _check_fields(name, message)
+            statement = self.statement(message["commitment"], message["head"], message["length"])
+            if not self._verify(self._roster.entry(name).key, statement, message["signature"]):
+                raise Blamed(
+                    f"the commitment of site {name!r} in round {self.round} is not signed by its key over what this "
+                    "party has seen: it was forged, is old, or the two were shown different messages."
+                )
+        commitments = {name: message["commitment"] for name, message in messages.items()}
+        if len(set(commitments.values())) < len(commitments):
+            twice = repeats(commitments.values())
+            who = sorted(name for name, commitment in commitments.items() if commitment == twice[0])
+            raise Blamed(
+                f"sites {who[0]!r} and {who[1]!r} committed to one message in round {self.round}: one repeats it."
+            )
+        self._commitments, self._next = commitments, digest({"before": self.digest, "commitments": dict(messages)})
+
+    def check_openings(self, messages: Messages) -> None:
+        """Each site's message is the one that it committed to."""
+        if self._commitments is None:
+            raise Blamed(f"round {self.round} has no commitments yet; openings come after them.")
+        self._check_names(messages, "message")
+        for name, message in messages.items():
+            if not isinstance(message, dict) or digest(message) != self._commitments[name]:
+                raise Blamed(
+                    f"the message of site {name!r} in round {self.round} is not the one that it committed to: it was "
+                    "changed, or the site changed its mind."
+                )
+
+    def advance(self) -> None:
+        """To the next round, once commitments and openings were checked: the first are digests of the second."""
+        if self._commitments is None:
+            raise Blamed(f"round {self.round} has no commitments yet; it cannot end.")
+        self.digest, self.round, self._commitments = self._next, self.round + 1, None
+
+    def _check_names(self, messages: Any, what: str) -> None:
+        if not isinstance(messages, Mapping):
+            raise Blamed(f"round {self.round} must have a {what} of each site, by name; got {type(messages).__name__}.")
+        names = set(self._roster.names)
+        missing, surplus = sorted(names - messages.keys()), sorted(messages.keys() - names)
+        if missing:
+            raise Blamed(
+                f"the {what} of site {missing[0]!r} in round {self.round} is missing: every site must take part."
+            )
+        if surplus:
+            raise Blamed(f"{surplus[0][:60]!r} is not in the roster, and sent a {what} in round {self.round}.")
 
 
 class Party:
@@ -113,7 +204,8 @@ class Party:
             raise RunRefused({site: own for site, own in reasons.items() if own})
         if not question.shapes:
             return Heard(None, words, [])
-        numbers = [_numbers(site, messages[site], 1 + size(question.shapes)) for site in sites]
+        count = 1 + size(question.shapes)
+        numbers = [_numbers(site, messages[site], count) for site in sites]
         there = [one for one in numbers if one is not None]
         if len(there) < len(sites):
             return Heard(None, words, [])
@@ -125,6 +217,15 @@ class Party:
             )
         each = [] if self._plan.masked else [unpack(from_words(one)[1:], question.shapes) for one in there]
         return Heard(unpack(row[1:], question.shapes), words, each)
+
+
+def _check_fields(name: str, message: Any) -> None:
+    if not isinstance(message, dict) or message.keys() != set(_FIELDS):
+        raise Blamed(f"site {name!r} sent something else than {', '.join(_FIELDS)}.")
+    signature = message["signature"]
+    short = isinstance(signature, str) and len(signature) <= _LONGEST_SIGNATURE
+    if not short or not is_hex(message["commitment"], 32) or not is_ledger(message["head"], message["length"]):
+        raise Blamed(f"site {name!r} must send digests, a length and a signature; one of them is none.")
 
 
 def check_roster(plan: Plan, roster: Roster) -> None:

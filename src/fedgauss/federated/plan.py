@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from fedgauss._types import FloatArray
-from fedgauss.federated.layout import Shapes
+from fedgauss.federated.fixed_point import Shapes
 from fedgauss.federated.privacy import Privacy
 from fedgauss.federated.private_families import private_name
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.roster import MOST_SITES, is_name
 from fedgauss.federated.wire import Message, digest
 from fedgauss.inference.model import Model
+from fedgauss.inference.sgd import SGD
 
 _PRIVATE = ("target", "features", "formula", "family", "merged", "errors")  # what a private fit may choose
 
@@ -36,6 +38,8 @@ class Plan:
         Different in every run.
     privacy : Privacy, optional
         What the run may tell of any one row; totals are then noisy.
+    sgd : SGD, optional
+        Settings of a pass of SGD, which sites make in place of scoring.
     """
 
     model: Model
@@ -44,8 +48,11 @@ class Plan:
     asker: str
     nonce: str
     privacy: Privacy | None = None
+    sgd: SGD | None = None
 
     def __post_init__(self) -> None:
+        if self.sgd is not None:
+            _check_sgd(self.sgd, self)
         if self.privacy is not None:
             _check_private(self.model, self.masked)
 
@@ -54,18 +61,19 @@ class Plan:
         return {
             "model": self.model.wire(), "sites": list(self.sites), "masked": self.masked, "asker": self.asker,
             "nonce": self.nonce, "privacy": None if self.privacy is None else self.privacy.to_wire(),
+            "sgd": None if self.sgd is None else self.sgd.to_wire(len(self.sites)),
         }  # fmt: skip
 
     @classmethod
     def from_wire(cls, held: Any) -> Self:
         """From plain fields that somebody else sent."""
-        kinds = {"model": dict, "sites": list, "masked": bool, "asker": str, "nonce": str, "privacy": dict}
+        kinds = {"model": dict, "sites": list, "masked": bool, "asker": str, "nonce": str, "privacy": dict, "sgd": dict}
         if not isinstance(held, dict) or held.keys() != kinds.keys():
             raise Refused(
                 f"a plan must have {', '.join(kinds)}; this one has other fields. Is fedgauss the same everywhere?"
             )
         for name, kind in kinds.items():
-            if type(held[name]) is not kind and not (name == "privacy" and held[name] is None):
+            if type(held[name]) is not kind and not (name in ("privacy", "sgd") and held[name] is None):
                 raise Refused(f"{name!r} of a plan must be {kind.__name__}; got {type(held[name]).__name__}.")
         for name in ("asker", "nonce"):
             if not is_name(held[name]):
@@ -73,13 +81,14 @@ class Plan:
         try:
             model = Model.from_wire(held["model"])
             privacy = None if held["privacy"] is None else Privacy.from_wire(held["privacy"])
+            sgd = None if held["sgd"] is None else SGD.from_wire(held["sgd"])
         except ValueError as error:
             raise Refused(str(error)) from error
-        except (TypeError, AttributeError, OverflowError) as error:  # a part of another kind than any model has
-            raise Refused("'model' of a plan must be a model as fedgauss sends it; this one is not.") from error
-        return cls(model, _names(held["sites"]), held["masked"], held["asker"], held["nonce"], privacy)
+        except (TypeError, AttributeError, OverflowError, KeyError) as error:  # a part of another kind than any has
+            raise Refused("the parts of a plan must be as fedgauss sends them; those of this one are not.") from error
+        return cls(model, _names(held["sites"]), held["masked"], held["asker"], held["nonce"], privacy, sgd)
 
-    @property
+    @cached_property
     def run(self) -> str:
         """The name of the run, which every entry of its roster is signed for."""
         return digest({"what": "fedgauss plan 1", **self.to_wire()})
@@ -89,7 +98,7 @@ class Plan:
         """What who asks signs."""
         return f"fedgauss plan {self.run}".encode()
 
-    @property
+    @cached_property
     def about(self) -> str:
         """A digest of what is asked of whom: a run that goes on from another has the same."""
         return digest({name: value for name, value in self.to_wire().items() if name not in ("nonce", "asker")})
@@ -124,6 +133,17 @@ def _names(sites: Sequence[Any]) -> tuple[str, ...]:
     if list(sites) != sorted(set(sites)):
         raise Refused("the sites of a run must be sorted by name, each there once; these are not.")
     return tuple(sites)
+
+
+def _check_sgd(sgd: SGD, plan: Plan) -> None:
+    """Refuse what a pass between sites cannot have."""
+    if plan.privacy is not None:
+        raise Refused("a private fit is by scoring. Leave the solver, or privacy, out.")
+    try:
+        sgd.check_model(plan.model)
+        sgd.check_between(len(plan.sites), plan.masked)
+    except ValueError as error:
+        raise Refused(str(error)) from error
 
 
 def _check_private(model: Model, masked: bool) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from fedgauss._shown import Shown
+from fedgauss.federated.budget import PRIVACY, Budget
 from fedgauss.federated.keys import is_hex
-from fedgauss.federated.ledger import PRIVACY, Budget
 from fedgauss.federated.privacy import Privacy, check_range
 from fedgauss.inference.tables import listed
 
@@ -52,6 +52,7 @@ class Policy(Shown):
     refusals: int = _rule(Budget().refusals, "runs that are refused for what the rows say", "whole", least=1)
     parameters: int = _rule(Budget().parameters, "parameters at which sums are told, over all runs", "whole", least=1)
     matrices: int = _rule(Budget().matrices, "matrices that are told, over all runs", "whole", least=1)
+    passes: int = _rule(Budget().passes, "passes of SGD over all runs; without masks each may tell rows", "whole")
     epsilon: float = _rule(PRIVACY.epsilon, "of private runs together; 0 for no such run", "number", least=0)
     delta: float = _rule(PRIVACY.delta, "at which that epsilon holds; below 1 / rows", "number", least=0)
     ranges: Mapping[str, tuple[float, float]] | None = _rule(
@@ -211,7 +212,7 @@ def _known(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nearest(name: Any, choices: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(name), list(choices), n=1)
+    near = difflib.get_close_matches(str(name), choices, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

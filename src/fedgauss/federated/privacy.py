@@ -12,7 +12,7 @@ Su, 2022, corollary 3.3); epsilon and delta of that are those of `dp-accounting`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -84,7 +84,7 @@ class Privacy:
 
         The smallest on the grid with which the run as a whole costs no more than this.
         """
-        found = _calibrated(self.epsilon, self.delta, list(shares.values()))
+        found = _calibrated(self.epsilon, self.delta, shares.values())
         return dict(zip(shares, found, strict=True))
 
     def cost(self, shares: Mapping[str, float]) -> Cost:
@@ -94,7 +94,7 @@ class Privacy:
 
 def compose(spent: Iterable[Cost], following: Cost, delta: float) -> Privacy:
     """What the rows of a table have told after these runs and the one that follows, at this delta."""
-    return Privacy(max(_epsilon(_precision([*spent, following]), delta), _LEAST), delta)
+    return _bound(_precision([*spent, following]), delta)
 
 
 def remaining(budget: Privacy, spent: Iterable[Cost]) -> Privacy | None:
@@ -105,7 +105,7 @@ def remaining(budget: Privacy, spent: Iterable[Cost]) -> Privacy | None:
     left = _precision([budget.cost({"all": 1.0})]) - _precision(spent)
     if left < _precision([Privacy(_LEAST, budget.delta).cost({"all": 1.0})]):
         return None
-    return Privacy(_epsilon(left, budget.delta), budget.delta)
+    return _bound(left, budget.delta)
 
 
 def check_range(name: str, ends: Any) -> Range:
@@ -119,16 +119,17 @@ def check_range(name: str, ends: Any) -> Range:
     return low, high
 
 
-def _calibrated(epsilon: float, delta: float, shares: Sequence[float]) -> Cost:
+def _calibrated(epsilon: float, delta: float, shares: Collection[float]) -> Cost:
     """The smallest multipliers m / sqrt(share) on the grid that together cost at most (epsilon, delta)."""
     if not all(share > 0.0 for share in shares):
-        raise ValueError(f"shares of a privacy budget must be above 0; got {shares}. Leave a part out that has none.")
+        raise ValueError(f"shares of a budget must be above 0; got {min(shares):g}. Leave a part out that has none.")
     unit, total = math.ceil(_accounting().get_sigma_gaussian(epsilon, delta) * GRID), math.fsum(shares)
     return tuple(math.ceil(unit / math.sqrt(share / total)) / GRID for share in shares)
 
 
-def _epsilon(precision: float, delta: float) -> float:
-    return float(_accounting().get_epsilon_gaussian(precision**-0.5, delta))
+def _bound(precision: float, delta: float) -> Privacy:
+    """What noise of this precision tells, and at least what can be said."""
+    return Privacy(max(float(_accounting().get_epsilon_gaussian(precision**-0.5, delta)), _LEAST), delta)
 
 
 def _precision(costs: Iterable[Cost]) -> float:

@@ -1,10 +1,15 @@
-"""The residuals of a private fit: bounded whatever a row may be, and of known mean and variance under the model."""
+"""The residuals of a private fit: bounded whatever a row may be, and of known mean and variance under the model.
+
+Of a family there is `root`, of the variance function, by which covariates are multiplied; `terms`, what rows count for
+whose residuals are clipped at -clip and clip; and `shift`, what residuals are expected to be where the linear predictor
+is another one.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -34,19 +39,6 @@ class Terms(NamedTuple):
     reach: FloatArray
     slope: FloatArray
     spread: FloatArray
-
-
-class PrivateFamily(Protocol):
-    """A family as a private fit needs it."""
-
-    def root(self, predictor: FloatArray) -> FloatArray:
-        """The root of the variance function, by which covariates are multiplied."""
-
-    def terms(self, predictor: FloatArray, response: FloatArray, clip: FloatArray) -> Terms:
-        """What rows count for whose residuals are clipped at -clip and clip."""
-
-    def shift(self, predictor: FloatArray, other: FloatArray, clip: FloatArray) -> FloatArray:
-        """The expectation of the residual where the linear predictor is another one."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +120,7 @@ class Poisson:
 
 
 FAMILIES = ("gaussian", "binomial", "poisson")
+PrivateFamily = Gaussian | Binomial | Poisson
 
 
 def private_name(family: Any) -> str | None:
@@ -171,10 +164,13 @@ def _partial(upto: FloatArray, mean: FloatArray) -> FloatArray:
     return np.array([none, mean * one_less, mean**2 * two_less + mean * one_less])
 
 
-def start(name: str, slopes: FloatArray, mean: float) -> tuple[FloatArray, float]:
-    """From a straight line through responses (of zeros and ones, or counts) to slopes and the predictor at the mean."""
+def start(name: str, slopes: FloatArray, mean: float) -> tuple[FloatArray, float, float]:
+    """From a straight line through responses (of zeros and ones, or counts) to that of the family.
+
+    The slopes, the predictor at the mean, and the standard deviation of a response there; 1 for a gaussian one.
+    """
     if name == "gaussian":
-        return slopes, mean
+        return slopes, mean, 1.0
     per = mean * (1.0 - mean) if name == "binomial" else mean
     middle = math.log(mean / (1.0 - mean)) if name == "binomial" else math.log(mean)
-    return slopes / per, round(middle * 2**20) / 2**20  # logarithms differ in a last bit
+    return slopes / per, round(middle * 2**20) / 2**20, math.sqrt(per)  # logarithms differ in a last bit

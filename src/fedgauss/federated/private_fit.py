@@ -14,7 +14,7 @@ or on the last bit of a logarithm.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -28,18 +28,18 @@ from fedgauss.federated.plan import Heard, Question, total_of
 from fedgauss.federated.privacy import Cost, Privacy, Range, check_range
 from fedgauss.federated.private_families import FAMILIES, clipped_normal, start
 from fedgauss.federated.private_rows import COUNTS, EDGES, MOST_ROWS, STEPS, USUAL, bounds, share, triangle
-from fedgauss.inference.estimate import Estimate, Readout
+from fedgauss.inference.estimate import Readout
 from fedgauss.inference.fit_result import Fit
 
 Ranges = Mapping[str, Range]
 Program = Generator[Question, Heard, "PrivateFit"]
 
-_SHARES = {  # of 1 / multiplier^2, by question and part: the best of about 20 variants over three families
-    "moments": {"matrix": 0.03},
-    "start": {"matrix": 0.03, "cross": 0.03},
+_SHARES = {  # of 1 / multiplier^2, by question and part: the best of about 50 variants over three families
+    "moments": {"matrix": 0.02},
+    "start": {"matrix": 0.03, "cross": 0.015},
     "bins": {"bins": 0.01},
     "first": {"matrix": 0.03, "shape": 0.02, "score": 0.11},
-    "last": {"matrix": 0.08, "spread": 0.03, "score": 0.64, "residuals": 0.01},
+    "last": {"matrix": 0.1, "spread": 0.03, "score": 0.64, "residuals": 0.01},
     "curve": {"score": 0.03},
 }
 _UNUSED = {
@@ -48,7 +48,7 @@ _UNUSED = {
     "poisson": ("last residuals",),
 }
 _MOST = 10.0  # how far a row's score may bend over the last step, over (length |d|)^2 length / (p spread)
-_LENGTH = 1.25  # times the root of the number of columns: the length of a row's z from which its residual is clipped
+_LENGTH = 0.6  # times (n mu^2 / p)^(1 / 8): about the best for three families and epsilon from .5 to 4
 _COUNT = 3.0  # standard deviations: where counts of a row of this length are clipped, if a count of one is nearer
 _FIRST = 0.5  # of that clip is the first step's: with less noise and less information, it comes closer
 _BLUR = 0.05  # of the information: how much noise each of its elements may have
@@ -57,8 +57,8 @@ _HEAVY_FIRST = 2.0  # and in the first step
 _FEW = 0.95  # of counts, which are within the bound on counts from which the fit starts
 _MEDIAN = 0.67449  # of |residuals| in standard deviations
 _CLEAR = 4.0  # standard deviations of the noise by which events must exceed it
-_STRAIN = 0.1  # the most that a score may be expected to bend, in its standard errors, by the noise of the first step
-_BEND = (0.7, 2.0)  # standard errors by which it did: worth a note, and refused
+_STRAIN = 0.05  # the most that a score may be expected to bend, in its standard errors, by the noise of the first step
+_BEND = (0.5, 1.0)  # standard errors by which it did: worth a note, and refused, where intervals cover .90
 _WIDE = 2.0  # times as wide as without noise: worth a note
 
 
@@ -66,7 +66,6 @@ class PrivateFit(NamedTuple):
     """What a private program ends with."""
 
     fit: Fit
-    privacy: Privacy  # what it was asked to cost
     cost: Cost  # what the ledger keeps
     width: FloatArray  # of each interval, over what it would be without noise
     bend: float  # of the score over the last step, in its standard errors
@@ -133,7 +132,7 @@ class _Program:
         self.privacy, self.n_sites, self.n_rows = privacy, n_sites, n_rows
         self.multipliers = privacy.multipliers(shares_of(family))
         self.p = len(names)
-        self.length = _LENGTH * sqrt(self.p)
+        self.length = usual_length(self.p, n_rows, self.multipliers.values())
 
     def run(self, level: float) -> Program:
         if self.family == "poisson":
@@ -141,8 +140,9 @@ class _Program:
         moments = yield from self.ask("moments", "moments", {})
         root, whiten = self.coordinates(moments, np.eye(self.p))
         began = yield from self.ask("start", "start", {"whiten": whiten, "heaviest": self.length**2})
-        theta, mean = self.begin(began, root, whiten)
-        spread = (yield from self.scale(theta)) if self.family == "gaussian" else self.spread(mean)
+        theta, spread = self.begin(began, root, whiten)
+        if self.family == "gaussian":
+            spread = yield from self.scale(theta)
         self.check_curvature(spread)
         found, whiten = self.coordinates(began, whiten)
         scales = self.scales(_product(_upper(root).T, _upper(found).T))
@@ -190,7 +190,7 @@ class _Program:
         return root, _whitened(root, whiten)
 
     def begin(self, heard: _Totals, root: Factor, whiten: FloatArray) -> tuple[FloatArray, float]:
-        """A parameter to start from, by weighted least squares, and the mean of the response."""
+        """A parameter to start from, by weighted least squares, and the standard deviation of a mean response."""
         matrix, cross = _square(heard.values["matrix"], self.p), heard.values["cross"]
         least = _raised(matrix, heard.noise["matrix"] * sqrt(2.0 * self.p))
         slopes = times(whiten, solve(least, cross))[1:]
@@ -201,8 +201,8 @@ class _Program:
             half = self.ends[-1][1] / 2.0
             slopes, mean = half * slopes, half * (mean + 1.0)
             self.check_events(mean / half / 2.0, heard.noise["cross"] / 2.0)
-        slopes, middle = start(self.family, slopes, mean)
-        return np.array([middle - dot(slopes, means[1:]), *slopes]), mean
+        slopes, middle, spread = start(self.family, slopes, mean)
+        return np.array([middle - dot(slopes, means[1:]), *slopes]), spread
 
     def scale(self, theta: FloatArray) -> Generator[Question, Heard, float]:
         """The scale of residuals, from their median."""
@@ -213,13 +213,9 @@ class _Program:
                 f"the range of {self.target!r} must suit its values; of {self.ends[-1]} most residuals are less than a "
                 "thousandth, or more than all. Use a range in which nearly all values are?"
             )
-        low, high = float(EDGES[place - 1]), float(EDGES[place])
+        low, high = EDGES[place - 1 : place + 1]
         found = (low + (high - low) * (self.n_rows / 2.0 - below) / count) / _MEDIAN
         return round(found * 2**20) / 2**20  # edges may differ in a last bit
-
-    def spread(self, mean: float) -> float:
-        """The standard deviation of a response with this mean."""
-        return sqrt(mean * (1.0 - mean) if self.family == "binomial" else mean)
 
     def step(
         self, theta: FloatArray, whiten: FloatArray, spread: float, stage: str
@@ -326,15 +322,11 @@ class _Program:
                 "The noise took the first step so far that intervals may cover a little less than they say. A larger "
                 "epsilon, or more rows, would mend it."
             )
-        estimate = Estimate(
-            readout.of(theta), cov, level, "private scoring", self.names, facts, tuple(notes),
-            intercepts=(0,),
-        )  # fmt: skip
         fit = Fit(
-            **{name: getattr(estimate, name) for name in estimate.__dataclass_fields__},
-            scales=scales, family=family,
+            readout.of(theta), cov, level, "private scoring", self.names, facts, tuple(notes),
+            intercepts=(0,), scales=scales, family=family,
         )  # fmt: skip
-        return PrivateFit(fit, self.privacy, tuple(self.multipliers.values()), width, bend)
+        return PrivateFit(fit, tuple(self.multipliers.values()), width, bend)
 
     def readout(self) -> Readout:
         """From half ranges to the user's units."""
@@ -350,6 +342,16 @@ class _Program:
         halves = np.array([(high - low) / 2.0 for low, high in self.ends[:-1]])
         variances = (root[1:, 1:] ** 2).sum(axis=1)  # without the constant's share
         return np.concatenate([[1.0], halves * np.sqrt(variances)])
+
+
+def usual_length(p: int, n_rows: int, multipliers: Iterable[float]) -> float:
+    """Of a row's z, which is about sqrt(p) on average: that from which its residual is clipped.
+
+    The more noise there is, by n mu^2 / p, the more of the information may go, if so the noise is less. Roots are the
+    same on all machines.
+    """
+    square = sum(1.0 / multiplier**2 for multiplier in multipliers)  # of mu, as of Gaussian differential privacy
+    return _LENGTH * sqrt(p) * sqrt(sqrt(sqrt(n_rows * square / p)))
 
 
 def range_of(name: str, ranges: Ranges) -> Range:

@@ -9,33 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from graphlib import CycleError, TopologicalSorter
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 
 from fedgauss._types import FloatArray, IntArray
-from fedgauss.federated.layout import Shapes
-from fedgauss.federated.levels import agree, check_levels, is_poolable
+from fedgauss.federated.fixed_point import Shapes
+from fedgauss.federated.levels import KINDS
 from fedgauss.federated.plan import Heard, Plan, Question, total_of
 from fedgauss.federated.privacy import Range, check_range
 from fedgauss.federated.private_families import private_name
 from fedgauss.federated.private_fit import Ranges, private_program, range_of
-from fedgauss.federated.transcript import Blamed
+from fedgauss.federated.refusal import Blamed
 from fedgauss.federated.wire import Message, printable
 from fedgauss.inference.asks import shapes
-from fedgauss.inference.fit import frame_design
 from fedgauss.inference.fit_exact import fit_program
-from fedgauss.inference.fit_result import Fit
+from fedgauss.inference.fit_result import Fit, frame_design
 from fedgauss.inference.formula.design import summaries
 from fedgauss.inference.model import Model
-from fedgauss.inference.model_data import ModelData, beside_columns, design_of, model_data, right_hand_side
-from fedgauss.inference.pooled_levels import OTHER, one_after_another, rare_levels
-from fedgauss.inference.preparation import Location, check_constant, starting_point
-from fedgauss.inference.response import response_of, usual_family
-from fedgauss.inference.tables import Frame, FrameColumn
+from fedgauss.inference.model_data import (
+    OTHER,
+    ModelData,
+    beside_columns,
+    design_of,
+    model_data,
+    rare_levels,
+    response_of,
+    right_hand_side,
+    usual_family,
+)
+from fedgauss.inference.preparation import Location, Units, check_constant, starting_point
+from fedgauss.inference.tables import Frame, FrameColumn, listed
 
 _MOST_ROWS = 10**9
+_MOST_LEVELS = 10_000
 _MASKED = "Sums were masked: the coordinator saw totals over sites, and no site's own."
 Levels = dict[str, list[Any] | None]
 
@@ -73,14 +82,20 @@ def run_program(plan: Plan, level: float = 0.95) -> Generator[Question, Heard, F
             yield from _private(plan, model, counted, counts, [words["ranges"] for words in described.values()], level)
         )
     data, totals = yield from _design(plan, model, counted, counts, dropped)
-    columns = yield from _locate(data, totals, counted.n_rows)
+    columns, response = yield from _locate(data, totals, counted.n_rows)
     check_constant(data.names, columns)
     start = starting_point(data, totals["marks"])
-    found = yield from _scoring(plan, data, columns, start, level)
+    if plan.sgd is None:
+        found = yield from _scoring(plan, data, columns, start, level)
+    else:
+        from fedgauss.federated.sgd_program import sgd_program  # which needs JAX
+
+        units = Units(columns, response if data.family.additive else None, data.constant is not None)
+        found = yield from sgd_program(plan, data, units, start, counted.n_rows, level)
     if plan.masked:
         facts = {name: fact for name, fact in found.facts.items() if name != "Rows per client"}
         found = replace(found, facts=facts).with_notes(_MASKED)
-    return replace(found, design=frame_design(data, model), family=data.family)
+    return found
 
 
 def _count(
@@ -96,7 +111,7 @@ def _count(
     for name, levels in poolable.items():
         *by_level, others = totals[name].tolist()
         rows = dict(zip(levels, by_level, strict=True))
-        renamed[name] = {level: OTHER for level in rare_levels(rows, model.pool_rare) if level != OTHER}
+        renamed[name] = rare_levels(rows, model.pool_rare)
         others += sum(rows.pop(level) for level in renamed[name]) + rows.pop(OTHER, 0)
         levels_left[name] = [*rows, OTHER] if others else list(rows)
     counted = Counted(levels_left, renamed, int(totals["rows"]))
@@ -106,6 +121,55 @@ def _count(
         return counted, counts, totals["dropped"] * first
     counts, dropped = (np.array([_whole(one[name]) for one in heard.each]) for name in ("rows", "dropped"))
     return counted, counts, dropped
+
+
+def is_poolable(model: Model, name: str, levels: Sequence[Any] | None) -> bool:
+    """Whether rare levels of a column are pooled."""
+    return bool(model.pool_rare and name != model.target and levels and isinstance(levels[0], str))
+
+
+def agree(told: Mapping[str, Sequence[Any]]) -> dict[str, list[Any] | None]:
+    """The levels that all sites together name, columns in the order of the first site."""
+    by_site = {site: dict(pairs) for site, pairs in told.items()}
+    first_site, first = next(iter(by_site.items()))
+    for site, columns in by_site.items():
+        if columns.keys() != first.keys():
+            apart = sorted(columns.keys() ^ first.keys())
+            raise ValueError(
+                f"sites must have the same columns; {site!r} and {first_site!r} differ in {listed(apart)}."
+            )
+    return {name: _joined(name, {site: columns[name] for site, columns in by_site.items()}) for name in first}
+
+
+def _joined(name: str, told: Mapping[str, Any]) -> list[Any] | None:
+    """The levels of all sites: in the one order that keeps that of every site, if there is one; else sorted."""
+    where: dict[str, list[str]] = {}
+    for site, levels in told.items():
+        where.setdefault("numbers" if levels is None else levels["kind"], []).append(site)
+    if len(where) > 1:
+        kinds = ", ".join(f"{kind} at {listed(at)}" for kind, at in where.items())
+        raise ValueError(f"column {name!r} must be of one kind; it holds {kinds}. Make it the same everywhere.")
+    lists = [levels["named"] for levels in told.values() if levels is not None]
+    if not lists:
+        return None
+    joined = _only_order(lists) or sorted({level for levels in lists for level in levels})
+    if "categories of numbers" not in where:
+        return joined
+    integers = all(level == int(level) for level in joined)
+    return [int(level) if integers else float(level) for level in joined]
+
+
+def _only_order(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    """The only order of all levels that keeps the order of each list; empty if there is none, or more than one."""
+    pairs = {pair for levels in lists for pair in pairwise(levels)}
+    order: TopologicalSorter[Any] = TopologicalSorter({level: () for levels in lists for level in levels})
+    for before, after in pairs:
+        order.add(after, before)
+    try:
+        in_order = list(order.static_order())
+    except CycleError:
+        return []
+    return in_order if pairs.issuperset(pairwise(in_order)) else []
 
 
 def _design(
@@ -129,7 +193,6 @@ def _design(
     data = model_data(
         model, right, columns, response, plan.sites, counts, counted.n_rows, agreed=agreed, dropped=dropped
     )
-    renamed = one_after_another(model.merged, counted.renamed)
     shown, classes = (tuple(map(_shown, labels)) for labels in (data.names, data.classes))
     marks = data.family.start_terms(np.zeros(1)).shape[1]
     wanted: Shapes = {"sums": (len(data.names),), "response": (), "marks": (marks,)}
@@ -139,7 +202,7 @@ def _design(
         m = len(data.names) + (len(data.classes) or 1)
         cells = total_of((yield Question("cells", about_design, {"both": (m, m), "valued": (m,)})))
     totals = total_of((yield Question("design", about_design | {"cells": cells}, wanted)))
-    return replace(data, names=shown, classes=classes, renamed=renamed), totals
+    return replace(data, names=shown, classes=classes, renamed=counted.renamed), totals
 
 
 def _private(
@@ -175,7 +238,7 @@ def _private(
         except StopIteration as end:
             found: Fit = end.value.fit
             break
-    return replace(found, design=frame_design(data, model), names=tuple(map(_shown, found.names))).with_notes(_MASKED)
+    return replace(found, design=frame_design(data), names=tuple(map(_shown, found.names))).with_notes(_MASKED)
 
 
 def _widest(policies: Sequence[Ranges]) -> dict[str, Range]:
@@ -187,8 +250,10 @@ def _widest(policies: Sequence[Ranges]) -> dict[str, Range]:
     return found
 
 
-def _locate(data: ModelData, totals: Mapping[str, FloatArray], n_rows: int) -> Generator[Question, Heard, Location]:
-    """Means and scales of the covariates."""
+def _locate(
+    data: ModelData, totals: Mapping[str, FloatArray], n_rows: int
+) -> Generator[Question, Heard, tuple[Location, Location]]:
+    """Means and scales of the covariates, and of the response."""
     p, centred = len(data.names), data.constant is not None
     means = totals["sums"] / n_rows if centred else np.zeros(p)
     response = totals["response"] / n_rows if centred else np.zeros(())
@@ -196,7 +261,8 @@ def _locate(data: ModelData, totals: Mapping[str, FloatArray], n_rows: int) -> G
     squares = total_of((yield Question("squares", about, {"squares": (p,), "response": ()})))
     if not squares["response"] > 0.0:
         raise ValueError(f"the target {data.target!r} is constant ({float(response):g}): there is nothing to explain.")
-    return Location(means, np.sqrt(np.maximum(squares["squares"], 0.0) / n_rows))
+    scales = Location(means, np.sqrt(np.maximum(squares["squares"], 0.0) / n_rows))
+    return scales, Location(response.reshape(1), np.sqrt(squares["response"].reshape(1) / n_rows))
 
 
 def _scoring(
@@ -233,6 +299,26 @@ def _check_description(site: str, words: Message, private: bool) -> None:
             raise ValueError("'tags' of its table must be there, one for each other site.")
     except (TypeError, ValueError) as error:
         raise Blamed(f"site {site!r} sent a description that is none: {error}") from error
+
+
+def check_levels(told: Any) -> None:
+    """Refuse what no site can have said of its columns."""
+    if not isinstance(told, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in told):
+        raise ValueError("columns must be told as pairs of a name and its levels.")
+    for name, levels in told:
+        if not isinstance(name, str) or not (levels is None or _is_told(levels)):
+            raise ValueError(
+                f"the levels of a column must be of one kind, each there once; those of {str(name)[:60]!r} are not."
+            )
+
+
+def _is_told(levels: Any) -> bool:
+    if not isinstance(levels, dict) or levels.keys() != {"kind", "named"} or levels["kind"] not in KINDS.values():
+        return False
+    named = levels["named"]
+    if not isinstance(named, list) or len(named) > _MOST_LEVELS:
+        return False
+    return all(KINDS.get(type(level)) == levels["kind"] for level in named) and len(set(named)) == len(named)
 
 
 def _check_tables(tags: Mapping[str, Mapping[str, str]]) -> None:

@@ -10,3 +10,7 @@ class Refused(ValueError):
     def __init__(self, words: str, counts: bool = True) -> None:
         super().__init__(words)
         self.counts = counts
+
+
+class Blamed(Refused):
+    """A message that its sender cannot have meant, or that was changed on its way."""

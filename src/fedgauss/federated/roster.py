@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import fedgauss
@@ -11,7 +12,9 @@ from fedgauss.federated.refusal import Refused
 from fedgauss.federated.wire import Message, digest, encode
 from fedgauss.inference.tables import repeats
 
-_KINDS = {"name": str, "key": str, "run_key": str, "head": str, "length": int, "version": str, "signature": str}
+_KINDS = {
+    "name": str, "key": str, "run_key": str, "head": str, "length": int, "seen": dict, "version": str, "signature": str,
+}  # fmt: skip
 MOST_SITES = 1_000  # of a run; 2^96 from each of them stays far below 2^127
 _LONGEST_NAME = 200
 _LONGEST_LEDGER = 2**53
@@ -25,13 +28,18 @@ class Entry(NamedTuple):
     run_key: str
     head: str  # of its ledger
     length: int
+    seen: dict[str, list[Any]]  # by the keys of other tables, the head and length that their ledgers had last
     version: str  # of fedgauss: another one may take other steps
     signature: str
 
     @classmethod
-    def signed(cls, run: str, name: str, key: Signer, run_key: str, head: str, length: int) -> Entry:
+    def signed(
+        cls, run: str, name: str, key: Signer, run_key: str, head: str, length: int,
+        seen: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+    ) -> Entry:  # fmt: skip
         """The entry of a site for a run."""
-        blank = cls(name, key.public, run_key, head, length, fedgauss.__version__, "")
+        told = {other: [*of_ledger] for other, of_ledger in seen.items()}
+        blank = cls(name, key.public, run_key, head, length, told, fedgauss.__version__, "")
         return blank._replace(signature=key.sign(blank.statement(run)))
 
     def statement(self, run: str) -> bytes:
@@ -52,7 +60,7 @@ class Roster:
     """
 
     def __init__(self, run: str, entries: Sequence[Entry], verify: Verify) -> None:
-        self.run, self.entries = run, tuple(sorted(entries))
+        self.run, self.entries = run, tuple(sorted(entries, key=lambda entry: entry.name))
         self.names = tuple(entry.name for entry in self.entries)
         for what in ("name", "key", "run_key"):
             _check_alone(what, self.entries)
@@ -125,6 +133,9 @@ def _entry(fields: Any) -> Entry:
         raise Refused(f"the keys of site {fields['name']!r} must have 64 hexadecimal digits; one has not.")
     if not is_ledger(fields["head"], fields["length"]):
         raise Refused(f"the ledger of site {fields['name']!r} must have a digest and a length; this one has not.")
+    for key, told in fields["seen"].items():
+        if not is_hex(key, 32) or not isinstance(told, list) or len(told) != 2 or not is_ledger(*told):
+            raise Refused(f"what site {fields['name']!r} saw of other ledgers must be digests and lengths; it is not.")
     return Entry(**fields)
 
 

@@ -16,33 +16,38 @@ from fedgauss.families.rows import Rows
 from fedgauss.federated import private_rows, rules
 from fedgauss.federated.discrete_gaussian import discrete_gaussian
 from fedgauss.federated.ledger import Admission, Ledger
-from fedgauss.federated.levels import indicators, is_poolable, named_alone, read_levels, recode
+from fedgauss.federated.levels import indicators, named_alone, read_levels, recode
+from fedgauss.federated.path import Path
 from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.policy import Policy
 from fedgauss.federated.privacy import Cost
 from fedgauss.federated.private_families import private_name
 from fedgauss.federated.private_fit import cost_of
 from fedgauss.federated.private_rows import Noise
-from fedgauss.federated.program import Counted
+from fedgauss.federated.program import Counted, is_poolable
 from fedgauss.federated.refusal import Refused
+from fedgauss.federated.shares import ONE, Functions, rows_needed, shares_of
+from fedgauss.federated.spans import span_of
+from fedgauss.federated.told_columns import ONES, Columns, columns_of, functions_of, outcomes_of, products_of
 from fedgauss.federated.wire import Message, digest
 from fedgauss.inference.asks import Ask, answer, client_rows
 from fedgauss.inference.formula.terms import Agreed, Formula
 from fedgauss.inference.model_data import (
     ModelData,
+    Response,
     beside_columns,
     design_of,
+    family_of,
     model_data,
     read_columns,
+    response_of,
     right_hand_side,
+    usual_family,
 )
 from fedgauss.inference.preparation import Location, Units
-from fedgauss.inference.response import Response, family_of, response_of, usual_family
 from fedgauss.inference.tables import Frame
 
-Columns = dict[str, FloatArray]  # (n,) each
 Numbers = Mapping[str, FloatArray] | None
-_ONES = "1"  # the column of ones: which rows there are
 
 
 class SiteRows:
@@ -75,6 +80,7 @@ class SiteRows:
         self._reasons: dict[str, bool] = {}  # not to take part, so far, and whether they depend on rows
         self._agreed_on: Counted | None = None
         self._rows: Rows | None = None
+        self._pass: Any = None  # SgdRows, once a pass has begun
         self._noise = noise
         self._cost: Cost = ()
         if plan.privacy is not None:
@@ -93,10 +99,12 @@ class SiteRows:
         }  # fmt: skip
         try:
             if question.kind == "ask" and again:
-                self._settle(question.content["columns"])
+                self._follow(**question.content)
                 return None, {}
             if question.kind == "private" and again:
                 return None, {}
+            if question.kind == "sgd":
+                return self._sgd(again, **question.content), {}
             return answers[question.kind](**question.content)
         except Refused as error:
             self._reasons[str(error)] = error.counts
@@ -155,7 +163,7 @@ class SiteRows:
     def _count(self, levels: Mapping[str, Any]) -> tuple[Numbers, Message]:
         """How many rows there are, and how many have each of these levels; of a level of few rows nothing is added."""
         few = self._policy.few
-        told = {_ONES: np.ones(self._n_rows)}  # counts of nearly the same rows would differ by a row's levels
+        told = {ONES: np.ones(self._n_rows)}  # counts of nearly the same rows would differ by a row's levels
         counts = {}
         for name, of_all in levels.items():
             there = indicators(self._columns[name], of_all)
@@ -185,8 +193,8 @@ class SiteRows:
         return {"needed": np.array([((own - mean) ** 2).sum() for own, mean in zip(needed, means, strict=True)])}, {}
 
     def _cells(self, counted: Counted, agreed: Agreed) -> tuple[Numbers, Message]:
-        """In how many rows two columns are both not zero, under masks: totals that are small will be refused."""
-        return self._prepare(counted, agreed)._asdict(), {}
+        """In how many rows two columns of zeros and ones are both not zero: totals that are small will be refused."""
+        return self._prepare(counted, agreed).of_levels()._asdict(), {}
 
     def _add_columns(
         self, counted: Counted, agreed: Agreed, cells: Mapping[str, FloatArray] | None
@@ -195,7 +203,7 @@ class SiteRows:
         if cells is None:
             self._prepare(counted, agreed)
         else:
-            found = rules.Cells(cells["both"], cells["valued"])
+            found = rules.Cells(cells["both"], cells["valued"]).of_levels()
             rules.check_cells(self._policy.few, self._product_names, found, counted.n_rows, self._policy.cells)
         data = self._data
         response = data.mean_response
@@ -209,6 +217,7 @@ class SiteRows:
         self._agree(counted)
         policy, masked, reasons = self._policy, self._plan.masked, self._reasons
         with rules.noted(reasons):
+            rules.check_spreads(self._terms, self._design.needed(self._design_rows), agreed)
             data = model_data(
                 self._plan.model, self._terms, self._columns, self._response(), ("here",), (self._n_rows,),
                 counted.n_rows, sites=self._plan.sites, here=self._here, agreed=agreed,
@@ -225,10 +234,29 @@ class SiteRows:
             with rules.noted(reasons):
                 rules.check_cells(policy.few, self._product_names, cells, self._n_rows)
             with rules.noted(reasons):
-                self._admit(columns_of(data))
+                columns = columns_of(data)
+                self._span = span_of(np.column_stack(list(columns.values())))
+                functions = self._count_shares(data, agreed)
+                told = {**self._ledger.functions, **functions}
+                rules.check_functions(policy.few, rows_needed(told), self._span)
+                self._ledger.admit(Admission(columns, self._numbers, functions, self._shares))
         self._refuse_with_reasons()
         self._data = data
         return cells
+
+    def _count_shares(self, data: ModelData, agreed: Agreed) -> Functions:
+        """Take down which rows share a level; the functions of numbers that the columns and the response are."""
+        used = {name: self._columns[name].values for name in self._terms.columns}
+        two_valued = [name for name, own in used.items() if np.all((own == own.min()) | (own == own.max()))]
+        made, outcomes = self._design.functions(agreed, two_valued), outcomes_of(data)
+        of_numbers = {name for name, own in outcomes.items() if not np.all((own == 0.0) | (own == 1.0))}
+        columns = {
+            name: (made[j][0], own) for j, (name, own) in enumerate(zip(data.names, data.covariates.T, strict=True))
+        }
+        response = {name: (name if name in of_numbers else ONE, own) for name, own in outcomes.items()}
+        table = np.array(list(used.values())).reshape(-1, self._n_rows).T  # outcomes have few values, and may be known
+        self._shares = shares_of(columns, response, table, self._numbers, data.family.n_outputs)
+        return functions_of(self._plan.model, self._design.formula, made, of_numbers)
 
     def _squares(self, means: FloatArray, response: float) -> tuple[Numbers, Message]:
         """Sums of squares about means that all sites share."""
@@ -244,12 +272,16 @@ class SiteRows:
         with np.errstate(all="ignore"):  # of a parameter too far off
             behind = family.behind(rows, ask.kind, ask.theta)
         squared = any(part.startswith("squares") for part in ask.parts)
-        rules.check_parameter(few, behind if squared else _some(behind, squares=False))
+        rules.check_parameter(few, behind if squared else _some(behind, squares=False), self._span)
+        step = self._follow(ask, columns)
         matrices = int(ask.kind == "sums" or bool(ask.parts))
-        self._ledger.spend(1, matrices, digest({"ask": ask._asdict(), "columns": columns._asdict()}))
-        numbers = answer(family, rows, ask)
-        if numbers is None:
+        told = {of: (one, one.numbers(ask, step, family)) for of, one in self._shares.items()}
+        self._ledger.spend(1, matrices, digest({"ask": ask._asdict(), "columns": columns._asdict()}), told=told)
+        numbers = None if step is None else answer(family, rows, ask)
+        if numbers is None or step is None:
             return None, {}
+        if step:
+            return self._path.rounded(numbers, step), {}
         if ask.compared and not rules.are_enough(few, _some(behind, squares=True)):
             numbers |= _zeros(numbers, "apart.")
         if ask.kind == "own":
@@ -258,6 +290,22 @@ class SiteRows:
             if not rules.are_enough(few, behind):
                 numbers |= _zeros(numbers, "found", "theta", "cov")
         return numbers, {}
+
+    def _follow(self, ask: Ask, columns: Location) -> float | None:
+        """The step of the path to a parameter, once the ledger knows what rows count for where sums become exact."""
+        rows = self._settle(columns)
+        was_exact = self._path.exact
+        step = self._path.step(ask)
+        ends = ask.kind == "final" and not self._ended  # another end is near the first
+        self._ended |= ends
+        if ends or self._path.exact > was_exact:
+            parts = tuple(part.partition(".")[0] for part in ask.parts)
+            exact = parts if was_exact else (*parts, "score")  # scores since the first short step are all but one
+            with np.errstate(all="ignore"):
+                behind = self._data.family.behind(rows, ask.kind, ask.theta)
+            own = {name: column for name, column in behind.items() if name.startswith(exact)}
+            self._ledger.admit_place(Admission(own, self._numbers))
+        return step
 
     def _bound(self, counted: Counted) -> tuple[Numbers, Message]:
         """All that speaks against a private fit, before it costs anything; rows with a level nobody names are none."""
@@ -280,12 +328,26 @@ class SiteRows:
         self._ledger.spend_privacy(self._plan.privacy, self._cost)
         return private_rows.answer(question, self._private_rows, self._noise), {}
 
+    def _sgd(self, again: bool, what: str, content: Mapping[str, Any]) -> Numbers:
+        """A part of a pass of SGD, which is paid for anew in every run: in another one the same rows meet elsewhere."""
+        if self._pass is None:
+            from fedgauss.federated import sgd_rows  # which needs JAX
+
+            self._pass = sgd_rows.SgdRows(content["course"], self._data, self._plan, self._here, self._policy)
+            self._admit(self._pass.columns)
+            question = digest({"pass of": self._plan.run})
+            self._ledger.spend(sgd_rows.PARAMETERS, sgd_rows.MATRICES, question, passes=1)
+        numbers: Numbers = self._pass.reply(what, again, **content)
+        return numbers
+
     def _settle(self, columns: Location) -> Rows:
         """The rows in the units that all sites share."""
         if self._rows is None:
             rules.check_units(self._data.covariates, columns)
             x = Units(columns, None, self._data.constant is not None).rows(self._data.covariates)
             self._rows = client_rows(self._data, x, slice(None))
+            self._ended = False
+            self._path = Path(self._data.family, self._rows, self._data.constant is not None, columns.scale)
         return self._rows
 
     def _admit(self, columns: Columns) -> None:
@@ -337,32 +399,3 @@ def _some(behind: Columns, squares: bool) -> Columns:
 def _zeros(numbers: Columns, *what: str) -> Columns:
     """What a site with few rows says."""
     return {name: np.zeros_like(own) for name, own in numbers.items() if name.startswith(what)}
-
-
-def products_of(data: ModelData) -> Columns:
-    """The covariates and the outcome, or a column of zeros and ones for each of its classes."""
-    events = data.family.beside == "event" and data.beside is not None
-    outcome = data.beside.reshape(len(data.response), -1)[:, 0] if events else data.response  # type: ignore[union-attr]
-    kinds = {f"{data.target} == {label!r}": (outcome == c).astype(float) for c, label in enumerate(data.classes)}
-    return dict(zip(data.names, data.covariates.T, strict=True)) | (kinds or {data.target: outcome})
-
-
-def columns_of(data: ModelData) -> Columns:
-    """All columns of which a site adds up products: covariates, response, and what stands beside them.
-
-    Where rows have weights, sums are of rows times the roots of their weights.
-    """
-    response = {data.target: data.response}
-    if data.classes:  # X'1[y = c] is told of each class
-        response = {
-            f"{data.target} == {label!r}": (data.response == c).astype(float) for c, label in enumerate(data.classes)
-        }
-    beside = {"the offset": data.offset, "the row weights": data.row_weights}
-    columns = {_ONES: np.ones(len(data.response)), **dict(zip(data.names, data.covariates.T, strict=True)), **response}
-    columns |= {name: own for name, own in beside.items() if own is not None}
-    if data.beside is not None:
-        columns |= {f"{data.family.beside} {j}": own for j, own in enumerate(np.atleast_2d(data.beside.T))}
-    if data.row_weights is not None:
-        root = np.sqrt(data.row_weights)
-        columns |= {f"weighted {name}": own * root for name, own in columns.items()}
-    return columns

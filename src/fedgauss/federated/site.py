@@ -20,10 +20,9 @@ import numpy as np
 from fedgauss._types import FloatArray
 from fedgauss.federated import rules
 from fedgauss.federated.discrete_gaussian import discrete_gaussian
-from fedgauss.federated.fixed_point import LARGEST, Words, add, to_words
+from fedgauss.federated.fixed_point import Words, add, pack, to_words
 from fedgauss.federated.home import Home, Pausable
 from fedgauss.federated.keys import RunKey, RunKeyLike, Verify, fingerprint, verify
-from fedgauss.federated.layout import pack
 from fedgauss.federated.masks import Masks
 from fedgauss.federated.party import Party
 from fedgauss.federated.plan import Plan
@@ -118,7 +117,6 @@ class Site:
     def close(self) -> None:
         """End the run that goes on, if there is one, and let another begin."""
         self._give_up()
-        self.home.close()
 
     def put_away(self) -> None:
         """Let go of the table between two orders; `state` and `restore` take the run up again."""
@@ -182,7 +180,10 @@ class Site:
         rules.check_plan(self.policy, self._plan)
         self._run_key = self._parts.fresh_run_key()
         ledger = self._ledger
-        entry = Entry.signed(self._plan.run, name, self.home.key, self._run_key.public, ledger.head, ledger.length)
+        entry = Entry.signed(
+            self._plan.run, name, self.home.key, self._run_key.public, ledger.head, ledger.length,
+            ledger.seen(self._plan.sites),
+        )  # fmt: skip
         self._due = "meet"
         return {"entry": entry._asdict()}
 
@@ -193,6 +194,8 @@ class Site:
         if self._roster.run_keys.get(self._name) != self._run_key.public:
             raise Refused(f"the roster must have the entry that this site, {self._name!r}, has signed; it has not.")
         self._check_sites()
+        own = self.home.key.public
+        ledger.check_own({one.name: tuple(one.seen[own]) for one in self._roster.entries if own in one.seen})
         ledger.note_peers(
             {one.name: (one.key, one.head, one.length) for one in self._roster.entries if one.name != self._name}
         )
@@ -202,7 +205,7 @@ class Site:
         context = self._roster.digest.encode() + self._secret()
         pairs = Masks(self._run_key, self._roster.run_keys, self._name, context)
         self._masks = pairs if plan.masked else None
-        tags = pairs.tags(self.home.digest(self._whole))
+        tags = {} if plan.privacy else pairs.tags(self.home.digest(self._whole))  # by which peers could test a guess
         self._rows = self._parts.rows(
             self._table, self._whole, self.policy, plan, self._name, tags, ledger, self._parts.noise
         )
@@ -244,25 +247,25 @@ class Site:
             self._ledger.refuse(words["refused"], self._rows.refusal_counts)
             self._begun = False
         self._message = {"words": words, "salt": self._parts.random(_SALT)}
-        if question.shapes and numbers is not None:
-            self._message["numbers"] = self._masked(pack(numbers, question.shapes))
-        ledger, transcript = self._ledger, self._party.transcript
-        commitment = digest(self._message)
-        statement = transcript.statement(commitment, ledger.head, ledger.length)
-        return {
-            "commitment": commitment, "head": ledger.head, "length": ledger.length,
-            "signature": self.home.key.sign(statement),
-        }  # fmt: skip
+        if question.shapes and "refused" not in words:
+            masked = None if numbers is None else self._masked(pack(numbers, question.shapes))
+            if masked is None:
+                self._ledger.note_silence()
+            else:
+                self._message["numbers"] = masked
+        head, length, commitment = self._ledger.head, self._ledger.length, digest(self._message)
+        signature = self.home.key.sign(self._party.transcript.statement(commitment, head, length))
+        return {"commitment": commitment, "head": head, "length": length, "signature": signature}
 
     def _masked(self, row: FloatArray) -> Words | None:
         """A 1 and the numbers, as integers and under masks; None where they are too large for that."""
-        numbers = np.concatenate([[1.0], row])
-        if not np.all(np.abs(numbers) <= LARGEST):
+        try:
+            words = to_words(np.concatenate([[1.0], row]))
+        except OverflowError:
             return None
-        words = to_words(numbers)
         if self._masks is None:
             return words
-        return add(words, self._masks.words(self._party.transcript.context, len(numbers)))
+        return add(words, self._masks.words(self._party.transcript.context, len(words)))
 
     def _check_asker(self, name: str, key: str) -> None:
         allowed = self.policy.askers

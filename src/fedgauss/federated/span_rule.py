@@ -9,7 +9,7 @@ import numpy as np
 
 from fedgauss._types import AnyArray, FloatArray
 from fedgauss.federated.refusal import Refused
-from fedgauss.federated.spans import Span, extend, overlap, search
+from fedgauss.federated.spans import Span, extend, in_reach, overlap, search, span_of
 
 _INVOLVED = 1e-3  # of the largest part in a combination that singles out rows
 
@@ -67,6 +67,44 @@ def check_spans(known: Known, new: Sequence[Told], few: int, read: Read) -> Know
             "would rest on fewer. Leave these columns out, or ask for the same columns and rows as before."
         )
     return more
+
+
+def check_places(
+    known: Known, own: Known, elsewhere: Sequence[AnyArray], before: Sequence[AnyArray], few: int
+) -> AnyArray:
+    """The numbers of the rows that one run could single out by what rows count for at the place where it ends.
+
+    To single a row out by one run alone one must know what it counts for there, which takes its values. Several runs
+    could do without: whoever leads them knows how weights change with a value from one place to another. So a row may
+    be in reach of one run, and runs together must reach no others.
+
+    Parameters
+    ----------
+    known, own : Known
+        What all runs told, this one among them, with their places; and what this one alone did.
+    elsewhere, before : sequence of ndarray
+        Numbers of the rows that runs at other places could single out by themselves, and that any run before could.
+    """
+    alone = own.rows[in_reach(own.span, few)]
+    if any(len(np.intersect1d(alone, rows)) for rows in elsewhere):
+        raise _too_few(few)
+    if before:
+        check_together(known, [alone, *before], few)
+    return alone
+
+
+def check_together(known: Known, reach: Sequence[AnyArray], few: int) -> None:
+    """Raise `Refused` where all runs together reach other rows than those that single ones do."""
+    found = search(span_of(known.span.basis[~np.isin(known.rows, np.concatenate(reach))]), few)
+    if found.rows is not None or not found.complete:
+        raise _too_few(few)
+
+
+def _too_few(few: int) -> Refused:
+    return Refused(
+        f"what this site tells at the ends of several fits must rest on at least {few} rows; with this one it would "
+        "rest on fewer. Pool rare levels, take the logarithm of skewed columns, or ask for fits of before."
+    )
 
 
 def about_the_same(ours: Sequence[Told], theirs: Sequence[Told], read: Read) -> bool:

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgauss._types import FloatArray, IntArray
+from fedgauss._types import BoolArray, FloatArray, IntArray
 
 ETA = 1e-3  # share of a combination's squares outside of the rows where it is taken to be non-zero
 BLIND = 1e-12  # of a column's length; what rounding leaves of exact dependences was 2e-15 to 6e-14 (n to 100,000)
@@ -44,6 +44,7 @@ _A_NODE = 2e5  # multiplications that take the time of all else at a node
 _STRETCH = 2048  # rows
 _BLOCK = 32  # columns by which a span grows at a time
 _CHUNK = 4_000_000  # entries of G at a time: 32 MB
+_DENSE = 1.0 / 3.0  # of n
 _ROUNDING = 1e-9  # of an eigenvalue of G
 
 
@@ -77,9 +78,12 @@ def rows_apart(columns: FloatArray, few: int) -> Search:
     return search(span_of(columns), few)
 
 
-def search(span: Span, few: int) -> Search:
-    """Fewer than `few` rows outside of which some vector of a span vanishes."""
-    branches = _Branches(span.basis)
+def search(span: Span, few: int, effort: float = 1.0) -> Search:
+    """Fewer than `few` rows outside of which some vector of a span vanishes.
+
+    `effort` is the share of the usual work that it may take.
+    """
+    branches = _Branches(span.basis, effort)
     try:
         rows = branches.search((), few - 1)
     except _OutOfWork:
@@ -91,18 +95,58 @@ def search(span: Span, few: int) -> Search:
     return Search(np.sort(found), True, span.weights @ np.linalg.eigh(own.T @ own)[1][:, -1])
 
 
+def in_reach(span: Span, few: int) -> BoolArray:
+    """Which rows a vector of a span picks out with fewer than `few` others, or beside rows that others do; (n,).
+
+    Where a third of the dimensions are the span's, a search would take long: rows of high leverage are taken for them.
+    """
+    there, basis = np.zeros(len(span.basis), dtype=bool), span.basis
+    while basis.shape[1] <= _DENSE * len(basis):
+        found = search(Span(basis, np.eye(basis.shape[1])), few)
+        if found.complete and found.rows is None:
+            return there
+        if found.rows is None:
+            break
+        there[np.flatnonzero(~there)[found.rows]] = True
+        basis = span_of(span.basis[~there]).basis
+    there[~there] = np.einsum("ij,ij->i", basis, basis) >= (1.0 - ETA) / (few - 1)
+    return there
+
+
 def plainly_enough(columns: FloatArray, few: int) -> bool:
-    """Whether leverages alone show that no combination of columns vanishes but on fewer than `few` rows.
+    """Whether it can be shown quickly that no combination of columns vanishes but on fewer than `few` rows.
 
     The squares of a combination have at most the sum of the leverages of some rows as their share on these. Where
-    columns are far from collinear, their products are exact enough for this, and quicker than a basis.
+    columns are far from collinear, or exactly collinear, their products are exact enough for leverages and for a
+    search, and quicker than a basis.
     """
     scaled = scale(columns)
     values, vectors = np.linalg.eigh(scaled.T @ scaled)
-    if not len(values) or values[0] < _FAR:
+    far = values >= _FAR
+    if not far.all() and np.linalg.norm(scaled @ vectors[:, ~far]) > BLIND:
         return False
-    leverages = np.square(scaled @ (vectors / np.sqrt(values))).sum(axis=1)
-    return bool((few - 1) * leverages.max(initial=0.0) < 0.9 * (1.0 - ETA))  # rounding takes some 1e-10
+    basis = scaled @ (vectors[:, far] / np.sqrt(values[far]))
+    return _is_plain(basis, few)
+
+
+def plainly_enough_beside(span: Span, columns: FloatArray, few: int) -> bool:
+    """The same of a span and more columns that are far from it."""
+    rest = scale(columns)
+    rest -= span.basis @ (span.basis.T @ rest)
+    more, triangle = np.linalg.qr(rest)
+    if np.abs(np.diag(triangle)).min(initial=1.0) < np.sqrt(_FAR):
+        return False
+    return _is_plain(np.hstack([span.basis, more]), few)
+
+
+def _is_plain(basis: FloatArray, few: int) -> bool:
+    leverages = np.einsum("ij,ij->i", basis, basis)
+    if (few - 1) * leverages.max(initial=0.0) < 0.9 * (1.0 - ETA):  # rounding takes some 1e-10
+        return True
+    try:
+        return _Branches(basis).search((), few - 1) is None
+    except _OutOfWork:
+        return False
 
 
 def overlap(one: FloatArray, other: FloatArray, aside: FloatArray) -> bool:
@@ -143,9 +187,13 @@ def extend(span: Span, columns: FloatArray, scaled: bool = False) -> Span:
 def _grown(span: Span, scaled: FloatArray) -> Span:
     basis, (q, dim), more = span.basis, span.weights.shape, scaled.shape[1]
     along = basis.T @ scaled
-    mixing, triangle = np.linalg.qr(np.vstack([-span.weights @ along, np.eye(more)]))
-    rest = np.linalg.solve(triangle.T, (scaled - basis @ along).T).T  # all columns times `mixing`
-    _, values, vectors = np.linalg.svd(_triangle(rest), full_matrices=False)
+    mixing = np.linalg.qr(np.vstack([-span.weights @ along, np.eye(more)]))[0]
+    rest = (scaled - basis @ along) @ mixing[q:]  # all columns times `mixing`
+    squares, vectors = np.linalg.eigh(rest.T @ rest)
+    if squares.min(initial=1.0) >= _FAR:  # far from collinear: products are exact enough, and quicker
+        values, vectors = np.sqrt(squares), vectors.T
+    else:
+        _, values, vectors = np.linalg.svd(_triangle(rest), full_matrices=False)
     large = values > BLIND
     coefficients = vectors[large].T / values[large]
     added = rest @ coefficients  # rounding has grown with 1 / values, which fall: so once more, in their order
@@ -163,11 +211,10 @@ class _OutOfWork(Exception):
 class _Branches:
     """The search over sets of rows."""
 
-    def __init__(self, basis: FloatArray) -> None:
-        self._basis = basis
+    def __init__(self, basis: FloatArray, effort: float = 1.0) -> None:
+        self._basis, self._left = basis, effort * _WORK
         self._leverages = np.einsum("ij,ij->i", basis, basis)
         self._seen: set[frozenset[int]] = set()
-        self._work = 0.0
 
     def search(self, taken: tuple[int, ...], k: int) -> tuple[int, ...] | None:
         """Rows that contain those taken and k others at most, or None where there are none."""
@@ -218,8 +265,8 @@ class _Branches:
         size = max(1, _CHUNK // max(n, 1))
         for start in range(0, len(candidates), size):
             some = candidates[start : start + size]
-            self._work += n * len(some) * (dim + 10.0) + _A_NODE
-            if self._work > _WORK:
+            self._left -= n * len(some) * (dim + 10.0) + _A_NODE
+            if self._left < 0.0:
                 raise _OutOfWork
             entries = self._basis @ self._basis[some].T + beside @ solved[:, some]
             entries[taken] = 0.0

@@ -30,7 +30,7 @@ _ARRAY, _WORDS = "$array", "$words"  # of a shape and numbers
 _SHOWN = 60  # characters of what is no message, in words about it
 _NUMBERS = {int, float}
 _AS_IT_IS = {str, int, float, bool, type(None)}
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True).encode
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True).encode
 
 
 def encode(message: Message) -> str:
@@ -104,7 +104,7 @@ def _restore_parts(value: Message, depth: int) -> Message:
     for name, part in value.items():
         if name.startswith("$") and not name.startswith("$$"):
             raise ValueError(f"a name that begins with $ must begin with two; got {name[:_SHOWN]!r}.")
-        parts[name.removeprefix("$")] = _restore(name[:_SHOWN], part, depth)
+        parts[name.removeprefix("$")] = part if type(part) is str else _restore(name[:_SHOWN], part, depth)
     return parts
 
 
@@ -116,7 +116,7 @@ def _array(name: str, shape: Any, values: Any) -> Any:
         array = np.array(values, dtype=float)
     except OverflowError:  # of an integer
         array = np.array([np.inf])
-    if not np.all(np.isfinite(array)):
+    if not np.isfinite(array).all():
         raise ValueError(f"{name!r} must hold finite numbers.")
     return array.reshape(shape)
 

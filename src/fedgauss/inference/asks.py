@@ -30,6 +30,8 @@ _NOTHING = 1e-11  # of the largest eigenvalue of an information: of a direction 
 _BESIDE = "beside."
 _BY_SITE = ("squares.clusters", "squares.sites")  # parts that are no sums over rows
 _GOODNESS = ("log_likelihood", "deviance", "pearson")
+_ENDED = 2e-9  # what a step at the end may be: matrices are then exact to some 1e-8 of themselves
+_MOST_ENDS = 3
 _NULL_CLOSE = 1e-6  # a last step of the model without covariates: what it leaves is about its square
 
 
@@ -91,26 +93,36 @@ def exact_program(
         end = yield from ascent(family, alone.at, ridge=ridge, first=alone.last, most=most)
     else:
         end = yield from ascent(family, begin, ridge=ridge, steps=steps, most=most)
-    final = yield Ask(
-        "final", end.theta, parts=tuple(parts), compared=tuple(compared), beside=Ask("goodness", alone.theta)
-    )
-    goodness, without = _goodness(final), _goodness(final and beside(final))
-    dispersion, rounds = 1.0, 1 + alone.rounds + end.rounds + 1
+    theta, rounds = end.theta, 1 + alone.rounds + end.rounds
+    for _ in range(_MOST_ENDS):
+        final = yield Ask(
+            "final", theta, parts=tuple(parts), compared=tuple(compared), beside=Ask("goodness", alone.theta)
+        )
+        if final is None:
+            raise NoFiniteEstimate("at the estimate, some site's numbers are not finite")
+        rounds += 1
+        matrices = {name: value for name, value in final.items() if name in (*parts, "squares.n_clusters")}
+        matrices |= {name: final[name] + np.diag(penalty) for name in ("information", "observed") if name in parts}
+        known = [matrices[name] for name in ("observed", "information") if name in matrices]
+        if steps is not None or not known:
+            found = theta
+            break
+        found = theta + solve(factor(known[0]), final["score"] - penalty * theta)  # the last step again, now Newton's
+        if np.abs(found - theta).max(initial=0.0) <= _ENDED * (1.0 + np.abs(theta).max(initial=0.0)):
+            break
+        theta = found  # few digits on the way may have hidden that it was not over
+    else:
+        raise NoFiniteEstimate("steps do not shrink any more")
+    goodness, without, dispersion = _goodness(final), _goodness(beside(final)), 1.0
     if family.has_dispersion:  # likelihoods at a dispersion of each model's own
         dispersion = goodness.pearson / max(1, n_rows - len(start))
         phi = family.likelihood_dispersion(goodness.pearson, n_rows, len(start))
         null_phi = family.likelihood_dispersion(without.pearson, n_rows, len(null))
-        told = yield Ask("goodness", end.theta, phi, beside=Ask("goodness", alone.theta, null_phi))
+        told = yield Ask("goodness", theta, phi, beside=Ask("goodness", alone.theta, null_phi))
         goodness = goodness._replace(log_likelihood=_goodness(told).log_likelihood)
         without = without._replace(log_likelihood=_goodness(told and beside(told)).log_likelihood)
         rounds += 1
-    assert final is not None
-    matrices = {name: value for name, value in final.items() if name in (*parts, "squares.n_clusters")}
-    matrices |= {name: final[name] + np.diag(penalty) for name in ("information", "observed") if name in parts}
-    theta = end.theta
-    if steps is None and (known := [matrices[name] for name in ("observed", "information") if name in matrices]):
-        theta = end.at + solve(factor(known[0]), end.last.score)  # the last step again, now Newton's
-    return Exact(theta, matrices, dispersion, goodness, without, _heterogeneity(final), rounds)
+    return Exact(found, matrices, dispersion, goodness, without, _heterogeneity(final), rounds)
 
 
 def _goodness(told: Totals | None) -> Goodness:
@@ -155,7 +167,7 @@ def shapes(ask: Ask, family: Family) -> Shapes:
     elif ask.kind == "own":
         found = {"found": (), "theta": (dim,), "cov": (dim, dim)}
     else:
-        found = dict.fromkeys(_GOODNESS, ())
+        found = dict.fromkeys(_GOODNESS, ()) | ({"score": (dim,)} if ask.kind == "final" else {})
     found |= dict.fromkeys(ask.parts, (dim, dim))
     if "squares.clusters" in ask.parts:
         found["squares.n_clusters"] = ()
@@ -176,7 +188,7 @@ def answer(family: Family, rows: Rows, ask: Ask) -> Answer | None:
     """One site's numbers; None where they would not be finite, which voids the round for all sites."""
     with np.errstate(all="ignore"):  # of a parameter too far off
         numbers = _numbers(family, rows, ask)
-    return numbers if all(np.all(np.isfinite(value)) for value in numbers.values()) else None
+    return numbers if all(np.isfinite(value).all() for value in numbers.values()) else None
 
 
 def total(answers: Sequence[Answer | None]) -> Answer | None:
@@ -188,7 +200,7 @@ def total(answers: Sequence[Answer | None]) -> Answer | None:
     with np.errstate(over="ignore", invalid="ignore"):
         for one in there[1:]:
             added = {name: value + one[name] for name, value in added.items()}
-    return added if all(np.all(np.isfinite(value)) for value in added.values()) else None
+    return added if all(np.isfinite(value).all() for value in added.values()) else None
 
 
 def run(program: Generator[Ask, Any, End], family: Family, sites: Sequence[Rows], together: Rows | None = None) -> End:
@@ -229,6 +241,8 @@ def _numbers(family: Family, rows: Rows, ask: Ask) -> Answer:
         found = _own(family, rows, theta)
     elif ask.kind in ("final", "goodness"):
         found = _arrays(family.goodness(rows, theta, ask.dispersion)._asdict())
+        if ask.kind == "final":
+            found["score"] = family.score(rows, theta).score
     elif ask.kind == "parts":
         found = {}
     else:

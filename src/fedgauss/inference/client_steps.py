@@ -52,7 +52,7 @@ class RowBatches(Problem):
 
     def busy(self, count: int) -> IntArray:
         """In how many of `count` steps each client reads rows, (K,)."""
-        return np.minimum(count, count * self.rows.counts // self.n_steps)
+        return busy_steps(self.rows.counts, self.n_steps, count)
 
     def sample(self, noise: Noise, t: JaxArray) -> Batch:
         """The rows of step t, the same in every replicate; after a pass they come again."""
@@ -93,12 +93,35 @@ def row_batches(rows: ArrayProblem, seed: int = 0, number: int = 0) -> RowBatche
     A pass has as many steps as clients have rows on average.
     """
     pieces = enumerate(zip(rows.firsts, rows.counts, strict=True))
-    orders = [f + np.random.default_rng([seed, number, k]).permutation(int(count)) for k, (f, count) in pieces]
-    order = np.concatenate(orders)
+    order = np.concatenate([first + shuffle(int(count), k, seed, number) for k, (first, count) in pieces])
+    return in_batches(rows, order, steps_of_a_pass(len(order), rows.n_clients))
+
+
+def shuffle(count: int, client: int, seed: int, number: int = 0) -> IntArray:
+    """The order in which a client reads its rows, which it can work out by itself."""
+    return np.random.default_rng([seed, number, client]).permutation(count)
+
+
+def steps_of_a_pass(n_rows: int, n_clients: int) -> int:
+    """As many as clients have rows on average."""
+    return max(1, round(n_rows / n_clients))
+
+
+def in_batches(rows: ArrayProblem, order: IntArray, n_steps: int) -> RowBatches:
+    """One pass of so many steps over `rows` in this order."""
     mixed = replace(rows, features=rows.features[order], response=rows.response[order])
-    n_steps = max(1, round(len(order) / rows.n_clients))
-    edges = np.arange(n_steps + 1)[:, None] * rows.counts // n_steps
+    edges = read_before(np.arange(n_steps + 1)[:, None], rows.counts, n_steps)
     return RowBatches(mixed, edges, int(np.diff(edges, axis=0).max()))
+
+
+def read_before(steps: Any, counts: Any, n_steps: int) -> Any:
+    """How many rows clients with so many have read after so many steps of a pass."""
+    return steps * counts // n_steps
+
+
+def busy_steps(counts: IntArray, n_steps: int, count: int) -> IntArray:
+    """In how many of `count` steps clients with so many rows read any, (K,)."""
+    return np.minimum(count, count * counts // n_steps)
 
 
 # How a step of relative size q is shortened: "damped" divides it by 1 + q, "capped" by q when q > 1.

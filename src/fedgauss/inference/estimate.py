@@ -11,10 +11,8 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray, IntArray
-from fedgauss.inference.coefficient_table import CoefficientTable, summary_html, summary_text
-from fedgauss.inference.ellipsoid import Ellipsoid
+from fedgauss.inference.coefficient_table import CoefficientTable, Named, summary_html, summary_text
 from fedgauss.inference.hypotheses import Combinations, read_combinations, read_hypotheses
-from fedgauss.inference.named import Named
 from fedgauss.inference.reference_laws import BootstrapLaw, ChiSquared, JointTest, RandomScalingLaw, StudentT
 
 _TIED = 1e-9  # the smallest eigenvalue of a correlation matrix: below that a contrast follows from the others
@@ -33,6 +31,22 @@ class Readout(NamedTuple):
     def cov(self, cov: FloatArray) -> FloatArray:
         """Its covariance."""
         return self.matrix @ cov @ self.matrix.T
+
+
+@dataclass(frozen=True)
+class Ellipsoid:
+    """A joint confidence set: {theta: (theta - centre)' shape^-1 (theta - centre) <= radius2}.
+
+    ``theta in ellipsoid`` says whether a parameter lies in it.
+    """
+
+    centre: FloatArray
+    shape: FloatArray
+    radius2: float
+
+    def __contains__(self, theta: ArrayLike) -> bool:
+        gap = _checks.real_array("theta", theta, shape=self.centre.shape) - self.centre
+        return bool(gap @ np.linalg.solve(self.shape, gap) <= self.radius2)
 
 
 @dataclass(frozen=True, repr=False)

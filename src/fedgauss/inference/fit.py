@@ -5,20 +5,15 @@ from __future__ import annotations
 import inspect
 import reprlib
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import wraps
 from typing import Any, Literal, ParamSpec
 
-import numpy as np
-
 from fedgauss import _checks
-from fedgauss._types import FloatArray
 from fedgauss.families import Family
-from fedgauss.inference.estimate import Estimate
 from fedgauss.inference.fit_result import Fit
-from fedgauss.inference.frame_design import FrameDesign
 from fedgauss.inference.model import Errors, Model
-from fedgauss.inference.model_data import ModelData, read_model_data
+from fedgauss.inference.model_data import read_model_data
 from fedgauss.inference.sgd import SGD
 
 P = ParamSpec("P")
@@ -142,37 +137,7 @@ def fit(
     if isinstance(solver, SGD):
         from fedgauss.inference.fit_sgd import fit_by_sgd
 
-        found = fit_by_sgd(data, solver, model, level, progress)
-    else:
-        from fedgauss.inference.fit_exact import fit_exactly
+        return fit_by_sgd(data, solver, model, level, progress)
+    from fedgauss.inference.fit_exact import fit_exactly
 
-        found = fit_exactly(data, model.errors, level, model.ridge)
-    return replace(found, design=frame_design(data, model, client), family=data.family)
-
-
-def frame_design(data: ModelData, model: Model, client: str = "site") -> FrameDesign | None:
-    """Of the model that these rows were fitted by, where it keeps a design; `client` is the column of sites."""
-    if data.design is None:
-        return None
-    return FrameDesign(data.design, data.agreed, data.constant is not None, model, client, data.renamed)
-
-
-def as_fit(estimate: Estimate, data: ModelData, scales: FloatArray, settings: dict[str, str]) -> Fit:
-    """The estimate with the facts of its data and settings, those of the run in between."""
-    least, most = data.counts.min(), data.counts.max()
-    facts = {
-        "Target": data.target,
-        "Family": data.family.describe(),
-        "Rows": f"{int(data.counts.sum()):,}",
-        "Rows per client": f"{least:,}" if least == most else f"{least:,} to {most:,}",
-        **({"Rows dropped": f"{data.dropped.sum():,}"} if data.dropped.any() else {}),
-        **estimate.facts,
-        **settings,
-    }
-    one = scales if data.constant is None else np.concatenate([[1.0], scales])
-    each, n_outputs = len(one), data.family.n_outputs
-    intercepts = () if data.constant is None else tuple(range(0, each * n_outputs, each))
-    inherited = {part.name: getattr(estimate, part.name) for part in fields(Estimate)}
-    scales = np.concatenate([np.tile(one, n_outputs), np.ones(len(data.family.extra_names))])
-    shapes = tuple(range(each * n_outputs, len(scales)))
-    return Fit(**inherited | {"facts": facts, "intercepts": intercepts, "shapes": shapes}, scales=scales)
+    return fit_exactly(data, model.errors, level, model.ridge)

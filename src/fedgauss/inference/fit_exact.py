@@ -24,9 +24,7 @@ from fedgauss.families.rows import NoFiniteEstimate
 from fedgauss.families.same_bits import inverse
 from fedgauss.inference.asks import Answer, Ask, Exact, client_rows, exact_program, run
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.fit import as_fit
-from fedgauss.inference.fit_result import Fit
-from fedgauss.inference.fit_statistics import FitStatistics
+from fedgauss.inference.fit_result import Fit, FitStatistics, as_fit
 from fedgauss.inference.formula.terms import SITE
 from fedgauss.inference.model import Errors
 from fedgauss.inference.model_data import ModelData

@@ -1,15 +1,18 @@
 """A fit as JSON: every number of it, what follows from these for other readers, and a checksum.
 
 A file may come from a stranger. It is read as data, each field against a rule, and refused with a sentence; the
-checksum tells that a file was damaged, not who wrote it.
+checksum tells that a file was damaged, not who wrote it. The formula of its model is read again on the columns that it
+used; nothing in it is evaluated.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,69 +20,51 @@ from fedgauss import _checks
 from fedgauss._files import write_whole
 from fedgauss._types import FloatArray
 from fedgauss.families import Family
-from fedgauss.inference.design_file import design_numbers, read_design
 from fedgauss.inference.estimate import checked_names
-from fedgauss.inference.family_file import family_fields, read_family
-from fedgauss.inference.fit_result import Fit
-from fedgauss.inference.fit_statistics import FitStatistics
-from fedgauss.inference.frame_design import FrameDesign
+from fedgauss.inference.fit_result import Fit, FitStatistics
+from fedgauss.inference.formula.design import Design
+from fedgauss.inference.formula.terms import SITE, Summary
+from fedgauss.inference.model import Model, family_fields, read_family
+from fedgauss.inference.model_data import right_hand_side, with_sites
+from fedgauss.inference.prediction import FrameDesign
 from fedgauss.inference.reference_laws import ChiSquared
 from fedgauss.inference.saved_fields import (
     check_keys,
+    list_of,
     number_of,
     numbers_of,
-    numbers_or_none,
     object_of,
     places_of,
     text_of,
     texts_of,
+    truth_of,
 )
 from fedgauss.inference.site_estimates import SiteEstimates, site_estimates
+from fedgauss.inference.tables import Frame
 
 FORMAT, VERSION = "fedgauss fit", 1
 _LARGEST = 64 * 2**20  # bytes
 _MOST_PARAMETERS = 20_000
-_DERIVED = ("std_errors", "z", "p", "intervals")  # for readers without this package; a fit works them out again
-_STATISTICS = (
-    "n_rows", "n_params", "dof_resid", "log_likelihood", "null_log_likelihood", "deviance", "null_deviance",
-    "dispersion", "pearson_chi2", "rounds", "gaussian",
-)  # fmt: skip
-_FIELDS = (
-    "format", "version", "names", "params", "cov", "level", "method", "dof", "facts", "notes", "intercepts", "shapes",
-    "scales", "bias_in_std_errors", "predicted_coverage", "clients_alike", "deviations", "statistics", "sites",
-    "design", "family", *_DERIVED, "checksum",
-)  # fmt: skip
+_MOST_LEVELS = 2_000  # of a design, and columns
+
+
+class Part(NamedTuple):
+    """A field of a fit in its file."""
+
+    name: str  # of the attribute
+    write: Callable[[Any], Any]  # to plain numbers and text; None stays what it is
+    read: Callable[[Any, tuple[str, ...]], Any]  # given the names of the parameters, too
 
 
 def fit_numbers(fit: Fit) -> dict[str, Any]:
     """A fit as plain numbers and text: what is in its file."""
-    test = fit.heterogeneity
+    values = {key: (part, getattr(fit, part.name)) for key, part in _PARTS.items()}
     numbers = {
         "format": FORMAT,
         "version": VERSION,
         "names": list(fit.names),
-        "params": _plain(fit.params),
-        "std_errors": _finite_or_none(fit.std_errors),
-        "z": _finite_or_none(fit.z_values),
-        "p": _finite_or_none(fit.p_values),
-        "level": float(fit.level),
-        "intervals": _plain(fit.conf_int()),
-        "cov": _plain(fit.cov),
-        "scales": _plain(fit.scales),
-        "intercepts": list(map(int, fit.intercepts)),
-        "shapes": list(map(int, fit.shapes)),
-        "method": fit.method,
-        "dof": float(fit.dof) if np.isfinite(fit.dof) else None,
-        "facts": {str(name): str(value) for name, value in fit.facts.items()},
-        "notes": list(fit.notes),
-        "bias_in_std_errors": None if fit.bias is None else _plain(fit.bias),
-        "predicted_coverage": None if fit.predicted_coverage is None else _plain(fit.predicted_coverage),
-        "clients_alike": None if test is None else {key: float(value) for key, value in test._asdict().items()},
-        "deviations": None if fit.deviations is None else _plain(fit.deviations),
-        "statistics": None if fit.statistics is None else _statistics_numbers(fit.statistics),
-        "sites": None if fit.sites is None else _sites_numbers(fit.sites),
-        "design": design_numbers(fit.design) if isinstance(fit.design, FrameDesign) else None,
-        "family": family_fields(fit.family) if isinstance(fit.family, Family) else None,
+        **{key: None if value is None else part.write(value) for key, (part, value) in values.items()},
+        **{key: work_out(fit) for key, work_out in _DERIVED.items()},
     }
     return {**numbers, "checksum": _checksum(numbers)}
 
@@ -115,36 +100,17 @@ def read_fit(content: bytes) -> Fit:
     version = held.get("version")
     if version != VERSION or isinstance(version, bool):
         raise ValueError(f"its version must be {VERSION}; got {version!r}. Use the release that wrote it?")
-    check_keys("a saved fit", held, _FIELDS)
+    check_keys("a saved fit", held, ("format", "version", "names", *_PARTS, *_DERIVED, "checksum"))
     if held["checksum"] != _checksum({key: value for key, value in held.items() if key != "checksum"}):
         raise ValueError("its checksum does not fit its content: the file was changed or damaged. Save it again.")
     names = checked_names(texts_of("names", held["names"], most=_MOST_PARAMETERS), len(held["names"]))
     if not names:
         raise ValueError("names must be at least one; there are none.")
-    d = len(names)
-    cov = _covariance(held["cov"], d)
-    dof = held["dof"]
-    return Fit(
-        params=numbers_of("params", held["params"], (d,)),
-        cov=cov,
-        level=_checks.level(number_of("level", held["level"])),
-        method=text_of("method", held["method"]),
-        names=names,
-        facts={name: text_of(f"the fact {name!r}", value) for name, value in object_of("facts", held["facts"]).items()},
-        notes=tuple(texts_of("notes", held["notes"])),
-        bias=numbers_or_none("bias_in_std_errors", held["bias_in_std_errors"], (d,)),
-        predicted_coverage=numbers_or_none("predicted_coverage", held["predicted_coverage"], (d,)),
-        heterogeneity=_test(held["clients_alike"]),
-        dof=np.inf if dof is None else _checks.real("dof", number_of("dof", dof), above=0.0),
-        deviations=_draws(held["deviations"], d),
-        intercepts=places_of("intercepts", held["intercepts"], d),
-        shapes=places_of("shapes", held["shapes"], d),
-        scales=_scales(held["scales"], d),
-        statistics=_statistics(held["statistics"]),
-        sites=_sites(held["sites"], names),
-        design=None if held["design"] is None else read_design(held["design"]),
-        family=None if held["family"] is None else read_family(held["family"]),
-    )
+    found: dict[str, Any] = {
+        part.name: None if held[key] is None and part.name in _MAY_BE_NONE else part.read(held[key], names)
+        for key, part in _PARTS.items()
+    }
+    return Fit(names=names, **found)
 
 
 def _read_json(content: bytes) -> Any:
@@ -172,73 +138,6 @@ def _checksum(content: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _covariance(value: Any, d: int) -> FloatArray:
-    cov = _checks.covariance("cov", numbers_of("cov", value, (d, d)))
-    if not np.all(np.diag(cov) > 0.0):
-        raise ValueError("cov must have positive variances.")
-    return cov
-
-
-def _draws(value: Any, d: int) -> FloatArray | None:
-    draws = numbers_or_none("deviations", value, (None, d))
-    if draws is not None and len(draws) < 2:
-        raise ValueError("deviations must be at least two draws.")
-    return draws
-
-
-def _scales(value: Any, d: int) -> FloatArray:
-    scales = numbers_of("scales", value, (None,))
-    if len(scales) not in (0, d) or not np.all(scales > 0.0):
-        raise ValueError(f"scales must be {d} positive numbers, or none.")
-    return scales
-
-
-def _test(value: Any) -> ChiSquared | None:
-    if value is None:
-        return None
-    check_keys("clients_alike", object_of("clients_alike", value), ChiSquared._fields)
-    statistic, dof, p = (number_of(f"clients_alike: {key}", value[key]) for key in ChiSquared._fields)
-    if statistic < 0.0 or dof < 1 or dof != int(dof) or not 0.0 <= p <= 1.0:
-        raise ValueError("clients_alike must have a statistic and a p_value from 0 to 1, and whole degrees of freedom.")
-    return ChiSquared(statistic, int(dof), p)
-
-
-def _statistics_numbers(statistics: FitStatistics) -> dict[str, Any]:
-    found = statistics.checked()
-    return {key: getattr(found, key) for key in _STATISTICS}
-
-
-def _statistics(value: Any) -> FitStatistics | None:
-    if value is None:
-        return None
-    check_keys("statistics", object_of("statistics", value), _STATISTICS)
-    return FitStatistics(**value).checked()
-
-
-def _sites_numbers(sites: SiteEstimates) -> dict[str, Any]:
-    """Sites' own estimates; null where there is none."""
-    return {
-        "sites": list(sites.sites),
-        "params": _finite_or_none(sites.params),
-        "cov": _finite_or_none(sites.cov),
-        "level": float(sites.level),
-        "left_out": dict(sites.left_out),
-    }
-
-
-def _sites(value: Any, names: tuple[str, ...]) -> SiteEstimates | None:
-    if value is None:
-        return None
-    check_keys("sites", object_of("sites", value), ("sites", "params", "cov", "level", "left_out"))
-    labels, d = texts_of("sites", value["sites"]), len(names)
-    params = numbers_of("params of sites", value["params"], (len(labels), d), unknown=True)
-    cov = numbers_of("cov of sites", value["cov"], (len(labels), d, d), unknown=True)
-    left_out = {site: text_of("left_out", why) for site, why in object_of("left_out", value["left_out"]).items()}
-    if set(labels) & set(left_out):
-        raise ValueError("sites must be either there or left out.")
-    return site_estimates(labels, names, params, cov, left_out, number_of("level of sites", value["level"]))
-
-
 def _plain(values: Any) -> Any:
     return np.asarray(values, dtype=float).tolist()
 
@@ -249,3 +148,165 @@ def _finite_or_none(values: Any) -> Any:
     kept = array.astype(object)
     kept[~np.isfinite(array)] = None
     return kept.tolist()
+
+
+def _facts(value: Any, names: tuple[str, ...]) -> dict[str, str]:
+    return {name: text_of(f"the fact {name!r}", fact) for name, fact in object_of("facts", value).items()}
+
+
+def _covariance(value: Any, names: tuple[str, ...]) -> FloatArray:
+    cov = _checks.covariance("cov", numbers_of("cov", value, (len(names), len(names))))
+    if not np.all(np.diag(cov) > 0.0):
+        raise ValueError("cov must have positive variances.")
+    return cov
+
+
+def _draws(value: Any, names: tuple[str, ...]) -> FloatArray:
+    draws = numbers_of("deviations", value, (None, len(names)))
+    if len(draws) < 2:
+        raise ValueError("deviations must be at least two draws.")
+    return draws
+
+
+def _scales(value: Any, names: tuple[str, ...]) -> FloatArray:
+    scales = numbers_of("scales", value, (None,))
+    if len(scales) not in (0, len(names)) or not np.all(scales > 0.0):
+        raise ValueError(f"scales must be {len(names)} positive numbers, or none.")
+    return scales
+
+
+def _test(value: Any, names: tuple[str, ...]) -> ChiSquared:
+    check_keys("clients_alike", object_of("clients_alike", value), ChiSquared._fields)
+    statistic, dof, p = (number_of(f"clients_alike: {key}", value[key]) for key in ChiSquared._fields)
+    if statistic < 0.0 or dof < 1 or dof != int(dof) or not 0.0 <= p <= 1.0:
+        raise ValueError("clients_alike must have a statistic and a p_value from 0 to 1, and whole degrees of freedom.")
+    return ChiSquared(statistic, int(dof), p)
+
+
+def _statistics(value: Any, names: tuple[str, ...]) -> FitStatistics:
+    check_keys("statistics", object_of("statistics", value), tuple(part.name for part in fields(FitStatistics)))
+    return FitStatistics(**value).checked()
+
+
+def _sites_numbers(sites: SiteEstimates) -> dict[str, Any]:
+    """Sites' own estimates; null where there is none."""
+    return {
+        "sites": list(sites.sites), "params": _finite_or_none(sites.params), "cov": _finite_or_none(sites.cov),
+        "level": float(sites.level), "left_out": dict(sites.left_out),
+    }  # fmt: skip
+
+
+def _sites(value: Any, names: tuple[str, ...]) -> SiteEstimates:
+    check_keys("sites", object_of("sites", value), ("sites", "params", "cov", "level", "left_out"))
+    labels, d = texts_of("sites", value["sites"]), len(names)
+    params = numbers_of("params of sites", value["params"], (len(labels), d), unknown=True)
+    cov = numbers_of("cov of sites", value["cov"], (len(labels), d, d), unknown=True)
+    left_out = {site: text_of("left_out", why) for site, why in object_of("left_out", value["left_out"]).items()}
+    if set(labels) & set(left_out):
+        raise ValueError("sites must be either there or left out.")
+    return site_estimates(labels, names, params, cov, left_out, number_of("level of sites", value["level"]))
+
+
+def _design_numbers(made: Any) -> dict[str, Any] | None:
+    """A design as the model, levels and means; None where levels are no plain text or numbers (intervals of pandas)."""
+    if not isinstance(made, FrameDesign):
+        return None
+    formula = made.design.formula
+    levels = {name: _plain_levels(made.design.levels[name]) for name in formula.columns}
+    if any(some == [] for some in levels.values()):
+        return None
+    return {
+        "columns": [name for name in dict.fromkeys([*formula.others, *formula.columns]) if name != SITE],
+        "levels": levels,
+        "means": {name: [float(part) for part in about] for name, about in made.agreed.items()},
+        "constant": made.constant,
+        "model": replace(made.model, family=None).wire(),  # that of the fit is beside the design
+        "client": made.client,
+        "renamed": {name: dict(became) for name, became in made.renamed.items()},
+    }
+
+
+def _design(value: Any, names: tuple[str, ...]) -> FrameDesign:
+    held = object_of("design", value)
+    check_keys("design", held, ("columns", "levels", "means", "constant", "model", "client", "renamed"))
+    model, columns = Model.from_wire(held["model"]), texts_of("columns", held["columns"], _MOST_LEVELS)
+    formula = right_hand_side(Frame(dict.fromkeys([model.target, *model.roles.values(), *columns], ())), model)
+    formula = with_sites(formula) if model.site_effects else formula
+    levels = {name: _levels(name, some) for name, some in object_of("levels", held["levels"]).items()}
+    if set(levels) != set(formula.columns) or any(levels[name] is None for name in formula.as_levels):
+        raise ValueError("levels must be those of the columns of the design, and of no others.")
+    pairs = object_of("means", held["means"]).items()
+    means = {name: Summary(*numbers_of("means", pair, (2,)).tolist()) for name, pair in pairs}
+    renamed = {
+        name: {old: text_of("renamed", new) for old, new in object_of("renamed", became).items()}
+        for name, became in object_of("renamed", held["renamed"]).items()
+    }
+    most = 5 * max([1, *(len(some) for some in levels.values() if some is not None)])  # rows, of which there are none
+    constant, client = truth_of("constant", held["constant"]), text_of("client", held["client"])
+    return FrameDesign(Design(formula, levels, most), means, constant, model, client, renamed)
+
+
+def _plain_levels(levels: Any) -> list[Any] | None:
+    """None for numbers; an empty list where JSON has no word for a level."""
+    if levels is None:
+        return None
+    plain = [level.item() if isinstance(level, np.generic) else level for level in levels]
+    return plain if all(isinstance(level, str | bool | int | float) for level in plain) else []
+
+
+def _levels(name: str, value: Any) -> tuple[Any, ...] | None:
+    if value is None:
+        return None
+    found = list_of(f"levels of {name[:40]!r}", value, _MOST_LEVELS)
+    alike = any(all(isinstance(level, kind) for level in found) for kind in (str, bool))
+    if not found or len(set(map(str, found))) < len(found) or not (alike or all(_is_number(level) for level in found)):
+        raise ValueError(f"levels of {name[:40]!r} must be all text, all numbers or all truths, each once.")
+    return tuple(found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def _row(name: str) -> Callable[[Any, tuple[str, ...]], FloatArray]:
+    """A number for each parameter."""
+    return lambda value, names: numbers_of(name, value, (len(names),))
+
+
+def _places(name: str) -> Part:
+    return Part(name, lambda places: list(map(int, places)), lambda value, names: places_of(name, value, len(names)))
+
+
+_PARTS = {
+    "params": Part("params", _plain, _row("params")),
+    "cov": Part("cov", _plain, _covariance),
+    "level": Part("level", float, lambda value, names: _checks.level(number_of("level", value))),
+    "method": Part("method", str, lambda value, names: text_of("method", value)),
+    "dof": Part(
+        "dof", lambda dof: float(dof) if np.isfinite(dof) else None,
+        lambda dof, names: np.inf if dof is None else _checks.real("dof", number_of("dof", dof), above=0.0),
+    ),
+    "facts": Part("facts", lambda facts: {str(name): str(value) for name, value in facts.items()}, _facts),
+    "notes": Part("notes", list, lambda value, names: tuple(texts_of("notes", value))),
+    "intercepts": _places("intercepts"),
+    "shapes": _places("shapes"),
+    "scales": Part("scales", _plain, _scales),
+    "bias_in_std_errors": Part("bias", _plain, _row("bias_in_std_errors")),
+    "predicted_coverage": Part("predicted_coverage", _plain, _row("predicted_coverage")),
+    "clients_alike": Part("heterogeneity", lambda test: dict(zip(test._fields, map(float, test), strict=True)), _test),
+    "deviations": Part("deviations", _plain, _draws),
+    "statistics": Part("statistics", lambda statistics: asdict(statistics.checked()), _statistics),
+    "sites": Part("sites", _sites_numbers, _sites),
+    "design": Part("design", _design_numbers, _design),
+    "family": Part(
+        "family", lambda family: family_fields(family) if isinstance(family, Family) else None,
+        lambda value, names: read_family(value),
+    ),
+}  # fmt: skip
+_MAY_BE_NONE = {part.name for part in fields(Fit) if part.default is None}
+_DERIVED: dict[str, Callable[[Fit], Any]] = {  # for readers without this package; a fit works them out again
+    "std_errors": lambda fit: _finite_or_none(fit.std_errors),
+    "z": lambda fit: _finite_or_none(fit.z_values),
+    "p": lambda fit: _finite_or_none(fit.p_values),
+    "intervals": lambda fit: _plain(fit.conf_int()),
+}

@@ -9,9 +9,8 @@ from fedgauss.inference.accuracy import WARN, predicted_coverage
 from fedgauss.inference.between_clients import heterogeneity, population
 from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.estimate import Estimate, Readout
-from fedgauss.inference.fit import as_fit
 from fedgauss.inference.fit_exact import Finish, fit_exactly
-from fedgauss.inference.fit_result import Fit
+from fedgauss.inference.fit_result import Fit, as_fit
 from fedgauss.inference.infer import METHODS, infer
 from fedgauss.inference.model import Model
 from fedgauss.inference.model_data import ModelData, check_plain
@@ -28,7 +27,6 @@ from fedgauss.inference.preparation import (
     told_little,
 )
 from fedgauss.inference.sgd import SGD
-from fedgauss.networks import as_network, ring
 from fedgauss.problems.arrays import checked_weights, from_arrays
 
 _SHARE = 0.1  # of a standard error: passes="auto" ends once more passes would move no estimate further
@@ -38,9 +36,7 @@ _MOST_PASSES = 100
 
 def fit_by_sgd(data: ModelData, options: SGD, model: Model, level: float, progress: bool | None) -> Fit:
     """One pass or several over the rows of all clients, and steps of scoring after them where they are asked for."""
-    if model.ridge != 0.0 or (model.errors != "HC0" and not options.finish):
-        got = f"ridge={model.ridge!r}" if model.ridge != 0.0 else f"errors={model.errors!r}"
-        raise ValueError(f"{got} belongs to solver='scoring'; the solver is SGD. Leave it out?")
+    options.check_model(model)
     if options.finish == 0:
         return _passes(data, options, level, progress)
     steps = _checks.whole("finish", options.finish)
@@ -65,7 +61,7 @@ def _passes(data: ModelData, options: SGD, level: float, progress: bool | None) 
         raise ValueError("correct_drift belongs to one pass; over several, steps shrink until there is no drift.")
     check_rows(data.clients, data.counts, len(data.all_names))
     n_clients = len(data.clients)
-    graph = ring(n_clients) if options.network is None else as_network(options.network, n_clients)
+    graph = options.graph(n_clients)
     share = checked_weights(weights, n_clients)
     columns = checked_columns(data)
     units = Units.of(data, columns)

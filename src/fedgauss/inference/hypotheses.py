@@ -24,15 +24,13 @@ import numpy as np
 
 from fedgauss import _checks
 from fedgauss._types import ArrayLike, FloatArray
-from fedgauss.inference.named import no_such_name
+from fedgauss.inference.coefficient_table import no_such_name
 
 # One combination in words or as weights by name, several of them, or the matrix itself.
 Combinations = str | Mapping[str, float] | Sequence[str | Mapping[str, float]] | ArrayLike
 
 _LONGEST = 10_000  # characters
-_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_ENDS_A_NAME = re.compile(r"\s|[-+*/=,]|$")
-_WORD = re.compile(r"[^\s+*/=,-]+|.")
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 
 
 class Linear(NamedTuple):
@@ -141,6 +139,28 @@ def read_hypotheses(given: Combinations, names: Sequence[str]) -> Hypotheses:
     return Hypotheses(matrix, 0.0 - np.array([row.constant for row in rows]), tuple(labels), equated)
 
 
+class _Token(NamedTuple):
+    """`kind` is quoted, sign, name, number, word or end."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def _tokens_of(text: str, names: Sequence[str]) -> list[_Token]:
+    """The tokens of a text. Signs come before names, and of these the longest first."""
+    known = [re.escape(name) for name in names if name[:1].strip() and not re.fullmatch(_NUMBER, name)]
+    kinds = {
+        "quoted": "`[^`]*`?", "sign": "[-+*/=,]", "name": "|".join(sorted(known, key=len, reverse=True)) or "(?!)",
+        "number": _NUMBER, "word": r"[^\s+*/=,-]+",
+    }  # fmt: skip
+    ends = dict.fromkeys(("name", "number"), r"(?=\s|[-+*/=,]|$)")
+    pattern = "|".join(f"(?P<{kind}>{one}){ends.get(kind, '')}" for kind, one in kinds.items())
+    found = [_Token(str(one.lastgroup), one[0], one.start(), one.end()) for one in re.finditer(pattern, text)]
+    return [*found, _Token("end", "", len(text), len(text))]
+
+
 class _Reader:
     """Reads a text from left to right."""
 
@@ -148,19 +168,18 @@ class _Reader:
         if len(text) > _LONGEST:
             raise ValueError(f"a text of combinations must have at most {_LONGEST:,} characters; got {len(text):,}.")
         self.equated = False
-        self._text, self._at = text, 0
-        self._names = names
-        self._longest_first = sorted(range(len(names)), key=lambda i: -len(names[i]))
+        self._text, self._names = text, names
+        self._tokens, self._at = _tokens_of(text, names), 0
 
     def hypotheses(self) -> tuple[list[Linear], list[str]]:
         """All of the text: a combination for each thing that is said to be zero, and the words for it."""
         rows: list[Linear] = []
         labels: list[str] = []
         while True:
-            begin, sides = self._at, [self._sum()]
+            begin, sides = self._next.start, [self._sum()]
             while self._take("="):
                 sides.append(self._sum())
-            words = self._text[begin : self._at].strip()
+            words = self._text[begin : self._tokens[self._at - 1].end]
             if len(sides) == 1:
                 rows, labels = [*rows, sides[0]], [*labels, words]
             for i, (left, right) in enumerate(pairwise(sides)):
@@ -169,28 +188,25 @@ class _Reader:
             self.equated |= len(sides) > 1
             if not self._take(","):
                 break
-        if self._rest():
+        if self._next.kind != "end":
             raise self._error("an operator or the end")
         return rows, labels
 
     def _sum(self) -> Linear:
-        sign = -1.0 if self._take("-") else 1.0
-        if sign > 0:
-            self._take("+")
-        total = Linear(np.zeros(len(self._names)), 0.0).plus(self._term(), sign)
-        while True:
-            if self._take("+"):
-                total = total.plus(self._term())
-            elif self._take("-"):
-                total = total.plus(self._term(), -1.0)
-            else:
-                return total
+        total, sign = Linear(np.zeros(len(self._names)), 0.0), self._take("-", "+") or "+"
+        while sign:
+            total = total.plus(self._term(), 1.0 if sign == "+" else -1.0)
+            sign = self._take("+", "-")
+        return total
 
     def _term(self) -> Linear:
         unit = self._name()
         if unit is not None:
-            factor = self._number() if self._take("*") else 1.0 / self._divisor() if self._take("/") else 1.0
-            return Linear(unit * factor, 0.0)
+            sign = self._take("*", "/")
+            factor = self._number() if sign else 1.0
+            if sign == "/" and factor == 0.0:
+                raise ValueError(f"a parameter cannot be divided by 0; got {self._text!r}.")
+            return Linear(unit / factor if sign == "/" else unit * factor, 0.0)
         number = self._number()
         if not self._take("*"):
             return Linear(np.zeros(len(self._names)), number)
@@ -200,60 +216,41 @@ class _Reader:
         return Linear(unit * number, 0.0)
 
     def _name(self) -> FloatArray | None:
-        """The unit vector of the name that stands here, if one does."""
-        rest = self._rest()
-        if rest.startswith("`"):
-            name, closed, _ = rest[1:].partition("`")
-            if not closed or name not in self._names:
-                raise ValueError(no_such_name(name, self._names))
-            self._at += len(name) + 2
-            return self._unit(self._names.index(name))
-        for i in self._longest_first:
-            name = self._names[i]
-            if name and rest.startswith(name) and _ENDS_A_NAME.match(rest, len(name)) and not _NUMBER.fullmatch(name):
-                self._at += len(name)
-                return self._unit(i)
-        return None
-
-    def _number(self) -> float:
-        found = _NUMBER.match(self._rest())
-        if not found or not _ENDS_A_NAME.match(self._text, self._at + found.end()):
-            raise self._error("a number or a parameter's name")
-        number = float(found[0])
-        if not np.isfinite(number):
-            raise ValueError(f"numbers in a combination must be finite; got {found[0]} in {reprlib.repr(self._text)}.")
-        self._at += found.end()
-        return number
-
-    def _divisor(self) -> float:
-        number = self._number()
-        if number == 0.0:
-            raise ValueError(f"a parameter cannot be divided by 0; got {self._text!r}.")
-        return number
-
-    def _take(self, sign: str) -> bool:
-        """Step over an operator, if it is the next thing."""
-        here = self._rest().startswith(sign)
-        self._at += here
-        return here
-
-    def _rest(self) -> str:
-        """What is still to be read, from the next thing on."""
-        while self._at < len(self._text) and self._text[self._at].isspace():
-            self._at += 1
-        return self._text[self._at :]
-
-    def _unit(self, i: int) -> FloatArray:
+        """The unit vector of the name that comes next, if one does."""
+        kind, text, _, _ = self._next
+        if kind not in ("quoted", "name"):
+            return None
+        name = text.strip("`") if kind == "quoted" else text
+        if name not in self._names or (kind == "quoted" and text != f"`{name}`"):
+            raise ValueError(no_such_name(name, self._names))
+        self._at += 1
         unit = np.zeros(len(self._names))
-        unit[i] = 1.0
+        unit[self._names.index(name)] = 1.0
         return unit
 
+    def _number(self) -> float:
+        if self._next.kind != "number":
+            raise self._error("a number or a parameter's name")
+        text = self._next.text
+        if not np.isfinite(float(text)):
+            raise ValueError(f"numbers in a combination must be finite; got {text} in {reprlib.repr(self._text)}.")
+        self._at += 1
+        return float(text)
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _take(self, *signs: str) -> str:
+        """Step over one of these operators, if it is the next thing."""
+        here = self._next.text if self._next.kind == "sign" and self._next.text in signs else ""
+        self._at += bool(here)
+        return here
+
     def _error(self, wanted: str) -> ValueError:
-        text, rest = reprlib.repr(self._text), self._rest()
-        if not rest:
+        text, shown = reprlib.repr(self._text), self._next.text
+        if not shown:
             return ValueError(f"a combination such as 'age - 2*dose' must be complete; {text} ends too early.")
-        word = _WORD.match(rest)
-        shown = word[0] if word else rest[:20]
         if re.match(r"[^\W\d]", shown) and shown not in self._names:
             return ValueError(no_such_name(shown, self._names))
         return ValueError(f"a combination must be like 'age - 2*dose'; {text} has {shown!r} where {wanted} must stand.")

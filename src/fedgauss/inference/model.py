@@ -10,7 +10,7 @@ import math
 import numbers
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Errors = Literal["HC0", "HC1", "model", "cluster", "site"]
 _LONGEST = 10_000  # characters of a text, and entries of a list
 _MOST_ROWS = 10**9
+_MOST_OUTPUTS = 2_000
 _QUOTED = re.compile(r"""Q\(\s*(['"])(.*)\1\s*\)""")
 
 
@@ -73,7 +74,6 @@ def _family(value: Any) -> str | Family:
     if isinstance(value, str):
         return _text(value)
     from fedgauss.families import Family
-    from fedgauss.inference.family_file import read_family
 
     found = value if isinstance(value, Family) else read_family(value)
     if found is None:
@@ -211,8 +211,6 @@ class Model:
 
     def wire(self) -> dict[str, Any]:
         """As plain fields of JSON, each of which is there."""
-        from fedgauss.inference.family_file import family_fields
-
         held = {part.name: getattr(self, part.name) for part in fields(self)}
         own = held["family"]
         return held | {
@@ -266,3 +264,33 @@ def _read(name: str, about: Mapping[str, Any], value: Any) -> Any:
 
         _checks.one_of(name, read[:60], choices)
     return read
+
+
+def family_fields(family: Family) -> dict[str, Any]:
+    """A family by its name and settings."""
+    return {"name": family.name, "settings": {name: getattr(family, name) for name in _settings(family)}}
+
+
+def read_family(value: Any) -> Family | None:
+    """The family that `family_fields` wrote; None where this process knows none of that name."""
+    from fedgauss import _checks, families
+    from fedgauss.inference.saved_fields import check_keys, number_of, object_of, text_of
+
+    held = object_of("family", value)
+    check_keys("family", held, ("name", "settings"))
+    name, settings = text_of("the name of the family", held["name"]), object_of("settings", held["settings"])
+    if name not in families.names():
+        return None
+    family = families.family(name)
+    if set(settings) != _settings(family):
+        raise ValueError(f"settings must be those of family {name!r}.")
+    for key, setting in settings.items():
+        if key == "n_outputs":
+            _checks.whole(key, setting, at_least=1, at_most=_MOST_OUTPUTS)
+        elif setting is not None and not isinstance(setting, str):
+            number_of(key, setting)
+    return replace(family, **settings) if settings else family  # type: ignore[type-var]
+
+
+def _settings(family: Family) -> set[str]:
+    return {part.name for part in fields(family)} if is_dataclass(family) else set()

@@ -11,15 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgauss._types import BoolArray, FloatArray, IntArray
-from fedgauss.families import Family
-from fedgauss.inference.formula.design import Design
+from fedgauss.families import Family, chosen, names
+from fedgauss.families.base import is_number
+from fedgauss.inference.formula.design import Design, Renamed
 from fedgauss.inference.formula.parser import parse
 from fedgauss.inference.formula.terms import SITE, Agreed, Expression, Formula, check_columns
 from fedgauss.inference.model import Model
-from fedgauss.inference.pooled_levels import one_after_another, pooled, relabelled
-from fedgauss.inference.response import Response, beside_of, numbers, response_of
 from fedgauss.inference.tables import Frame, FrameColumn, listed, repeats
 
+OTHER = "other"  # what rare levels become
+# The values of a target as its family reads them, its classes if it has them, and the family.
+Response = tuple[FloatArray, tuple[Any, ...], Family]
 _WEIGHTS = "row weights must be at least 0, and some above; those in {!r} are not."
 
 
@@ -44,7 +46,9 @@ class ModelData:
     dropped: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # (K,) rows that were left out
     design: Design | None = None  # makes the covariates of other rows,
     agreed: Agreed = field(default_factory=dict)  # with these means and standard deviations
-    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # levels by column that became others
+    renamed: Renamed = field(default_factory=dict)  # rare levels that became one
+    model: Model | None = None
+    client: str = "site"  # the column that says whose rows they are
 
     @property
     def firsts(self) -> IntArray:
@@ -90,9 +94,7 @@ def read_model_data(frame: Any, client: str, model: Model) -> ModelData:
         raise ValueError(f"target and client must be two columns; both are {target!r}.")
     formula = right_hand_side(table, model, client)
     columns, kept = read_columns(table, model, formula, client)
-    rare: dict[str, dict[str, str]] = {}
-    if model.pool_rare:
-        columns, rare = pooled(columns, formula.columns, model.pool_rare)
+    rare = _pool(columns, formula.columns, model.pool_rare)
     if len(set(columns[target].values.tolist())) == 1:
         value = columns[target].labels[0]
         raise ValueError(f"the target {target!r} is constant ({value!r}): there is nothing to explain.")
@@ -113,7 +115,24 @@ def read_model_data(frame: Any, client: str, model: Model) -> ModelData:
     data = model_data(model, formula, columns, response, labels, counts, len(order), dropped=dropped)
     if data.design is not None:
         data.design.check_stretches(columns, data.agreed)
-    return replace(data, renamed=one_after_another(model.merged, rare)) if model.merged or rare else data
+    return replace(data, renamed=rare, client=client)
+
+
+def rare_levels(counts: Mapping[str, float], fewest: int) -> dict[str, str]:
+    """What becomes of levels that fewer rows have than this."""
+    return {level: OTHER for level, rows in counts.items() if rows < fewest and level != OTHER}
+
+
+def _pool(columns: dict[str, FrameColumn], names: Sequence[str], fewest: int) -> dict[str, dict[str, str]]:
+    """Pool rare levels of columns of text, of those that are named; what became of them, by column."""
+    renamed: dict[str, dict[str, str]] = {}
+    for name in names if fewest else ():
+        levels = columns[name].levels
+        if levels and isinstance(levels[0], str):
+            counts = np.bincount(columns[name].values.astype(int), minlength=len(levels))
+            renamed[name] = rare_levels(dict(zip(levels, counts.tolist(), strict=True)), fewest)
+            columns[name] = columns[name].relabelled(renamed[name])
+    return renamed
 
 
 def right_hand_side(table: Frame, model: Model, client: str | None = None) -> Formula:
@@ -163,9 +182,135 @@ def read_columns(
     for name, levels in model.merged.items():
         if name not in columns:
             raise ValueError(f"merged must be about columns of the model; {name!r} is none of them. Leave it out.")
-        columns[name] = relabelled(columns[name], levels)
+        columns[name] = columns[name].relabelled(levels)
     check_columns(formula, columns)
     return columns, np.ones(len(columns[model.target].values), dtype=bool) if kept is None else kept
+
+
+def family_of(column: FrameColumn, family: str | Family | None) -> str | Family:
+    """The family that was asked for; "gaussian" where none was and the target can be nothing else.
+
+    Parameters
+    ----------
+    column : FrameColumn
+        The target.
+    family : str, Family or None
+        As given to `fit`.
+
+    Returns
+    -------
+    str or Family
+
+    Raises
+    ------
+    ValueError
+        If no family was given and the target has two values, or is text.
+
+    Examples
+    --------
+    >>> family_of(FrameColumn("cost", np.array([1.5, 2.0, 7.1])), None)
+    'gaussian'
+    """
+    if family is not None:
+        return family
+    target, levels = column.name, column.levels
+    if levels is None:
+        seen = np.unique(column.values)
+        if len(seen) != 2:
+            return "gaussian"
+        low, high = (int(v) if v == np.floor(v) else v for v in seen.tolist())
+        fix = "" if (low, high) == (0, 1) else f" and frame[{target!r}] == {high!r} as the target"
+        raise ValueError(
+            f"family must be given for a target with two values; {target!r} has {low} and {high}. Use "
+            f"family='binomial'{fix} for odds, or family='gaussian' for a linear model."
+        )
+    if all(isinstance(level, bool) for level in levels):
+        raise ValueError(
+            f"family must be given for a target with two values; {target!r} is true or false. Use family='binomial'?"
+        )
+    if all(map(is_number, levels)):
+        raise ValueError(
+            f"the target {target!r} holds numbers as text or as categories. Make them numbers: "
+            f"frame[{target!r}].astype(float), or give a family for classes."
+        )
+    if len(levels) == 2:
+        raise ValueError(
+            f"family must be given for a target with two values; {target!r} has {levels[0]!r} and {levels[1]!r}. Use "
+            f"family='binomial' and frame[{target!r}] == {levels[1]!r} as the target, or write 0 and 1 in the file?"
+        )
+    classes = "multinomial" if "multinomial" in names() else "one_versus_rest"
+    raise ValueError(f"family must be given for a target of text; {target!r} is. Use family={classes!r} for classes?")
+
+
+def usual_family(family: str | Family | None, trials: str | None, event: str | None) -> str | Family | None:
+    """The family that was given, or that of a target with trials or events; None where only its values can tell."""
+    if family is None and trials is not None:
+        return "binomial"
+    return "cox" if family is None and event is not None else family
+
+
+def response_of(
+    column: FrameColumn,
+    family: str | Family | None,
+    trials: FrameColumn | None = None,
+    event: FrameColumn | None = None,
+    link: str | None = None,
+) -> Response:
+    """The target as its family reads it; with trials it is successes, with events it is times."""
+    if trials is not None and event is not None:
+        raise ValueError("give trials, for counts out of so many, or event, for times; not both.")
+    if trials is not None:
+        return _successes(column, trials), (), chosen("binomial" if family is None else family, link)
+    if event is not None:
+        return _times(column), (), chosen("cox" if family is None else family, link)
+    found = chosen(family_of(column, family), link)
+    if not found.by_class:
+        return found.read(column.name, column.values, column.levels), (), found
+    if column.levels is None and np.any(column.values != np.floor(column.values)):
+        raise ValueError(f"{found.name} needs classes; {column.name!r} has fractions. Use family='linear'?")
+    column = column.as_levels()
+    classes = column.levels or ()
+    return found.read(column.name, column.values, classes), classes, found.with_classes(len(classes))
+
+
+def beside_of(trials: FrameColumn | None, event: FrameColumn | None) -> FloatArray | None:
+    """The number of trials of each row, or whether its time ends in an event (1) or is censored (0)."""
+    if trials is not None:
+        return numbers(trials, "trials")
+    if event is None:
+        return None
+    truths = event.levels is None or all(isinstance(level, bool) for level in event.levels)
+    values = np.array([float(label) for label in event.labels]) if truths else np.empty(0)
+    if not truths or not np.all(np.isin(values, (0.0, 1.0))):
+        raise ValueError(
+            f"event must be a column of 1 (it happened) and 0 (censored), or true and false; {event.name!r} is not."
+        )
+    return values
+
+
+def _successes(column: FrameColumn, trials: FrameColumn) -> FloatArray:
+    values, of = numbers(column, "target"), numbers(trials, "trials")
+    whole = np.all(values == np.floor(values)) and np.all(of == np.floor(of))
+    if not whole or np.any(values < 0.0) or np.any(values > of) or np.any(of < 1.0):
+        raise ValueError(
+            f"successes must be whole numbers from 0 to the trials of their row, of which there is at least one; "
+            f"{column.name!r} and {trials.name!r} are not so in every row."
+        )
+    return values
+
+
+def _times(column: FrameColumn) -> FloatArray:
+    values = numbers(column, "target")
+    if np.any(values < 0.0):
+        raise ValueError(f"times must not be negative; {column.name!r} has negative values.")
+    return values
+
+
+def numbers(column: FrameColumn, role: str) -> FloatArray:
+    """The values of a column that has to be numeric for its role."""
+    if column.levels is not None:
+        raise ValueError(f"{role} must be a column of numbers; {column.name!r} holds text or categories.")
+    return column.values
 
 
 def model_data(
@@ -230,7 +375,7 @@ def model_data(
         cluster_labels=() if labels is None else tuple(map(str, labels.levels or ())),
         beside=_beside(model, columns),
         dropped=np.zeros(len(counts), dtype=np.int64) if dropped is None else dropped,
-        design=design, agreed=agreed,
+        design=design, agreed=agreed, model=model,
     )  # fmt: skip
 
 

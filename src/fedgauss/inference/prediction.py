@@ -1,4 +1,4 @@
-"""What a fit says about new rows: the mean of the response or the linear predictor, with intervals.
+"""What a fit says about new rows: how they become covariates, and the mean of the response or the linear predictor.
 
 For a row x the predictor is eta = x'theta + offset, with standard error sqrt(x' cov x). An interval for eta becomes one
 for the mean by the family's mean function, which is monotone.
@@ -6,8 +6,10 @@ for the mean by the family's mean function, which is monotone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,6 +17,12 @@ from fedgauss import _checks
 from fedgauss._shown import Shown
 from fedgauss._types import FloatArray
 from fedgauss.inference.coefficient_table import pandas_frame
+from fedgauss.inference.formula import design as designs
+from fedgauss.inference.formula.design import Renamed
+from fedgauss.inference.formula.terms import SITE, Agreed
+from fedgauss.inference.model import Model
+from fedgauss.inference.model_data import offset_of
+from fedgauss.inference.tables import Frame, FrameColumn, coded, listed
 
 if TYPE_CHECKING:
     from fedgauss.inference.estimate import Estimate
@@ -32,6 +40,48 @@ class Design(Protocol):
 
     def offset(self, frame: Any) -> FloatArray | float:
         """What is added to the predictor of each row, (n,), such as the logarithm of an exposure, or 0."""
+
+
+class FrameDesign(NamedTuple):
+    """What `predict` asks of a model; levels, means and knots are those of the fit."""
+
+    design: designs.Design
+    agreed: Agreed
+    constant: bool  # whether there is an intercept among the parameters
+    model: Model
+    client: str = "site"  # the column of sites, where these have effects
+    renamed: Renamed = MappingProxyType({})  # what became of rare levels, after those that the model merges
+
+    def matrix(self, frame: Any) -> FloatArray:
+        """The covariates of each row, (n, p), the column of ones first."""
+        rows = self._rows(frame)
+        n_rows = len(next(iter(rows.values())).values)
+        columns = self.design.columns(rows, self.agreed)
+        return np.column_stack([np.ones(n_rows), columns]) if self.constant else columns
+
+    def offset(self, frame: Any) -> FloatArray | float:
+        """The offset() terms of the formula, the column of offsets and the logarithm of the exposure, together."""
+        table, model = Frame(frame), self.model
+        names = [
+            table.check_name(getattr(model, role), role) for role in ("offset", "exposure") if getattr(model, role)
+        ]
+        found = offset_of(model, self.design, self._rows(frame), table.read(names) if names else {})
+        return 0.0 if found is None else found
+
+    def _rows(self, frame: Any) -> Mapping[str, FrameColumn]:
+        """The columns of the model; for a model without any, one that tells how many rows there are."""
+        rows = self.design.read(frame, self.model.merged, self.renamed)
+        if self.model.site_effects:
+            rows[SITE] = self._sites(Frame(frame), self.client)
+        return rows or {"": FrameColumn("", np.zeros(Frame(frame).n_rows))}
+
+    def _sites(self, table: Frame, name: str) -> FrameColumn:
+        """Whose rows they are, among the sites of the fit."""
+        labels = list(map(str, table.read([table.check_name(name, "the site of each row")])[name].as_levels().labels))
+        known = list(self.design.levels[SITE] or ())
+        if unknown := sorted(set(labels) - set(known)):
+            raise ValueError(f"sites must be among those of the fit, which have effects; {listed(unknown)} is not.")
+        return coded(SITE, labels, known)
 
 
 class MeanOf(Protocol):

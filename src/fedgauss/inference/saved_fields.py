@@ -81,11 +81,6 @@ def _checked_list(name: str, value: Any, depth: int, unknown: bool) -> Any:
     return parts
 
 
-def numbers_or_none(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray | None:
-    """An array of this shape, or null."""
-    return None if value is None else numbers_of(name, value, shape)
-
-
 def places_of(name: str, value: Any, d: int) -> tuple[int, ...]:
     """Numbers of parameters, from 0 to d - 1, each once."""
     if not isinstance(value, list):

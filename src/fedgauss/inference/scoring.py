@@ -23,16 +23,17 @@ from fedgauss.families import Family
 from fedgauss.families.rows import Ask, NoFiniteEstimate, Sums
 from fedgauss.families.same_bits import dot, factor, solve, times
 
-CLOSE = 1e-10  # a step, relative to the parameter, at which scoring ends
+CLOSE = 1e-9  # a last step, relative to the parameter; Newton's follows
 MOST_ROUNDS = 60
 MOST_MATRICES = 3  # on the way, that at the start among them
 _MOST_HALVINGS = 12
 _ROUNDING = 1e-11  # of a log-likelihood, by which it may seem to fall
+_COARSE = 2.0**-7  # of what three steps are to gain: sites give no more digits of log-likelihoods (`federated.path`)
 _SLOW = 0.4  # of s'B^-1 s, about twice what a step is to gain: B is of little use where the next is to gain more
 _CURVED = 1e-8  # of d'B d, what y'd must be at least for a step to tell of the curvature
 _BEND = 0.9  # of y, by which it is corrected at most
 _TOLD = 1e-6  # of a log-likelihood, what y'd must be at least for it to tell of the bend
-_DEFINITE = 0.3  # of the determinant of B, what the update of rank one must leave of it
+_DEFINITE, _STEEP = 0.3, 10.0  # of the determinant of B, what the update of rank one leaves of it, and makes of it
 
 Totals = Mapping[str, FloatArray]
 Rounds = Generator[Ask, Totals | None, "Ascent"]
@@ -87,6 +88,7 @@ def ascent(
     moving = np.arange(len(start)) if free is None else np.asarray(free, dtype=int)
     theta, rounds, matrices, taken = np.array(start, dtype=float), 0, 0, 0
     before, told_here = np.inf, True  # whether B is the information at theta
+    gains = [0.0, 0.0]  # that the last steps were to have
     here = first
     if here is None:
         here, rounds, matrices = penalised((yield Ask("sums", theta)), theta, ridge), 1, 1
@@ -103,7 +105,8 @@ def ascent(
             return Ascent(theta, theta, here, rounds, matrices)
         gain = dot(here.score[moving], step[moving])
         slow = gain > _SLOW * before
-        lowest = here.log_likelihood - _ROUNDING * (1.0 + abs(here.log_likelihood))
+        gains = [*gains[-2:], gain]
+        lowest = here.log_likelihood - _ROUNDING * (1.0 + abs(here.log_likelihood)) - _COARSE * max(gains)
         for halvings in range(_MOST_HALVINGS):
             if rounds == MOST_ROUNDS:
                 raise NoFiniteEstimate(f"scoring did not settle within {MOST_ROUNDS} rounds")
@@ -153,7 +156,8 @@ def mended(here: Sums, there: Sums, step: FloatArray) -> FloatArray:
 
         B + r r' / r'd
 
-    where that is definite, and else B + y y' / y'd - B d d'B / d'B d (Broyden, Fletcher, Goldfarb, Shanno), which is.
+    where that is definite and not much steeper than B, and else B + y y' / y'd - B d d'B / d'B d (Broyden, Fletcher,
+    Goldfarb, Shanno), which is.
     """
     matrix, fall = here.information, here.score - there.score
     expected = times(matrix, step)
@@ -167,6 +171,8 @@ def mended(here: Sums, there: Sums, step: FloatArray) -> FloatArray:
         found = dot(step, fall)
     left = fall - expected
     along = dot(left, step)
-    if abs(along) > _CURVED * before and 1.0 + dot(left, solve(factor(matrix), left)) / along > _DEFINITE:
-        return np.asarray(matrix + np.multiply.outer(left, left) / along)
+    if abs(along) > _CURVED * before:
+        grown = 1.0 + dot(left, solve(factor(matrix), left)) / along  # what becomes of the determinant
+        if _DEFINITE < grown < _STEEP:  # where r'd is next to nothing, B would allow no steps along r any more
+            return np.asarray(matrix + np.multiply.outer(left, left) / along)
     return np.asarray(matrix + np.multiply.outer(fall, fall) / found - np.multiply.outer(expected, expected) / before)

@@ -12,8 +12,8 @@ import numpy as np
 from fedgauss import _checks
 from fedgauss._shown import Shown
 from fedgauss._types import ArrayLike, FloatArray
+from fedgauss.inference.coefficient_table import no_such_name
 from fedgauss.inference.meta import MetaAnalysis, meta_analysis, meta_frame, meta_html, meta_lines
-from fedgauss.inference.named import no_such_name
 
 if TYPE_CHECKING:
     from fedgauss.inference.estimate import Estimate

@@ -98,6 +98,19 @@ class FrameColumn:
         kind = int if np.all(levels == np.floor(levels)) else float
         return FrameColumn(self.name, codes.astype(float), tuple(map(kind, levels)))
 
+    def relabelled(self, became: Mapping[str, str]) -> FrameColumn:
+        """The column with some of its levels become others. Levels keep their order, and new ones come last."""
+        if not became:
+            return self
+        if self.levels is None:
+            raise ValueError(
+                f"levels must be those of a column of text or categories to be merged; {self.name!r} holds numbers."
+            )
+        labels = [became.get(label, label) for label in self.labels]
+        order = dict.fromkeys([*(level for level in self.levels if level not in became), *became.values()])
+        present = set(labels)
+        return coded(self.name, labels, [level for level in order if level in present])
+
 
 class Frame:
     """A frame of any kind, read column by column."""
@@ -261,7 +274,7 @@ def _column(name: str, values: AnyArray, declared: list[Any] | None) -> FrameCol
     )
 
 
-def coded(name: str, values: list[Any], levels: list[Any] | None = None) -> FrameColumn:
+def coded(name: str, values: list[Any], levels: Sequence[Any] | None = None) -> FrameColumn:
     """Values as the numbers of their levels, by default all that occur, sorted."""
     levels = sorted(set(values)) if levels is None else levels
     place = {level: i for i, level in enumerate(levels)}

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
-import tempfile
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedgauss._figures import LIGHT, WIDTH, styled
+from fedgauss._figures import LIGHT, WIDTH, png, svg
 from fedgauss._files import write_whole
 from fedgauss.report.page import palette_css
 from fedgauss.sweep.cell import Row
@@ -165,18 +163,6 @@ def _framed(
     return figure, panels
 
 
-@styled
-def png(figure: Figure, dpi: int = 200) -> bytes:
-    """The figure as a PNG."""
-    return _saved(figure, "png", dpi=dpi, metadata={"Software": None})
-
-
-@styled
-def svg(figure: Figure) -> bytes:
-    """The figure as an SVG in the light palette, without a date, so that the same figure is the same file."""
-    return _saved(figure, "svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-
-
 def themed_svg(plain: bytes) -> bytes:
     """An SVG for an HTML page: each colour of the palette follows the reader's preference for light or dark."""
     text = plain.decode()
@@ -199,54 +185,6 @@ def save(drawing: Drawing, folder: Path) -> bytes:
     write_whole(folder / f"{drawing.name}.png", png(drawing.figure), public=True)
     write_whole(folder / f"{drawing.name}.svg", plain, public=True)
     return themed_svg(plain)
-
-
-def _saved(figure: Figure, kind: str, **options: Any) -> bytes:
-    """What `savefig` writes."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, **options)
-    return buffer.getvalue()
-
-
-# --- files and folders ---
-
-
-def writable_folder(path: str | Path, room: int = 0) -> Path:
-    """Make sure that a folder exists and takes files, before hours of work are spent on what goes there.
-
-    Parameters
-    ----------
-    path : str or Path
-        The folder; it is made, with its parents, if need be.
-    room : int
-        Bytes that must be free there.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    ValueError
-        If the folder cannot be made or written to, or has too little room.
-    """
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ValueError(
-            f"the output must be a folder that can be written to; {folder}: {reason.lower()}. Choose another folder."
-        ) from error
-    if (free := shutil.disk_usage(folder).free) < room:
-        raise ValueError(
-            f"the output needs about {room / 1e6:.0f} MB; {folder} has {free / 1e6:.0f} MB free. "
-            "Free some space, or choose another folder."
-        )
-    return folder
 
 
 def rows_csv(rows: Sequence[Row]) -> bytes:

@@ -1,9 +1,11 @@
-"""`python -m simulated --seconds 60 --seed 7 [--defect 3] [--replay SEED]`."""
+"""`python -m simulated --seconds 60 --seed 7 [--keep FILE] [--defect 3] [--replay WORLD [--run 12]]`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import ExitStack
+from pathlib import Path
 
 from simulated.defects import DEFECTS, plant
 from simulated.study import Study, simulate
@@ -14,26 +16,40 @@ _WIDTH = 30
 def main() -> int:
     """Simulate; 1 where something was found that must not be."""
     parser = argparse.ArgumentParser(prog="simulated", description="A federation in one process, from one seed.")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of one core")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of one core, by the processor's own count")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="where to go on from once stopped, and to go on in")
     parser.add_argument(
         "--defect", type=int, choices=sorted(DEFECTS), help="of DEFECTS.md; ends with the first failure"
     )
-    parser.add_argument("--replay", type=int, metavar="SEED", help="one world, as a failure names it")
+    parser.add_argument("--replay", type=int, metavar="WORLD", help="one world, as a failure names it")
+    parser.add_argument("--run", type=int, help="of that world, whose course is printed; the last one by default")
     asked = parser.parse_args()
     if asked.replay is not None:
-        study = Study()
-        if asked.defect is None:
-            sent = study.world(asked.replay)
-        else:
-            with plant(asked.defect):
-                sent = study.world(asked.replay)
-        print(f"{study}\ndigest of all that was sent: {sent}")
+        study = replay(asked.replay, asked.run, asked.defect)
     else:
         bar = Bar(asked.seconds)
-        study = simulate(asked.seed, asked.seconds, asked.defect, asked.defect is not None, bar)
+        found = asked.defect is not None
+        study = simulate(
+            asked.seed, asked.seconds, defect=asked.defect, until_found=found, tick=bar, keep=asked.keep
+        )  # fmt: skip
         print(f"\n{study}")
     return 1 if study.failures else 0
+
+
+def replay(world: int, run: int | None, defect: int | None) -> Study:
+    """Print the course of one run of a world, from what its mailbox asks first to how it ends."""
+    study, lines = Study(), list[str]()
+    with ExitStack() as stack:
+        if defect is not None:
+            stack.enter_context(plant(defect))
+        sent = study.world(world, tell=lines.append)
+    starts = [i for i, line in enumerate(lines) if line.startswith("run ")]
+    first = next((i for i in starts if run is not None and lines[i].startswith(f"run {run}:")), starts[-1])
+    last = next((i for i in starts if i > first), len(lines))
+    print("\n".join(lines[first:last]))
+    print(f"\n{study}\ndigest of all that was sent: {sent}")
+    return study
 
 
 class Bar:
@@ -43,8 +59,8 @@ class Bar:
         self._seconds, self._shown = seconds, 0
 
     def __call__(self, study: Study) -> None:
-        for seed, words in study.failures[self._shown :]:
-            print(f"\r--replay {seed}: {words}", file=sys.stderr)
+        for one in study.failures[self._shown :]:
+            print(f"\r{one}", file=sys.stderr)
         self._shown = len(study.failures)
         done = min(1.0, study.seconds / self._seconds)
         bar = "#" * round(_WIDTH * done)

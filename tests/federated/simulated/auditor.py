@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss.federated.fixed_point import add, negate, to_words
-from fedgauss.federated.layout import Shapes, pack
+from fedgauss.federated.fixed_point import Shapes, add, negate, pack, to_words
 from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.roster import Entry
 from fedgauss.federated.wire import Message, digest
@@ -27,6 +26,8 @@ _COMMITMENT = b"fedgauss commitment 1 "
 _WORDS = {"levels", "reasons", "tags", "refused"}
 _TO_NAME = 3  # rows that a level has which a site names
 _PLAIN = (0, 2**64 - 1)  # the upper word of every number below 2^64 in size
+_RANK = 1e-9  # of the largest singular value, below which a direction is rounding
+_ALONE = 0.9995  # of the squares of a combination; a site refuses .999
 _EVERY = 8  # rounds whose masks are looked at number by number
 _EXPLAINED = re.compile(r"site '|this site|[Tt]his table|sites|masks|run|column|level|estimate|must|roster|ledger")
 
@@ -40,6 +41,8 @@ class _Watched:
     """What is known of an honest machine."""
 
     plan: Plan | None = None
+    model: str = ""  # a digest
+    about: str = ""  # a digest of the model with its sites
     continued: bool = False
     roster: list[Entry] = field(default_factory=list)
     commitments: Message = field(default_factory=dict)
@@ -50,6 +53,11 @@ class _Watched:
     parameters: int = 0
     matrices: int = 0
     answered: set[str] = field(default_factory=set)  # digests of models with their sites
+    begun: set[str] = field(default_factory=set)  # names of runs
+    names: dict[str, str] = field(default_factory=dict)  # the first key of each site
+    askers: dict[str, str] = field(default_factory=dict)  # and of who asks
+    peers: dict[str, tuple[int, str]] = field(default_factory=dict)  # by key the length and head of another's ledger
+    told: list[np.ndarray] = field(default_factory=list)  # columns of which sums have left
     rosters: dict[str, list[tuple[frozenset[str], bool]]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -100,9 +108,24 @@ class Auditor:
                 f"site {machine.name} answered with a ledger of {signed_length} lines; {length} are on its disk"
             )
 
-    def note_rollback(self, machine: Any) -> None:
-        """A disk was put back to an earlier state, which the site itself cannot know."""
-        self._watched[machine.key.public] = _Watched()
+    def note_rollback(self, machine: Any) -> Any:
+        """A disk was put back to an earlier state, which the site itself cannot know; what was known of it so far.
+
+        What it answered before it may still know.
+        """
+        known = self._watched.pop(machine.key.public, None)
+        if known is not None:
+            self._watched[machine.key.public] = _Watched(answered=set(known.answered))
+        return known
+
+    def note_return(self, machine: Any, known: Any) -> None:
+        """The disk is again as it was."""
+        self._watched[machine.key.public] = known or _Watched()
+
+    def note_second_run(self, machine: Any) -> None:
+        """Another process has begun a run on a table, while one goes on."""
+        if machine.honest:
+            raise Failure(f"site {machine.name} takes part in two runs at once")
 
     def note_traceback(self, machine: Any, text: str) -> None:
         """A site's code raised something else than a refusal."""
@@ -115,10 +138,9 @@ class Auditor:
             return
         one = self._watched[machine.key.public]
         one.question, one.plain = question, numbers
-        if numbers is not None and not again and question.kind == "ask":
-            if not self._is_repeat(one):
-                one.parameters += 1
-                one.matrices += int(question.content["ask"].kind == "sums" or bool(question.content["ask"].parts))
+        if numbers is not None and not again and question.kind == "ask" and not self._is_repeat(one):
+            one.parameters += 1
+            one.matrices += int(question.content["ask"].kind == "sums" or bool(question.content["ask"].parts))
             budget = machine.policy.budget
             if one.parameters > budget.parameters or one.matrices > budget.matrices:
                 raise Failure(f"site {machine.name} told more than its budget of {budget}")
@@ -136,7 +158,9 @@ class Auditor:
             self._check_reason(machine, str(reply["error"]))
             return
         if order == "join":
-            one.plan = Plan.from_wire(content["plan"])
+            one.plan = plan = Plan.from_wire(content["plan"])
+            if one.askers.setdefault(plan.asker, content["key"]) != content["key"]:
+                raise Failure(f"site {machine.name} answered {plan.asker!r} by another key than the first")
         elif order == "meet":
             self._check_roster(machine, one, content)
         elif order == "open":
@@ -145,13 +169,21 @@ class Auditor:
         elif order == "hear":
             self._check_openings(machine, one, content["openings"])
             if reply.get("ended"):
-                one.answered.add(self._about(one))
+                one.answered.add(one.about)
+                heard = one.commitments
+                one.peers |= {e.key: (heard[e.name]["length"], heard[e.name]["head"]) for e in one.roster}
         if "commitment" in reply:
             one.signed_head = max(one.signed_head, (reply["length"], reply["head"]))
 
     def note_run(self) -> None:
         """A run begins: what was kept to be fast is let go."""
         self._digests.clear()
+
+    def digest(self, message: Message) -> str:
+        """That of a message, worked out once where several parties hear one and the same."""
+        if id(message) not in self._digests:
+            self._digests[id(message)] = message, digest(message)
+        return self._digests[id(message)][1]
 
     # What an honest mailbox finds.
 
@@ -187,6 +219,8 @@ class Auditor:
         plan = one.plan
         assert plan is not None
         one.roster, one.continued = [Entry(**fields) for fields in content["roster"]], bool(content["past"])
+        one.model = digest(plan.model.wire())
+        one.about = digest({"model": one.model, "masked": plan.masked, "keys": sorted(e.key for e in one.roster)})
         for part in ("name", "key", "run_key"):
             values = [getattr(entry, part) for entry in one.roster]
             if len(set(values)) < len(values):
@@ -199,10 +233,29 @@ class Auditor:
             pinned = machine.policy.sites
             if pinned is not None and entry.key != machine.key.public and pinned.get(entry.name) != entry.key:
                 raise Failure(f"site {machine.name} met {entry.name!r}, whose key its owner did not name")
+        for entry in one.roster:
+            if entry.key != machine.key.public:
+                self._check_peer(machine, one, entry)
+        if not machine.consents:
+            raise Failure(f"site {machine.name} began a run after its owner had withdrawn consent")
+        if plan.run in one.begun:
+            raise Failure(f"site {machine.name} began one run twice")
+        one.begun.add(plan.run)
         if not self._is_repeat(one):
             one.tries += 1
-        if one.tries > machine.policy.tries:
-            raise Failure(f"site {machine.name} took part in {one.tries} runs; its owner allows {machine.policy.tries}")
+            if one.tries > machine.policy.tries:
+                raise Failure(
+                    f"site {machine.name} took part in {one.tries} runs; its owner allows {machine.policy.tries}"
+                )
+
+    def _check_peer(self, machine: Any, one: _Watched, entry: Entry) -> None:
+        """Another site has the key of before, and a ledger that goes on from that of before."""
+        if one.names.setdefault(entry.name, entry.key) != entry.key:
+            raise Failure(f"site {machine.name} met {entry.name!r} with another key than at first")
+        length, head = one.peers.get(entry.key, (0, ""))
+        if entry.length < length or (entry.length == length and entry.head != head):
+            raise Failure(f"site {machine.name} met {entry.name!r}, whose ledger has lost lines")
+        one.peers[entry.key] = entry.length, entry.head
 
     def _check_commitments(self, machine: Any, one: _Watched, commitments: Mapping[str, Message]) -> None:
         """Before a site opens: every site has signed its commitment about the same history."""
@@ -218,7 +271,7 @@ class Auditor:
         """Before a site goes on: every message is the one that was committed to."""
         for entry in one.roster:
             message = openings[entry.name]
-            if self._digest(message) != one.commitments[entry.name]["commitment"]:
+            if self.digest(message) != one.commitments[entry.name]["commitment"]:
                 raise Failure(
                     f"site {machine.name} went on from a message of {entry.name!r} that it had not committed to"
                 )
@@ -246,6 +299,7 @@ class Auditor:
         """Sums of columns leave a site: its owner's rules allow them."""
         plan, policy = one.plan, machine.policy
         assert plan is not None
+        assert one.question is not None
         if len(plan.sites) < policy.fewest_sites or policy.masks == ("off" if plan.masked else "required"):
             raise Failure(f"site {machine.name} took part in a run that its owner's rules do not allow")
         cohort_terms = [term.strip() for term in str(plan.model.formula).split("~")[1].split("+")]
@@ -262,11 +316,28 @@ class Auditor:
             told = [sum(rare)] if plan.model.pool_rare else list(counts.values())
             if any(0 < n < policy.few for n in told):
                 raise Failure(f"site {machine.name} added up a level of {name} with fewer than {policy.few} rows")
-        keys, model = frozenset(entry.key for entry in one.roster), digest(plan.model.wire())
-        for other, masked in one.rosters[model]:
+        keys = frozenset(entry.key for entry in one.roster)
+        if (keys, plan.masked) in one.rosters[one.model]:
+            return
+        for other, masked in one.rosters[one.model]:
             if 0 < len(keys ^ other) < policy.sites_apart and (masked or plan.masked):
                 raise Failure(f"site {machine.name} told sums of two rosters that differ by {len(keys ^ other)} sites")
-        one.rosters[model].append((keys, plan.masked))
+        if one.question.kind == "design":
+            one.rosters[one.model].append((keys, plan.masked))
+            self._check_rows(machine, one, kept, sorted(there, key=lambda one: one.name).index(machine))
+
+    def _check_rows(self, machine: Any, one: _Watched, cohort: Cohort, i: int) -> None:
+        """No combination of all columns that a table told is next to nothing but on one row, or on two."""
+        piece = cohort.pieces[i]
+        one.told.append(np.column_stack([np.ones(len(cohort.y[piece])), cohort.x[piece], cohort.y[piece]]))
+        columns = np.hstack(one.told)
+        basis, sizes, _ = np.linalg.svd(columns / np.maximum(np.abs(columns).max(axis=0), 1e-300), full_matrices=False)
+        basis = basis[:, sizes > _RANK * sizes[0]]
+        shared = basis @ basis.T
+        alone = np.diag(shared)
+        middle, apart = (alone[:, None] + alone) / 2, (alone[:, None] - alone) / 2
+        if np.max(middle + np.hypot(apart, shared - np.diag(alone))) > _ALONE:
+            raise Failure(f"site {machine.name} told columns of which a combination rests on one row, or on two")
 
     def _check_masks(self, machine: Any, one: _Watched, shapes: Shapes, numbers: np.ndarray) -> None:
         """Masked numbers look like nothing, and no mask is used twice. The first number hides a 1."""
@@ -286,15 +357,4 @@ class Auditor:
         self._masks.update(hidden)
 
     def _is_repeat(self, one: _Watched) -> bool:
-        return one.continued or self._about(one) in one.answered
-
-    def _about(self, one: _Watched) -> str:
-        assert one.plan is not None
-        return digest(
-            {"model": one.plan.model.wire(), "masked": one.plan.masked, "keys": sorted(e.key for e in one.roster)}
-        )
-
-    def _digest(self, message: Message) -> str:
-        if id(message) not in self._digests:
-            self._digests[id(message)] = message, digest(message)
-        return self._digests[id(message)][1]
+        return one.continued or one.about in one.answered

@@ -132,19 +132,28 @@ class Cohort:
                 columns.extend([rest] if rest.any() else [])
         self.x = np.stack(columns, axis=1)
 
-    def sums(self, beta: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> Sums:
-        """At a parameter in units of these means and scales."""
-        x = np.column_stack([np.ones(len(self.y)), (self.x - mean) / scale])
+    def rows(self, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """A column of ones and all others in units of these means and scales."""
+        return np.column_stack([np.ones(len(self.y)), (self.x - mean) / scale])
+
+    def units(self, x: np.ndarray) -> np.ndarray:
+        """Of each site the power of two below the root of the mean square of each column, or 1."""
+        sizes = [np.sqrt(np.mean(x[piece] ** 2, axis=0)) for piece in self.pieces]
+        return np.asarray(2.0 ** np.floor(np.log2(np.maximum(sizes, 1.0))))
+
+    def sums(self, beta: np.ndarray, x: np.ndarray) -> Sums:
+        """At a parameter of these rows."""
         with np.errstate(all="ignore"):
             eta = x @ beta
             mu, weight, loss = _parts(self.family, eta, self.y)
             rows = (self.y - mu)[:, None] * x
             score, information = rows.sum(axis=0), (x * weight[:, None]).T @ x
-            each = [np.abs(part.sum(axis=0)).max() for piece in self.pieces for part in (loss[piece], rows[piece])]
-        answerable = bool(np.all(np.array(each) <= _LARGEST))
+            starts = [piece.start for piece in self.pieces]
+            each = [np.abs(np.add.reduceat(part, starts, axis=0)).max() for part in (loss, rows)]
+        answerable = all(one <= _LARGEST for one in each)
         return Sums(
             -float(loss.sum()), score, information, answerable, float(np.abs(loss).sum()), np.abs(rows).sum(axis=0)
-        )
+        )  # fmt: skip
 
     @np.errstate(all="ignore")  # of data without a maximum
     def fit(self) -> Twin:

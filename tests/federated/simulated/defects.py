@@ -1,4 +1,4 @@
-"""The ten defects of DEFECTS.md, each planted by replacing one function."""
+"""The defects of DEFECTS.md, each planted by replacing one function."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgauss.federated import roster
+from fedgauss.federated import ledger, roster
 from fedgauss.federated.fixed_point import LARGEST, to_words
+from fedgauss.federated.history import History
 from fedgauss.federated.keys import is_hex
 from fedgauss.federated.ledger import Ledger
 from fedgauss.federated.masks import Masks
+from fedgauss.federated.party import Transcript, _check_fields
 from fedgauss.federated.rows import SiteRows
 from fedgauss.federated.site import Site
-from fedgauss.federated.transcript import Transcript, _check_fields
 from fedgauss.federated.wire import digest
 from fedgauss.inference import scoring
 from simulated.disk import FaultyDisk
@@ -59,10 +60,10 @@ def _allows_a_key_twice(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _forgets_tries(original: Callable[..., Any]) -> Callable[..., Any]:
     def load(self: Any) -> None:
-        first = not self._runs
+        first = not self._history.runs
         original(self)
         if first:
-            self._spent["tries"] = 0
+            self._history.spent["tries"] = 0
 
     return load
 
@@ -109,6 +110,35 @@ def _allows_one_site_apart(original: Callable[..., Any]) -> Callable[..., Any]:
     return check
 
 
+def _forgets_consent(original: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(self: Any, entry: Any) -> None:
+        original(self, entry)
+        self.consents = True
+
+    return apply
+
+
+def _compares_no_ledgers(original: Callable[..., Any]) -> Callable[..., Any]:
+    def note_peers(self: Any, peers: Any) -> None:
+        for key in {key for _, (key, _, _) in peers.items()} & self._history.peers.keys():
+            del self._history.peers[key]
+        original(self, peers)
+
+    return note_peers
+
+
+def _sees_no_spans(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda known, new, few, read: known.add(new, read)
+
+
+def _keeps_no_first_key(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda what, name, key, known: None
+
+
+def _locks_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, path: lambda: None
+
+
 class Defect(NamedTuple):
     """A function, what takes its place, and what the auditor should say."""
 
@@ -129,6 +159,11 @@ DEFECTS: Mapping[int, Defect] = {
     8: Defect(scoring, "penalised", _takes_every_step, "lowers the log-likelihood"),
     9: Defect(FaultyDisk, "append", _answers_first, "are on its disk"),
     10: Defect(Ledger, "_check_sites", _allows_one_site_apart, "two rosters that differ by"),
+    11: Defect(History, "apply", _forgets_consent, "withdrawn consent"),
+    12: Defect(Ledger, "note_peers", _compares_no_ledgers, "has lost lines"),
+    13: Defect(ledger, "check_spans", _sees_no_spans, "rests on one row, or on two"),
+    14: Defect(ledger, "_check_key", _keeps_no_first_key, "another key than"),
+    15: Defect(FaultyDisk, "lock", _locks_nothing, "two runs at once"),
 }
 
 

@@ -76,7 +76,7 @@ DISHONEST_SITES = (Liar, Hesitant, Babbler)
 PLOTS = (
     "forged total", "forged commitment", "old messages", "two histories", "another key", "swapped key",
     "swapped run key", "other names", "key twice", "site twice", "forged past", "out of turn", "another asker",
-    "old plan", "one site less",
+    "old plan", "one site less", "site left out", "two rosters",
 )  # fmt: skip
 
 
@@ -118,8 +118,8 @@ class Mailbox:
             asked["plan"] = random.choice(self._past)["plan"]
         names = list(plan.sites)
         called = dict(zip(names, random.sample(names, len(names)), strict=True)) if plot == "other names" else {}
-        entries = network.ask("join", {name: {**asked, "name": called.get(name, name)} for name in names})
-        here = {called.get(name, name): reply["entry"] for name, reply in entries.items() if "entry" in reply}
+        joined = network.ask("join", {name: {**asked, "name": called.get(name, name)} for name in names})
+        here = {called.get(name, name): reply["entry"] for name, reply in joined.items() if "entry" in reply}
         place = {called.get(name, name): name for name in names}
         if not here:
             return
@@ -127,7 +127,13 @@ class Mailbox:
         roster = self._roster(plan, here, victim)
         past = self._forged_past() if plot == "forged past" else []
         about = {"roster": roster, "past": past}
-        replies = network.ask("meet", {place[name]: about for name in here} | self._to_shadow(network, about))
+        told = {place[name]: about for name in here}
+        if plot == "two rosters":  # the site knows the second, and half of the others see the first
+            again = network.ask("join", {place[victim]: {**asked, "name": victim}}).get(place[victim], {})
+            entries = here | {victim: again.get("entry", here[victim])}
+            second = {"roster": self._roster(plan, entries, victim), "past": past}
+            told |= dict.fromkeys([place[victim], *random.sample(sorted(told), len(told) // 2)], second)
+        replies = network.ask("meet", told | self._to_shadow(network, about))
         for turn in range(MOST_ROUNDS):
             commitments = {name: replies[place[name]] for name in here if "commitment" in replies.get(place[name], {})}
             if not commitments:
@@ -176,6 +182,8 @@ class Mailbox:
             one["run_key"] = self._keys.fresh_run_key().public
         elif self._plot == "site twice":
             roster.append(dict(one))
+        elif self._plot == "site left out":
+            roster.remove(one)
         return roster
 
     def _forge_commitments(self, commitments: dict[str, Message], victim: str, turn: int) -> None:

@@ -22,7 +22,7 @@ from simulated.cohort import Table
 from simulated.disk import Crash, FaultyDisk
 from simulated.keychain import Keychain, SigningKey
 
-_LEDGER = Path("table.ledger")
+LEDGER = Path("table.ledger")
 
 
 class Surroundings(NamedTuple):
@@ -49,6 +49,7 @@ class Machine:
     kind: type[Site] = Site
     honest: bool = True
     site: Site | None = None
+    consents: bool = True
     owner_heard: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -64,12 +65,39 @@ class Machine:
     def start(self) -> None:
         """A new process."""
         self.stop()
-        around, keys = self.around, self.around.keys
+        keys = self.around.keys
         parts = Parts(keys.verify, keys.fresh_run_key, keys.run_key, self._token, self._rows)
-        rules = self.policy.few, self.policy.sites_apart, self.policy.budget
-        ledger = Ledger(_LEDGER, *rules, disk=self.disk, clock=around.clock, random=self._token)
+        ledger = self.ledger()
         self.around.audit.note_start(self, ledger.head, ledger.length)
         self.site = self.kind(self.table, Home(self.key, ledger), self.policy, self._tell_owner, parts)
+
+    def ledger(self) -> Ledger:
+        """What a process has of the ledger on this disk."""
+        rules = self.policy.few, self.policy.sites_apart, self.policy.budget
+        return Ledger(LEDGER, *rules, disk=self.disk, clock=self.around.clock, random=self._token)
+
+    def second_process(self) -> None:
+        """Another process begins a run on this table, while one goes on."""
+        if self.site is None or not self.site._begun:
+            return
+        with suppress(Refused):
+            self.ledger().begin("of another process", "", [(self.name, self.key.public)], "somebody", {})
+            self.around.audit.note_second_run(self)
+
+    def consent(self, given: bool) -> None:
+        """The owner withdraws consent, or gives it again, while no process runs."""
+        self.close()
+        self.ledger().consent(given)
+        self.consents = given
+
+    def put_back(self, random: Random) -> dict[Path, bytearray]:
+        """The owner loses the last lines of the ledger, or all of them; the files of before."""
+        self.close()
+        before = {path: bytearray(content) for path, content in self.disk.files.items()}
+        lines = bytes(before.get(LEDGER, b"")).splitlines(keepends=True)
+        kept = random.choice([0, random.randrange(len(lines) + 1)])
+        self.disk.files[LEDGER] = bytearray(b"".join(lines[:kept]))
+        return before
 
     def stop(self) -> None:
         """The process is killed, or the power fails; only the disk is left."""

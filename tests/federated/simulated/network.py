@@ -18,8 +18,9 @@ ON_THE_WAY = (
     "cut off", "replies swapped",
 )  # fmt: skip
 AT_A_SITE = ("crash at a write", "crash between orders", "full disk", "read-only disk")
-HARMLESS = ("put away", "lost and sent again", "clock jumps")
+HARMLESS = ("put away", "lost and sent again", "clock jumps", "second process")
 _PATIENCE = 30.0  # seconds until a reply is too late
+_SHOWN = 200  # characters of an error
 _LATE = 1.0  # seconds that count as a delay
 
 
@@ -62,6 +63,8 @@ class Network:
         Of faults that took place.
     watch : callable
         watch(text) for every text that arrives, in order.
+    tell : callable, optional
+        tell(line) for every turn, of what goes wrong in it and what comes back.
     """
 
     def __init__(
@@ -73,10 +76,11 @@ class Network:
         count: Counter[str],
         audit: Any,
         watch: Callable[[str], None],
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.machines, self._random, self._clock, self._count = dict(machines), random, clock, count
         self._faults: dict[tuple[int, str], str] = {(one.turn, one.site): one.kind for one in faults}
-        self._audit, self._watch = audit, watch
+        self._audit, self._watch, self._tell = audit, watch, tell
         self.changed = False  # whether a text came otherwise than it was sent
         self._turn, self._last = 0, dict[str, str]()  # the last reply of each
 
@@ -103,6 +107,10 @@ class Network:
         self._audit.rounds += order == "open" and all(
             reply and reply.startswith('{"opening"') for reply in replies.values()
         )
+        if self._tell is not None:
+            faults = {name: self._faults.get((self._turn, name), "") for name in contents}
+            shown = (f"{name} {faults[name] and f'[{faults[name]}] '}{_short(replies[name])}" for name in contents)
+            self._tell(f"  {self._turn:>3} {order:<5} {', '.join(shown)}")
         if (self._turn, "") in self._faults:
             self._count["mailbox stopped"] += 1
             raise MailboxStops
@@ -126,6 +134,8 @@ class Network:
             machine.disk.error = errno.ENOSPC if kind == "full disk" else errno.EROFS
         elif kind == "put away" and machine.site is not None:
             machine.put_away()
+        elif kind == "second process":
+            machine.second_process()
         elif kind == "bit flipped there":
             text = self._flip(text)
         elif kind == "order repeated":
@@ -178,3 +188,10 @@ class Network:
         self.changed = True
         place = self._random.randrange(len(text))
         return text[:place] + chr(ord(text[place]) ^ (1 << self._random.randrange(7))) + text[place + 1 :]
+
+
+def _short(reply: str | None) -> str:
+    """What came back, in few words."""
+    if reply is None:
+        return "no reply"
+    return reply[:_SHOWN] if reply.startswith('{"error"') else reply[2:].partition('"')[0]

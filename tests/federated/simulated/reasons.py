@@ -9,7 +9,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "budget": (r"takes? part in at most \d+ runs", r"answers at most \d+", r"at most \d+"),
     "spans: too few rows": (
         "must count at every parameter", "must rest on at least", "must leave single rows unknown",
-        "that few rows of this site have",
+        "that few rows of this site have", "three quarters as many numbers of rows that share a level",
     ),
     "sites apart": ("of two runs about the same", "differ by"),
     "rare levels": ("levels must have at least", "to be named", "every cell of two columns"),
@@ -41,7 +41,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "another key than before": ("as at the first contact", "who may ask", "another key"),
     "forged past": ("this past", "cannot be continued", "earlier run", "the whole of it"),
     "ledger lost lines": ("lose lines",),
-    "one run at a time": ("one run at a time",),
+    "one run at a time": ("one run at a time",), "consent withdrawn": ("withdrawn consent",),
     "disk": ("written down first", "can be written"),
     "sums that are none": (
         "information matrix", "whole numbers", "could not add up", "below 2", "must suit the rows of each",

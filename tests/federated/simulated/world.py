@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from fedgauss.federated import mailbox
+from fedgauss.federated import mailbox, party
 from fedgauss.federated.mailbox import LostSite, federate
 from fedgauss.federated.plan import Plan
 from fedgauss.federated.policy import Policy
@@ -32,6 +32,7 @@ _ROWS = (60, 150)  # of a site; with fewer the ledger allows no fit, and with mo
 _HOPELESS = 12  # runs of a world without a fit, after which it ends
 RUNS = 60  # of a world
 ASKER = "mailbox"
+CHANGES = ("consent withdrawn", "policy changed", "key lost", "ledger put back")
 FIT, ODD = "fit, checked", "fit with a dishonest site"
 _TURNS = 24  # about two a round
 
@@ -47,15 +48,24 @@ class World:
     trouble : float
         How much more goes wrong than usual.
 
+    tell : callable, optional
+        tell(line) for whatever happens.
+
     Attributes
     ----------
+    number : int
+        Of the run that goes on, from 1.
     digest : str
         Of all that was sent.
     """
 
-    def __init__(self, seed: int, faults: Counter[str], ends: Counter[str], trouble: float = 1.0) -> None:
+    def __init__(
+        self, seed: int, faults: Counter[str], ends: Counter[str], trouble: float = 1.0,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:  # fmt: skip
         self._random = random = Random(seed)
-        self._trouble = trouble
+        self._trouble, self._tell = trouble, tell
+        self.number = 0
         self._faults, self._ends = faults, ends
         self._sent = hashlib.sha256()
         self.auditor, self._clock = Auditor(), Clock()
@@ -81,6 +91,7 @@ class World:
         self._asker = self._keys.key()
         self._past: list[Message] = []
         self._answered: list[Model] = []
+        self._has_fit = self._has_change = False
         self._course: Course | None = None
 
     @property
@@ -93,8 +104,10 @@ class World:
         with ExitStack() as stack:
             stack.callback(setattr, mailbox, "run_program", mailbox.run_program)
             mailbox.run_program = self._program
+            stack.callback(setattr, party, "digest", party.digest)
+            party.digest = self.auditor.digest
             for number in range(runs):
-                if number >= _HOPELESS and not self._answered:
+                if number >= _HOPELESS and not self._has_fit:
                     return
                 self.auditor.note_run()
                 if self._random.random() < 0.12 * self._trouble:
@@ -134,16 +147,55 @@ class World:
         if self._bad is not None:
             self._turn_bad(self._bad)
         journal = MemoryJournal() if random.random() < 0.5 else None
-        for _ in range(3):
-            self._start(machines, afresh=False)
-            if self._federate(model, machines, self._draw_faults(list(machines)), journal):
-                return
-            if journal is None:
-                return
-            for machine in machines.values():
-                if random.random() < 0.7:
-                    machine.stop()
-            journal.killed(random)
+        with self._change():
+            for _ in range(3):
+                self._start(machines, afresh=False)
+                if self._federate(model, machines, self._draw_faults(list(machines)), journal):
+                    return
+                if journal is None:
+                    return
+                for machine in machines.values():
+                    if random.random() < 0.7:
+                        machine.stop()
+                journal.killed(random)
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """Now and then an owner's consent, policy, key or ledger is another than before, as long as a run takes."""
+        random = self._random
+        if not self._answered or random.random() > 0.04 * self._trouble:
+            yield
+            return
+        kind, machine = random.choice(CHANGES), random.choice(list(self._machines.values()))
+        self._faults[f"owner: {kind}"] += 1
+        self._say(f"the owner of {machine.name}: {kind}")
+        self._has_change = True
+        machine.close()
+        if kind == "consent withdrawn":
+            machine.consent(False)
+            yield
+            machine.consent(True)
+        elif kind == "policy changed":
+            before, machine.policy = machine.policy, Policy(**self._draw_rules(), sites=machine.policy.sites)
+            yield
+            machine.close()
+            machine.policy = before
+        elif kind == "key lost":
+            key, machine.key = machine.key, self._keys.key()
+            self.auditor.machines[machine.key.public] = machine
+            yield
+            machine.close()
+            machine.key = key
+        else:
+            known, files = self.auditor.note_rollback(machine), machine.put_back(random)
+            lost = self._ends["ledger lost lines"]
+            yield
+            machine.close()
+            if self._ends["ledger lost lines"] > lost:
+                machine.disk.files = files
+                self.auditor.note_return(machine, known)
+            self._answered.clear()  # what this table has forgotten it may refuse
+        self._has_change = False
 
     def _turn_bad(self, bad: Machine) -> None:
         """The dishonest site behaves in this run, or does not, or has a neighbour's table."""
@@ -174,7 +226,7 @@ class World:
         self, model: Model, machines: Mapping[str, Machine], faults: list[Fault], journal: MemoryJournal | None
     ) -> bool:
         """One call of `federate`; whether the run has come to its end."""
-        self._ends["runs"] += 1
+        self._begin(model, machines)
         network = self._network(machines, faults)
         inside = [machines[name] for name in sorted(machines)]
         honest = all(one.behaves for one in inside)
@@ -186,7 +238,7 @@ class World:
                 verify=self._keys.verify,
             )  # fmt: skip
         except MailboxStops:
-            self._ends["mailbox stopped"] += 1
+            self._end("mailbox stopped")
             return False
         except ValueError as error:
             self._note_end(str(error), network.changed)
@@ -198,11 +250,14 @@ class World:
                 and model in self._answered
                 and len(inside) == len(self._machines)
                 and journal is None
+                and not self._has_change
                 and not {one.kind for one in faults} - {*HARMLESS}
+                and "refuses at most" not in str(error)  # which ends repeats, too
             ):
                 raise Failure(f"a run that was answered before ended with: {error}") from error
             return not isinstance(error, LostSite)
-        self._ends[FIT if honest else ODD] += 1
+        self._end(FIT if honest else ODD)
+        self._has_fit = True
         if model not in self._answered and len(inside) == len(self._machines):
             self._answered.append(model)
         if journal is not None:
@@ -212,7 +267,7 @@ class World:
     def _network(self, machines: Mapping[str, Machine], faults: list[Fault]) -> Network:
         return Network(
             machines, self._random, self._clock, faults, self._faults, self.auditor,
-            lambda text: self._sent.update(text.encode()),
+            lambda text: self._sent.update(text.encode()), self._tell,
         )  # fmt: skip
 
     def _program(self, plan: Plan, level: float = 0.95) -> Any:
@@ -223,7 +278,22 @@ class World:
         reason = reason_of(words) or ("changed on the way" if changed else None)
         if reason is None:
             raise Failure(f"a run ended without a reason: {words}")
-        self._ends[reason] += 1
+        self._end(reason, words)
+
+    def _begin(self, model: Model, machines: Mapping[str, Machine], plot: str = "") -> None:
+        self._ends["runs"] += 1
+        self.number += 1
+        who = ", ".join(name if one.behaves else f"{name} ({one.kind.__name__})" for name, one in machines.items())
+        masks = "masked" if self._masked else "not masked"
+        self._say(f"run {self.number}: {model.formula}, {model.family}, {masks}, of {who}{plot and f'; {plot}'}")
+
+    def _end(self, how: str, words: str = "") -> None:
+        self._ends[how] += 1
+        self._say(f"  ends: {how}{words and f': {words}'}")
+
+    def _say(self, line: str) -> None:
+        if self._tell is not None:
+            self._tell(line)
 
     def _plot(self) -> None:
         """A run whose mailbox is dishonest."""
@@ -240,7 +310,6 @@ class World:
             self._start(machines, afresh=True)
             self._federate(model, machines, [], None)
             return
-        self._ends["runs"] += 1
         victim = random.choice(sorted(machines))
         if plot == "another key":
             machines[victim] = self._stranger(victim)
@@ -254,10 +323,11 @@ class World:
             colluding = self._bad.name
             shadow = machines[SHADOW + colluding] = self._stranger(colluding)
             shadow.key, shadow.table = self._bad.key, self._bad.table
+        self._begin(model, machines, f"a dishonest mailbox, {plot}")
         self._start(machines, afresh=False)
         plan = Plan(model, names, self._masked, ASKER, random.randbytes(16).hex())
         Mailbox(plot, random, self._keys, self._asker, colluding, self._past).carry(plan, self._network(machines, []))
-        self._ends["dishonest mailbox"] += 1
+        self._end("dishonest mailbox")
 
     def _stranger(self, name: str) -> Machine:
         """A site that nobody knew before, of whoever carries the messages."""

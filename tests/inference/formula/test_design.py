@@ -171,3 +171,23 @@ def test_errors_quote_no_value():
     with pytest.raises(ValueError, match="needs values above 0") as raised:
         columns_of("log(secret)", FRAME.assign(secret=FRAME.a - 5.4321))
     assert not any(f"{value:.3f}" in str(raised.value) for value in FRAME.a - 5.4321)
+
+
+def test_functions_of_numbers_are_told_from_levels():
+    levels = {"age": None, "dose": None, "smokes": None, "ward": ("east", "north", "west")}
+    frame = Frame({"age": [1.0], "dose": [1.0], "smokes": [1.0], "ward": ["east"], "y": [1.0]})
+    formula = parse("y ~ age + scale(age) + ward + age:ward + age:dose + ns(dose, df=2) + smokes:dose", frame, "y", [])
+    design = Design(formula, levels, 100)
+    age, dose = frozenset({"age"}), frozenset({"dose"})
+    agreed = {"age": Summary(50.0, 10.0), "dose": Summary(3.0, 1.0)}
+    found = dict(zip(design.names, design.functions(agreed), strict=True))
+    assert found["age"] == found["scale(age)"] == found["age:ward[T.north]"] == ("age", age)
+    assert found["ward[T.west]"] == ("", frozenset())
+    assert found["age:dose"] == ("age:dose", age | dose)
+    spline, of = found["ns(dose, df=2)[1]"]
+    assert (spline.startswith("ns(dose, df=2)[1] at "), of) == (True, dose)
+    elsewhere = design.functions(agreed | {"dose": Summary(9.0, 1.0)})  # other knots are other functions
+    assert [one[0] for one in elsewhere if one[0] == spline] == []
+    assert sum(one in elsewhere for one in found.values()) == len(found) - 2
+    assert found["smokes:dose"] == ("smokes:dose", dose | {"smokes"})
+    assert dict(zip(design.names, design.functions(agreed, ["smokes"]), strict=True))["smokes:dose"] == ("dose", dose)

@@ -59,4 +59,15 @@ def test_columns_are_far_from_collinear():
 
 
 def test_knots_are_normal_quantiles():
-    np.testing.assert_allclose(normal_knots(50.0, 10.0, 4), 50 + 10 * norm.ppf([0.05, 0.275, 0.5, 0.725, 0.95]))
+    np.testing.assert_allclose(normal_knots(50.0, 10.0, 4), 50 + 10 * norm.ppf([0.05, 0.275, 0.5, 0.725, 0.95]), atol=1)
+
+
+@pytest.mark.parametrize("df", range(1, 16))
+def test_knots_nobody_wrote_are_on_a_coarse_grid(df):
+    """A power of two, at most half of the spread and of what lies between two knots."""
+    least = np.diff(norm.ppf(np.linspace(0.05, 0.95, df + 1))).min()
+    for mean, sd in ((50.0, 10.0), (-3e4, 1.7), (0.1, 1e-5)):
+        knots = normal_knots(mean, sd, df)
+        grid = 2.0 ** np.floor(np.log2(sd * min(1.0, least) / 2.0))
+        assert np.all(knots / grid == np.rint(knots / grid))
+        assert np.all(np.diff(knots) > 0.0)

@@ -20,7 +20,7 @@ factors, by themselves: x a has as many columns as a has levels unless x is a te
 """
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from enum import IntEnum
 from itertools import combinations, product
 from typing import Any, NamedTuple
@@ -45,10 +45,10 @@ from fedgauss.inference.formula.terms import (
     spline_values,
     values_of,
 )
-from fedgauss.inference.pooled_levels import relabelled
 from fedgauss.inference.tables import Frame, FrameColumn, coded, listed, repeats
 
 Rows = Mapping[str, FrameColumn]
+Renamed = Mapping[str, Mapping[str, str]]  # what became of levels, by column
 _MOST_COLUMNS = 2_000  # sites obey strangers: three factors of 50 levels would be 125,000
 
 
@@ -112,10 +112,11 @@ class Design:
         """Means and standard deviations over these rows."""
         return {name: Summary(float(v.mean()), float(v.std())) for name, v in self.needed(rows).items()}
 
-    def read(self, frame: Any, renamed: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, FrameColumn]:
+    def read(self, frame: Any, *renamed: Renamed) -> dict[str, FrameColumn]:
         """The columns of another frame, such as one to predict for, with the levels that are known here.
 
-        Levels that are `renamed`, by column, are others here. With effects of sites the caller adds a column `SITE`.
+        Levels that are `renamed`, one mapping after the other, are others here. With effects of sites the caller adds
+        a column `SITE`.
         """
         table = Frame(frame)
         names = [name for name in self.formula.columns if name != SITE]
@@ -124,8 +125,9 @@ class Design:
                 f"the frame must have all columns of the model; it lacks {listed(gone)}. It has {listed(table.names)}."
             )
         columns = table.read(names) if names else {}
-        changed = {name: relabelled(column, (renamed or {}).get(name, {})) for name, column in columns.items()}
-        return {name: self._recoded(column) for name, column in changed.items()}
+        for became in renamed:
+            columns = {name: column.relabelled(became.get(name, {})) for name, column in columns.items()}
+        return {name: self._recoded(column) for name, column in columns.items()}
 
     def columns(self, rows: Rows, agreed: Agreed) -> FloatArray:
         """The columns, (n, p), given means and standard deviations of what is needed."""
@@ -158,6 +160,30 @@ class Design:
                 corners = [math.prod(corner) for corner in product(*factors)]
                 found[name] = (min(corners), max(corners))
         return found
+
+    def functions(self, agreed: Agreed, as_levels: Collection[str] = ()) -> list[tuple[str, frozenset[str]]]:
+        """Of each column its function of numbers, whatever level it is multiplied by, and the columns of that.
+
+        A level by itself has none, "", a column less its mean is no other function, and a spline with other knots is
+        one. Some columns of numbers may be taken as levels.
+        """
+        found = []
+        for one in self._products:
+            are_numbers = [coding is None and column_of(factor) not in as_levels for factor, coding in one.parts]
+            parts = list(zip(one.parts, are_numbers, strict=True))
+            names = [
+                self._function_names(factor, agreed) if is_number else [""] * self._width(factor, coding)
+                for (factor, coding), is_number in parts
+            ]
+            of = frozenset(column_of(factor) for (factor, _), is_number in parts if is_number)
+            found += [(":".join(filter(None, chosen)), of) for chosen in _first_fastest(names)]
+        return found
+
+    def _function_names(self, factor: Factor, agreed: Agreed) -> list[str]:
+        if isinstance(factor, Spline):
+            knots = ", ".join(f"{knot:g}" for knot in knots_of(factor, agreed.get(factor.of.name)))
+            return [f"{name} at {knots}" for name in self._factor_names(factor, None)]
+        return [factor.of.name if isinstance(factor, Pooled) else factor.name]
 
     def offset(self, rows: Rows) -> FloatArray | None:
         """The sum of the offset() terms, (n,), if there are any."""

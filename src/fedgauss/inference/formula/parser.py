@@ -1,4 +1,4 @@
-"""The grammar of a formula, read from left to right.
+"""What a formula means: the terms of the tree that its text is read into.
 
     formula      [target ~] [sign] part {(+ | -) part}
     part         0 | 1 | offset(expression) | product
@@ -13,9 +13,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fedgauss.inference.formula.arithmetic import atom, expression, function_named, raised
-from fedgauss.inference.formula.calls import CALLS
-from fedgauss.inference.formula.reader import RULE, Reader, shortened
+from fedgauss.inference.formula.factors import Factors, function_named
+from fedgauss.inference.formula.reader import RULE, Node, Token, refusal, shortened, tokens_of, tree_of
 from fedgauss.inference.formula.terms import Expression, Factor, Formula, Levels, Term, column_of, same
 from fedgauss.inference.tables import Frame
 
@@ -53,9 +52,8 @@ def parse(formula: Any, frame: Frame, target: str, others: Sequence[str]) -> For
     """
     if not isinstance(formula, str):
         raise ValueError(f"formula must be text such as 'y ~ a + b'; got {formula!r}.")
-    reader = Reader(formula, frame)
-    _left_hand_side(reader, target)
-    read = _Terms(reader, others).all()
+    tree = tree_of(formula, _right_hand_side(formula, tokens_of(formula, frame.names), target))
+    read = _Terms(formula, frame, _without_levels(others, tree)).all(tree)
     numbers = {column_of(factor) for factor in (*read.factors, *read.offsets) if not isinstance(factor, Levels)}
     if both := sorted(numbers & read.as_levels):
         raise ValueError(
@@ -65,109 +63,98 @@ def parse(formula: Any, frame: Frame, target: str, others: Sequence[str]) -> For
     return read
 
 
-def _left_hand_side(reader: Reader, target: str) -> None:
-    """Read up to ~, if there is one."""
-    signs = [token for token in reader.tokens if token.kind == "sign" and token.text == "~"]
-    if not signs:
-        return
-    if len(signs) > 1:
-        raise reader.refuse("'~' occurs more than once")
-    left = reader.formula[: signs[0].start].strip()
-    if reader.calls() and reader.next.text == "Q":
-        found = reader.quoted_column()[0] if left != target else target
-    else:
-        found = left
-    if found != target:
+def _right_hand_side(formula: str, tokens: Sequence[Token], target: str) -> Sequence[Token]:
+    """The tokens after ~, before which there is the target alone; all, where there is no ~."""
+    places = [i for i, token in enumerate(tokens) if token.kind == "sign" and token.text == "~"]
+    if not places:
+        return tokens
+    if len(places) > 1:
+        raise refusal(formula, "'~' occurs more than once")
+    left = formula[: tokens[places[0]].start].strip()
+    quoted = [token.text for token in tokens[: places[0]]] in (["Q", "(", f"{q}{target}{q}", ")"] for q in "'\"")
+    if left != target and not quoted:
         raise ValueError(
             f"the left-hand side of the formula must be the target {target!r}; got {shortened(left)!r}. A target that "
             "is transformed has to be a column of the frame."
         )
-    while not reader.accept("~"):
-        if left != target:
-            raise reader.refuse("something follows the target")
-        reader.take()
+    return tokens[places[0] + 1 :]
+
+
+def _without_levels(others: Sequence[str], tree: Node) -> list[str]:
+    """Columns that '.' stands for: not those that the formula has inside C()."""
+    firsts = [node.parts[0][1] for node in tree.walk() if node.function == "C" and node.parts]
+    levels = {first.parts[0][1].inside if first.function == "Q" and first.parts else first.text for first in firsts}
+    return [name for name in others if name not in levels]
 
 
 class _Terms:
-    """Reads the right-hand side."""
+    """Makes terms of the right-hand side."""
 
-    def __init__(self, reader: Reader, others: Sequence[str]) -> None:
-        self._reader = reader
-        levels = _inside_levels(reader)
-        self._others: list[Term] = [(Expression(name, (), name),) for name in others if name not in levels]
+    def __init__(self, formula: str, frame: Frame, others: Sequence[str]) -> None:
+        self._read = Factors(formula, frame)
+        self._others: list[Term] = [(Expression(name, (), name),) for name in others]
         self._intercept, self._offsets, self._dot = True, list[Expression](), False
 
-    def all(self) -> Formula:
-        terms = self._sum(top=True)
-        if self._reader.next.kind != "end":
-            shown = self._reader.next.text
-            if shown == ")":
-                raise ValueError(f"brackets and quotes in a formula must be closed; got {self._reader.formula!r}.")
-            raise self._reader.refuse(f"a sign such as '+' is missing before {shown!r}")
+    def all(self, tree: Node) -> Formula:
+        """The whole formula."""
+        terms = self._sum(tree, top=True)
         stood_for = tuple(column_of(factor) for (factor,) in self._others) if self._dot else ()
         return Formula(tuple(terms), self._intercept, tuple(self._offsets), regrouped=True, others=stood_for)
 
-    def _sum(self, top: bool = False) -> list[Term]:
+    def _sum(self, node: Node, top: bool = False) -> list[Term]:
         terms: list[Term] = []
-        sign = self._reader.accept("+", "-") or "+"
-        while sign:
-            found = [] if top and self._alone(sign) else self._product()
-            terms = self._checked([*terms, *found]) if sign == "+" else self._without(terms, found)
-            sign = self._reader.accept("+", "-")
+        for sign, part in node.parts if node.kind == "sum" else (("+", node),):
+            found = [] if top and self._alone(sign, part) else self._terms(part)
+            terms = self._without(terms, found) if sign == "-" else self._checked([*terms, *found])
         return terms
 
-    def _alone(self, sign: str) -> bool:
-        """Read 0, 1 or an offset, which are no terms."""
-        reader, token = self._reader, self._reader.next
-        if token.kind == "number" and token.text in ("0", "1"):
-            reader.take()
-            if reader.next.kind != "end" and reader.next.text not in ("+", "-"):
-                raise reader.refuse(f"{token.text} is for the intercept and stands alone; here it does not")
-            self._intercept = (token.text == "1") == (sign == "+")
+    def _alone(self, sign: str, node: Node) -> bool:
+        """Take in 0, 1 or an offset, which are no terms."""
+        first = node
+        while first.kind in ("product", "interaction", "power"):
+            first = first.parts[0][1]
+        if first.kind == "number" and first.text in ("0", "1"):
+            if first is not node:
+                raise self._read.refuse(f"{first.text} is for the intercept and stands alone; here it does not")
+            self._intercept = (node.text == "1") == (sign != "-")
             return True
-        if not (reader.calls() and token.text == "offset"):
+        if node.function != "offset" or len(node.parts) != 1:
             return False
         if sign == "-":
-            raise reader.refuse("an offset cannot be taken away")
-        reader.take()
-        reader.expect("(")
-        with reader.deeper():
-            self._offsets.append(expression(reader))
-            reader.expect(")")
+            raise self._read.refuse("an offset cannot be taken away")
+        self._offsets.append(self._read.expression(node.parts[0][1]))
         return True
 
-    def _product(self) -> list[Term]:
-        terms = self._interaction()
-        while self._reader.accept("*"):
-            more = self._interaction()
-            terms = self._checked([*terms, *more, *self._crossed(terms, more)])
-        return terms
-
-    def _interaction(self) -> list[Term]:
-        terms = self._group()
-        while self._reader.accept(":"):
-            terms = self._checked(self._crossed(terms, self._group()))
-        return terms
-
-    def _group(self) -> list[Term]:
-        reader = self._reader
-        if reader.accept("("):
-            with reader.deeper():
-                terms = self._sum()
-                reader.expect(")")
-        elif reader.accept("."):
-            terms, self._dot = self._checked(self._others), True
-        else:
-            terms = [(self._factor(),)]
-        if not reader.accept("**"):
+    def _terms(self, node: Node) -> list[Term]:
+        """The terms that a part of the formula stands for."""
+        if node.kind == "product":
+            terms = self._terms(node.parts[0][1])
+            for sign, part in node.parts[1:]:
+                if sign == "/":
+                    raise self._read.refuse("a sign such as '+' is missing before '/'")
+                more = self._terms(part)
+                terms = self._checked([*terms, *more, *self._crossed(terms, more)])
             return terms
-        power = reader.number().text
+        if node.kind == "interaction":
+            terms = self._terms(node.parts[0][1])
+            for _, part in node.parts[1:]:
+                terms = self._checked(self._crossed(terms, self._terms(part)))
+            return terms
+        if node.kind == "(" and len(node.parts) == 1:
+            return self._sum(node.parts[0][1])
+        if node.kind == ".":
+            self._dot = True
+            return self._checked(self._others)
+        return self._power(node) if node.kind == "power" else [(self._read.factor(node),)]
+
+    def _power(self, node: Node) -> list[Term]:
+        terms, power = self._terms(node.parts[0][1]), node.parts[1][1].text
         if len(terms) > 1:
             return self._all_products(terms, power)
-        (factor,) = terms[0] if len(terms[0]) == 1 else (None,)
+        (factor,) = terms[0] if terms and len(terms[0]) == 1 else (None,)
         if not isinstance(factor, Expression):
-            raise reader.refuse(f"'** {power}' is for a column or a sum of terms")
-        square = raised(reader, factor, power)
+            raise self._read.refuse(f"'** {power}' is for a column or a sum of terms")
+        square = self._read.raised(factor, power)
         inside = factor.name[2:-1] if factor.name.startswith("I(") else factor.name
         bracket = factor.steps and not function_named(factor.name.partition("(")[0])
         return [(square._replace(name=f"I(({inside}) ** {power})" if bracket else f"I({inside} ** {power})"),)]
@@ -175,33 +162,11 @@ class _Terms:
     def _all_products(self, terms: list[Term], power: str) -> list[Term]:
         """Of up to so many different terms."""
         if power not in ("2", "3", "4"):
-            raise self._reader.refuse(f"a sum may be to the power 2, 3 or 4; '** {power}' is not")
+            raise self._read.refuse(f"a sum may be to the power 2, 3 or 4; '** {power}' is not")
         found = terms
         for _ in range(int(power) - 1):
             found = self._checked([*found, *self._crossed(found, terms)])
         return found
-
-    def _factor(self) -> Factor:
-        reader = self._reader
-        if not reader.calls():
-            if reader.next.kind == "number":
-                raise reader.refuse(f"{reader.next.text!r} is a number, which may stand inside I() only,")
-            column = reader.column()
-            return Expression(column, (), column)
-        name = reader.next.text
-        if name == "Q":
-            column, _ = reader.quoted_column()
-            return Expression(column, (), column)
-        if name == "I" or function_named(name):
-            return _one_call(reader)
-        if name not in CALLS:
-            raise reader.unknown(name)
-        reader.take()
-        reader.expect("(")
-        with reader.deeper():
-            factor = CALLS[name](reader, name)
-            reader.expect(")")
-        return factor
 
     def _crossed(self, left: Sequence[Term], right: Sequence[Term]) -> list[Term]:
         """All products; a factor that occurs twice in one counts once."""
@@ -216,12 +181,12 @@ class _Terms:
         once = list(found.values())
         self._check_number(len(once))
         if any(len(term) > _MOST_FACTORS for term in once):
-            raise self._reader.refuse(f"at most {_MOST_FACTORS} factors interact; here more do")
+            raise self._read.refuse(f"at most {_MOST_FACTORS} factors interact; here more do")
         return once
 
     def _check_number(self, terms: int) -> None:
         if terms > _MOST_TERMS:
-            raise self._reader.refuse(f"a formula has at most {_MOST_TERMS} terms; here there would be {terms:,}")
+            raise self._read.refuse(f"a formula has at most {_MOST_TERMS} terms; here there would be {terms:,}")
 
     def _without(self, terms: list[Term], taken: Sequence[Term]) -> list[Term]:
         for gone in taken:
@@ -229,19 +194,3 @@ class _Terms:
                 shown = ":".join(factor.name for factor in gone)
                 raise ValueError(f"{RULE}; got '- {shown}', which is not among the terms before it.")
         return [term for term in terms if not any(same(term, gone) for gone in taken)]
-
-
-def _one_call(reader: Reader) -> Expression:
-    """I(...) or log(...), and nothing after its bracket."""
-    part, text = atom(reader)
-    if isinstance(part, float):
-        raise reader.refuse(f"{text!r} has no column")
-    return part._replace(name=text)
-
-
-def _inside_levels(reader: Reader) -> set[str]:
-    """Columns that the formula has inside C(): '.' does not stand for them."""
-    tokens = reader.tokens
-    places = [i for i, token in enumerate(tokens[:-2]) if token.text == "C" and tokens[i + 1].text == "("]
-    quoted = {tokens[i + 4].inside for i in places if tokens[i + 2].text == "Q" and len(tokens) > i + 4}
-    return {tokens[i + 2].text for i in places} | quoted

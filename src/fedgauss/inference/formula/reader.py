@@ -1,27 +1,23 @@
-"""From text to tokens, names, numbers, quoted text and signs, and reading them one by one.
+"""From the text of a formula to tokens, and from these to a tree; nothing is known of its meaning here.
+
+    sum          [sign] product {(+ | -) product}
+    product      interaction {(* | /) interaction}
+    interaction  power {: power}
+    power        atom [** number]
+    atom         number | text in quotes | . | name | name(arguments) | (sum) | [sum, ...]
 
 There are words for whatever is out of place.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
-
-from fedgauss.inference.tables import Frame
 
 RULE = (
     "a formula may have columns, C(column), Q('column'), '.', a:b, a*b, brackets, log(), sqrt(), I(), scale(), "
     "center(), ns(), offset(), +, and - 1 for no intercept"
 )
-# What R and patsy have, and is called otherwise here.
-_INSTEAD = {
-    "factor": "Use C(column).",
-    "as.factor": "Use C(column).",
-    "bs": "Use ns(column, df=4), a natural spline.",
-    "poly": "Use powers: a + I(a**2).",
-    "standardize": "Use scale(column).",
-}
 LARGEST = 1e12  # number
 _DEEPEST = 10  # brackets within brackets
 _LONGEST = 20_000  # characters of a formula
@@ -48,10 +44,33 @@ class Token(NamedTuple):
     text: str
     start: int
 
+
+class Node(NamedTuple):
+    """A part of a formula; `text` is what it says, with spaces where they belong.
+
+    `kind` is number, text, name, call, sum, product, interaction, power, or a sign: "." or an opening bracket. Before
+    each of its `parts` stands a sign, or of an argument its name; empty where there is none.
+    """
+
+    kind: str
+    text: str
+    parts: tuple[tuple[str, "Node"], ...] = ()
+
+    @property
+    def function(self) -> str:
+        """What is called."""
+        return self.text.partition("(")[0] if self.kind == "call" else ""
+
     @property
     def inside(self) -> str:
-        """Of quoted text, without the quotes."""
+        """Of text, without the quotes."""
         return self.text[1:-1]
+
+    def walk(self) -> Iterator["Node"]:
+        """This part, and all of which it is made."""
+        yield self
+        for _, part in self.parts:
+            yield from part.walk()
 
 
 def tokens_of(formula: str, columns: Sequence[str]) -> list[Token]:
@@ -92,103 +111,128 @@ def _plain(formula: str, place: int) -> Token:
     if found and found.lastgroup:
         return Token(found.lastgroup, found[0], place)
     if formula[place] in "'\"":
-        raise ValueError(f"brackets and quotes in a formula must be closed; got {formula!r}.")
+        raise not_closed(formula)
     fix = _NO_SIGNS.get(formula[place], "Is it part of a name? Use Q('...').")
     raise ValueError(f"a formula may not have {formula[place]!r} outside quotes; got {formula!r}. {fix}")
 
 
-class Reader:
-    """The tokens of a formula on the columns of a frame, and where reading has got to."""
+def tree_of(formula: str, tokens: Sequence[Token]) -> Node:
+    """What these tokens of a formula, up to its end, are put together to."""
+    return _Reader(formula, tokens).all()
 
-    def __init__(self, formula: str, frame: Frame) -> None:
-        self.formula, self.frame = formula, frame
-        self._tokens: Sequence[Token] = tokens_of(formula, frame.names)
+
+class _Reader:
+    """Reads tokens from left to right."""
+
+    def __init__(self, formula: str, tokens: Sequence[Token]) -> None:
+        self._formula, self._tokens = formula, tokens
         self._place, self._depth = 0, 0
 
+    def all(self) -> Node:
+        """All of it."""
+        found = self._sum()
+        if self._next.kind == "end":
+            return found
+        if self._next.text == ")":
+            raise not_closed(self._formula)
+        raise refusal(self._formula, f"a sign such as '+' is missing before {self._next.text!r}")
+
     @property
-    def next(self) -> Token:
-        """The token that comes next."""
+    def _next(self) -> Token:
         return self._tokens[self._place]
 
-    @property
-    def tokens(self) -> Sequence[Token]:
-        """All of them, read or not."""
-        return self._tokens
-
-    def take(self) -> Token:
-        """The next token, which is then behind."""
-        token = self.next
-        if token.kind != "end":
-            self._place += 1
-        return token
-
-    def accept(self, *signs: str) -> str:
+    def _accept(self, *signs: str) -> str:
         """The next token if it is one of these signs, else nothing."""
-        return self.take().text if self.next.kind == "sign" and self.next.text in signs else ""
+        here = self._next.kind == "sign" and self._next.text in signs
+        self._place += here
+        return self._tokens[self._place - 1].text if here else ""
 
-    def expect(self, sign: str) -> None:
-        """Read this sign."""
-        if self.accept(sign):
-            return
-        if self.next.kind == "end" and sign in ")]":
-            raise ValueError(f"brackets and quotes in a formula must be closed; got {self.formula!r}.")
-        raise self.refuse(f"{self._here()} stands where {sign!r} should be")
+    def _sum(self) -> Node:
+        return self._chain("sum", self._product, "+", "-", before=self._accept("+", "-"))
 
-    def calls(self) -> bool:
-        """Whether a name with a bracket after it comes next."""
-        after = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
-        return self.next.kind == "name" and after.kind == "sign" and after.text == "("
+    def _product(self) -> Node:
+        return self._chain("product", self._interaction, "*", "/")
 
-    def number(self) -> Token:
-        """Read a number."""
-        if self.next.kind != "number":
-            raise self.refuse(f"{self._here()} stands where a number should be")
-        if float(self.next.text) > LARGEST:
-            raise self.refuse(f"numbers are at most {LARGEST:g}; {self.next.text!r} is not")
-        return self.take()
+    def _interaction(self) -> Node:
+        return self._chain("interaction", self._power, ":")
 
-    def signed_number(self) -> tuple[float, str]:
-        """Read a number that may be negative, with its text."""
-        sign = self.accept("-")
-        token = self.number()
-        return float(sign + token.text), sign + token.text
+    def _chain(self, kind: str, read: Callable[[], Node], *signs: str, before: str = "") -> Node:
+        """Parts joined by these signs; a part alone is itself."""
+        parts = [(before, read())]
+        while sign := self._accept(*signs):
+            parts.append((sign, read()))
+        if parts[1:] or before:
+            text = before + parts[0][1].text + "".join(f" {sign} {part.text}" for sign, part in parts[1:])
+            return Node(kind, text, tuple(parts))
+        return parts[0][1]
 
-    def column(self) -> str:
-        """Read the name of a column."""
-        if self.next.kind != "name":
-            raise self.refuse(f"{self._here()} stands where a column is missing")
-        return self.frame.check_name(self.take().text, "the formula")
+    def _power(self) -> Node:
+        part = self._atom()
+        if not self._accept("**"):
+            return part
+        if self._next.kind != "number":
+            raise refusal(self._formula, f"{self._here()} stands where a number should be")
+        power = self._atom()
+        return Node("power", f"{part.text} ** {power.text}", (("", part), ("**", power)))
 
-    def quoted_column(self) -> tuple[str, str]:
-        """Read Q('column'): the column, and the text."""
-        self.take()
-        self.expect("(")
-        if self.next.kind != "text":
-            raise self.refuse("Q() has the name of a column in quotes")
-        quoted = self.take()
-        self.expect(")")
-        return self.frame.check_name(quoted.inside, "Q() in the formula"), f"Q({quoted.text})"
+    def _atom(self) -> Node:
+        kind, text, _ = self._next
+        if opened := self._accept("(", "["):
+            parts = self._inside(")" if opened == "(" else "]")
+            return Node(opened, f"{opened}{_listed(parts)}{')' if opened == '(' else ']'}", parts)
+        if self._accept("."):
+            return Node(".", ".")
+        if kind not in ("number", "name", "text"):
+            raise refusal(self._formula, f"{self._here()} stands where a column is missing")
+        if kind == "number" and float(text) > LARGEST:
+            raise refusal(self._formula, f"numbers are at most {LARGEST:g}; {text!r} is not")
+        self._place += 1
+        if kind != "name" or not self._accept("("):
+            return Node(kind, text)
+        parts = () if self._accept(")") else self._inside(")", named=True)
+        return Node("call", f"{text}({_listed(parts)})", parts)
+
+    def _inside(self, closing: str, named: bool = False) -> tuple[tuple[str, Node], ...]:
+        """What stands in brackets, with commas between; arguments may be `named`."""
+        parts = []
+        with self._deeper():
+            while True:
+                after, key = self._tokens[min(self._place + 1, len(self._tokens) - 1)], ""
+                if named and self._next.kind == "name" and after.text == "=":
+                    key, self._place = self._next.text, self._place + 2
+                parts.append((key, self._sum()))
+                if not self._accept(","):
+                    break
+        if self._accept(closing):
+            return tuple(parts)
+        if self._next.kind == "end":
+            raise not_closed(self._formula)
+        raise refusal(self._formula, f"{self._here()} stands where {closing!r} should be")
 
     @contextmanager
-    def deeper(self) -> Iterator[None]:
-        """While inside a bracket."""
+    def _deeper(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise self.refuse(f"brackets may be {_DEEPEST} deep")
+            raise refusal(self._formula, f"brackets may be {_DEEPEST} deep")
         yield
         self._depth -= 1
 
-    def refuse(self, why: str) -> ValueError:
-        """The error with the rule, the reason and the formula."""
-        return ValueError(f"{RULE}; {why} in {shortened(self.formula)!r}.")
-
-    def unknown(self, name: str) -> ValueError:
-        """The error about a function that is none of ours."""
-        fix = _INSTEAD.get(name, "Make it a column of the frame first.")
-        return ValueError(f"{RULE}; got {name + '()'!r}. {fix}")
-
     def _here(self) -> str:
-        return "the end" if self.next.kind == "end" else repr(self.next.text)
+        return "the end" if self._next.kind == "end" else repr(self._next.text)
+
+
+def _listed(parts: Sequence[tuple[str, Node]]) -> str:
+    return ", ".join(f"{key}={part.text}" if key else part.text for key, part in parts)
+
+
+def refusal(formula: str, why: str) -> ValueError:
+    """The error with the rule, the reason and the formula."""
+    return ValueError(f"{RULE}; {why} in {shortened(formula)!r}.")
+
+
+def not_closed(formula: str) -> ValueError:
+    """The error about a bracket or a quote."""
+    return ValueError(f"brackets and quotes in a formula must be closed; got {formula!r}.")
 
 
 def shortened(text: str, most: int = 120) -> str:

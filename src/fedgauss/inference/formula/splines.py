@@ -17,11 +17,16 @@ _TAIL = 0.05  # of the normal law beyond each bound
 
 
 def normal_knots(mean: float, sd: float, df: int) -> FloatArray:
-    """df + 1 knots at mean + sd z, z the normal quantiles from .05 to .95 at equal steps of probability.
+    """df + 1 knots at about mean + sd z, z the normal quantiles from .05 to .95 at equal steps of probability.
 
-    Quantiles of the rows themselves would be values of single rows; mean and standard deviation are sums.
+    Quantiles of the rows themselves would be values of single rows; mean and standard deviation are sums. Knots are
+    multiples of a power of two, at most half of `sd` and of the least distance between two, so that a site that lies
+    about its sums puts none where it likes.
     """
-    return np.asarray(mean + sd * ndtri(np.linspace(_TAIL, 1.0 - _TAIL, df + 1)), dtype=float)
+    z = ndtri(np.linspace(_TAIL, 1.0 - _TAIL, df + 1))
+    with np.errstate(all="ignore"):  # knots that are no numbers do not rise
+        grid = 2.0 ** np.floor(np.log2(sd * min(1.0, np.diff(z).min()) / 2.0))
+        return np.asarray(np.rint((mean + sd * z) / grid) * grid, dtype=float)
 
 
 def natural_basis(x: FloatArray, knots: FloatArray) -> FloatArray:

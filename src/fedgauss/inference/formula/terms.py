@@ -17,8 +17,8 @@ from fedgauss.inference.tables import FrameColumn, listed
 SITE = "\0site"  # the sites as a column among those of a frame, whose names it cannot be
 Step = tuple[str, float]  # a sign and a number, or a function and 0
 _SIGNS = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "**": np.power}
-_FUNCTIONS = {"log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sqrt": np.sqrt}
-STEPS = (*_SIGNS, *_FUNCTIONS)  # that may be done to the values of a column
+FUNCTIONS = {"log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sqrt": np.sqrt}
+STEPS = (*_SIGNS, *FUNCTIONS)  # that may be done to the values of a column
 _LARGEST = 1e100  # sums of squares are finite below
 _RANGES = 1e4  # interquartile ranges from the median, beyond which a value is wild
 _SHARE = 0.99  # of a column's squares about the median, which one value may not have for itself
@@ -135,7 +135,7 @@ def _called(function: str, values: FloatArray, part: Expression) -> FloatArray:
         raise ValueError(
             f"{part.name} needs values {_NEEDS.get(function, 'above 0')}; column {part.column!r} has others.{fix}"
         )
-    return _FUNCTIONS[function](values)
+    return FUNCTIONS[function](values)
 
 
 def pooled_values(factor: Pooled, values: FloatArray, about: Summary) -> FloatArray:
@@ -151,13 +151,13 @@ def knots_of(factor: Spline, about: Summary | None) -> FloatArray:
     knots, bounds = factor.knots, factor.bounds
     if knots is None or bounds is None:
         assert about is not None
-        usual = normal_knots(about.mean, about.sd, factor.df)
-        if about.sd == 0.0:
+        if not about.sd > 0.0:
             raise ValueError(f"columns must vary; column {factor.of.column!r} is constant. Leave {factor.name} out.")
+        usual = normal_knots(about.mean, about.sd, factor.df)
         knots = tuple(usual[1:-1]) if knots is None else knots
         bounds = (usual[0], usual[-1]) if bounds is None else bounds
     all_knots = np.array([bounds[0], *knots, bounds[1]], dtype=float)
-    if np.any(np.diff(all_knots) <= 0.0):
+    if not np.all(np.diff(all_knots) > 0.0):
         shown = listed([f"{knot:g}" for knot in all_knots], quote=False)
         raise ValueError(
             f"knots must rise and lie between the bounds; those of {factor.name} are {shown}. Give both, as in "
