@@ -5,7 +5,7 @@ import sys
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from mutants import expect_every_rule_has_a_mutant, expect_failure
+from broken_parts import expect_every_rule_has_a_mutant, expect_failure
 
 from fedgauss import problems
 from fedgauss.problems import AttackedProblem, pytree

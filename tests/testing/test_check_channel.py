@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from mutants import expect_every_rule_has_a_mutant, expect_failure
+from broken_parts import expect_every_rule_has_a_mutant, expect_failure
 
 from fedgauss.detect import Channel, ClientChannel, MeanChannel, Peak, SpreadChannel
 from fedgauss.testing import channel, check_channel, checks_for_channel

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from mutants import expect_every_rule_has_a_mutant, expect_failure
-from mutants import names as rule_names
+from broken_parts import expect_every_rule_has_a_mutant, expect_failure
+from broken_parts import names as rule_names
 
 from fedgauss._namespaces import numpy_for
 from fedgauss.families import (

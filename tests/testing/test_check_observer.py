@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from mutants import expect_every_rule_has_a_mutant, expect_failure
+from broken_parts import expect_every_rule_has_a_mutant, expect_failure
 
 from fedgauss.engine import observers
 from fedgauss.engine.observers import Observer

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from mutants import expect_every_rule_has_a_mutant, expect_failure, outcome
+from broken_parts import expect_every_rule_has_a_mutant, expect_failure, outcome
 
 from fedgauss import linearize, problems
 from fedgauss.inference.client_steps import Preconditioned

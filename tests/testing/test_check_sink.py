@@ -10,7 +10,7 @@ from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from mutants import expect_every_rule_has_a_mutant, expect_failure, outcome
+from broken_parts import expect_every_rule_has_a_mutant, expect_failure, outcome
 
 from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations import sinks
