@@ -7,7 +7,7 @@ What is here and not there: differences of two runs that share their data, and m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,6 +69,24 @@ def mean_bias(clients: Clients, mix: Callable[[Array], Array], eta: Array, tau: 
             mean = mix(mean)
         total += mean.mean(axis=-1)
     return total / len(eta) - optimum
+
+
+def last_bias(clients: Clients, mix: Callable[[Array], Array], eta: Array, tau: int, horizons: Sequence[int]) -> Array:
+    """(E Y_n - theta*) over tilde Sigma_n's root from theta*, for every horizon n and draw.
+
+    tilde Sigma_n = V_K sum_s eta_s^2 (A_s^n)^2, A_s^n the product of 1 - eta_j A over s < j <= n, and n^beta aside.
+    """
+    h, beta, optimum, found = clients.hessians, clients.coefficients, clients.optimum, []
+    curvature = h.mean(axis=-1)
+    mean, variance = np.broadcast_to(optimum[..., None], h.shape), np.zeros(h.shape[:-1])
+    for t, step in enumerate(eta, start=1):
+        mean = mean - step * h * (mean - beta)
+        if t % tau == 0:
+            mean = mix(mean)
+        variance = (1 - step * curvature) ** 2 * variance + step**2 * clients.noise_cov
+        if t in horizons:
+            found.append((mean.mean(axis=-1) - optimum) / np.sqrt(variance))
+    return np.array(found)
 
 
 class Law(NamedTuple):

@@ -45,6 +45,36 @@ def theorem_2_3() -> Numbers:
     return {"rows": rows, "slope on n": on_n, "ratio to the leading term at n = 10^6": constants}
 
 
+def theorem_2_2() -> Numbers:
+    """The bias of the last iterate in standard errors, over n and over K, on the steps .3 t^-beta."""
+    horizons, sizes, draws = [1000, 3000, 10_000, 30_000, 100_000], (10, 40, 160, 640), 64
+    on_n, on_k = [], []
+    for beta in (0.55, 0.6, 0.75, 0.9):
+        clients = exact.stack([exact.drawn(10, draw, True) for draw in range(draws)])
+        eta = fg.step_sizes.polynomial(0.3, beta=beta).eta(horizons[-1])
+        found = exact.last_bias(clients, _even, eta, 10, horizons)
+        local = [rms_slope(horizons[i : i + 2], found[i : i + 2]) for i in range(len(horizons) - 1)]
+        on_n.append({"beta": beta, "n": horizons, "bias": _rms(found), "local slopes on n": local})
+    n = 20_000
+    eta = fg.step_sizes.polynomial(0.3, beta=0.75).eta(n)
+    for follow in (True, False):
+        each = [exact.stack([exact.drawn(k, draw, follow) for draw in range(draws)]) for k in sizes]
+        found = np.concatenate([exact.last_bias(clients, _even, eta, 10, [n]) for clients in each])
+        row = {"n": n, "beta": 0.75, "Hessians": "follow" if follow else "permuted", "K": sizes, "bias": _rms(found)}
+        on_k.append(row | {"slope on K": rms_slope(sizes, found)})
+    return {"draws": draws, "over n": on_n, "over K": on_k}
+
+
+def _even(x: Any) -> Any:
+    """Even mixing with rho = 1/2 of (draws, K)."""
+    return 0.5 * x + 0.5 * x.mean(axis=-1, keepdims=True)
+
+
+def _rms(table: Any) -> list[float]:
+    """Over draws."""
+    return np.sqrt((table**2).mean(axis=1)).tolist()
+
+
 def start() -> Numbers:
     """|D_1| over n and K, and the distance of Figure 2 from zero and from the optimum, by exact moments."""
     from fedgauss.paper.budget import FIGURE_2, MomentsCell
@@ -199,17 +229,27 @@ def bootstrap() -> Numbers:
 
 
 def drift() -> Numbers:
-    """The bias of the average in standard errors over K, from theta*, and the leading term of theory beside it."""
+    """The bias of the average in standard errors over K, from theta*, and the leading term of theory beside it.
+
+    On two schedules: .3 t^-beta, which is the paper's, and (t + n)^-beta, whose steps are small from the first on and
+    where the leading term leads at this n already.
+    """
     from fedgauss.theory.covariances import step_factors
 
     n, draws = 20_000, 64
-    eta = fg.step_sizes.polynomial(1.0, beta=0.75, shift=n).eta(n)
+    schedules = {
+        "the paper's, .3 t^-.75": fg.step_sizes.polynomial(0.3, beta=0.75),
+        "small from the start, (t + n)^-.75": fg.step_sizes.polynomial(1.0, beta=0.75, shift=n),
+    }
     networks: dict[str, tuple[int, tuple[int, ...], Callable[[Any], Any]]] = {  # tau, K, how clients (draws, K) mix
-        "lazy": (10, (10, 40, 160, 640), lambda x: 0.5 * x + 0.5 * x.mean(axis=-1, keepdims=True)),
+        "lazy": (10, (10, 40, 160, 640), _even),
         "ring": (1, (8, 16, 32, 64), lambda x: (x + np.roll(x, 1, axis=-1) + np.roll(x, -1, axis=-1)) / 3),
     }
     rows = []
-    for (network, (tau, sizes, mix)), follow in product(networks.items(), (True, False)):
+    for (schedule, steps), (network, (tau, sizes, mix)), follow in product(
+        schedules.items(), networks.items(), (True, False)
+    ):
+        eta = steps.eta(n)
         table, theory = [], []
         for k in sizes:
             clients = exact.stack([exact.drawn(k, draw, follow) for draw in range(draws)])
@@ -222,11 +262,12 @@ def drift() -> Numbers:
         found, leading = np.array(table), np.array(theory)
         rows.append(
             {
+                "schedule": schedule,
                 "network": network,
                 "Hessians": "follow" if follow else "permuted",
                 "K": sizes,
-                "bias": np.sqrt((found**2).mean(axis=1)).tolist(),
-                "theory": np.sqrt((leading**2).mean(axis=1)).tolist(),
+                "bias": _rms(found),
+                "theory": _rms(leading),
                 "slope on K": rms_slope(sizes, found),
                 "slope at the largest K": rms_slope(sizes[-2:], found[-2:]),
                 "median of exact over theory": np.median(found / leading, axis=1).tolist(),

@@ -62,7 +62,7 @@ def runs(n_steps: int, repeats: int) -> dict[str, list[float]]:
 def _infer(clients: Any, ring: Any, steps: Any, method: str, plan: dict[str, Any], seed: int) -> Any:
     import fedgauss as fg
 
-    return fg.infer(clients, ring, steps, method=method, seed=seed, bootstraps=BOOTSTRAPS, **plan)
+    return fg.infer_run(clients, ring, steps, method=method, seed=seed, bootstraps=BOOTSTRAPS, **plan)
 
 
 def chains(repeats: int) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def chains(repeats: int) -> dict[str, Any]:
 
 
 def others(repeats: int) -> dict[str, list[float]]:
-    """scikit-learn's SGD for one pass and statsmodels' GLM, on as many rows, beside `infer` with the plug-in."""
+    """scikit-learn's SGD for one pass and statsmodels' GLM, on as many rows, beside `infer_run` with the plug-in."""
     import statsmodels.api as sm
     from sklearn.linear_model import SGDClassifier
 

@@ -18,12 +18,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 from finding_parts import Numbers
-from findings_exact import bootstrap, corollary_f1, drift, proposition_3, proposition_5, start, theorem_2_3
+from findings_exact import bootstrap, corollary_f1, drift, proposition_3, proposition_5, start, theorem_2_2, theorem_2_3
 from findings_simulated import algorithm_2, one_law, reproduced
 
 FINDINGS: dict[str, Callable[[], Numbers]] = {
     made.__name__: made
     for made in (
+        theorem_2_2,
         theorem_2_3,
         start,
         corollary_f1,

@@ -20,7 +20,7 @@ TOO_LARGE = {
     "replicates": lambda: fg.simulate(PROBLEM, RING, STEPS, 100, replicates=MANY),
     "paths": lambda: fg.simulate(PROBLEM, RING, STEPS, 2_000_000, replicates=10**6, keep="path"),
     "steps": lambda: fg.simulate(PROBLEM, RING, fg.step_sizes.per_client([STEPS] * 10), 2**31 - 2),
-    "chains": lambda: fg.infer(PROBLEM, RING, STEPS, 100, method="bootstrap", bootstraps=MANY),
+    "chains": lambda: fg.infer_run(PROBLEM, RING, STEPS, 100, method="bootstrap", bootstraps=MANY),
     "ring": lambda: fg.networks.ring(10**9),
     "path": lambda: fg.networks.path(MANY),
     "star": lambda: fg.networks.star(MANY),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fedgauss.inference.fit import fit
     from fedgauss.inference.fit_result import likelihood_ratio
     from fedgauss.inference.infer import infer
+    from fedgauss.inference.infer_run import infer_run
     from fedgauss.inference.model import Model
     from fedgauss.inference.sgd import SGD
     from fedgauss.problems.linearize import linearize, warm_up
@@ -61,6 +62,7 @@ __all__ = [
     "fit",
     "gradient_moments",
     "infer",
+    "infer_run",
     "likelihood_ratio",
     "linearization",
     "linearize",
@@ -96,6 +98,7 @@ _MODULES = {
     "inference.fit": "fit",
     "inference.fit_result": "likelihood_ratio",
     "inference.infer": "infer",
+    "inference.infer_run": "infer_run",
     "inference.model": "Model",
     "inference.sgd": "SGD",
     "problems.linearize": "linearize warm_up",

@@ -97,7 +97,7 @@ def test_rows_are_grouped_by_federation_and_the_most_runs_count():
 def test_a_cell_judges_the_runs_that_infer_would_make():
     problem = SMALL.problem()
     one_pass = _pass(SMALL, problem, 3, 5, [])
-    found = fg.infer(problem, SMALL.graph(), n_steps=200, sync_every=10, seed=5, every=7)
+    found = fg.infer_run(problem, SMALL.graph(), n_steps=200, sync_every=10, seed=5, every=7)
     np.testing.assert_allclose(one_pass.runs.average[0], found.params, rtol=1e-5)
     np.testing.assert_allclose(average_covariance(one_pass)[0], found.cov, rtol=1e-4)
 

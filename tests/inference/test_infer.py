@@ -92,8 +92,8 @@ def test_a_badly_scaled_problem_is_no_harder():
 @pytest.mark.study
 def test_the_bootstrap_agrees_with_the_plugin_and_the_printed_one_fails():
     """Chains at their own iterates: errors within 30 % (200 chains: 5 % each). At the run's iterate: far too wide."""
-    found = fg.infer(LINEAR, RING, n_steps=1000, sync_every=10, every=7)
-    again = fg.infer(LINEAR, RING, n_steps=1000, sync_every=10, method="bootstrap")
+    found = fg.infer_run(LINEAR, RING, n_steps=1000, sync_every=10, every=7)
+    again = fg.infer_run(LINEAR, RING, n_steps=1000, sync_every=10, method="bootstrap")
     np.testing.assert_array_equal(again.params, found.params)
     np.testing.assert_allclose(again.std_errors, found.std_errors, rtol=0.3)
     whole = run_whitened(LINEAR, RING, 1000, 10)
@@ -110,8 +110,8 @@ def test_the_bootstrap_is_no_wider_where_clients_differ():
     offsets = np.random.default_rng(5).standard_normal((10, 3))
     problem, ring, plan = fg.problems.linear(offsets), fg.networks.ring(10), {"n_steps": 2000, "sync_every": 10}
     ratios = [
-        fg.infer(problem, ring, seed=seed, method="bootstrap", **plan).std_errors
-        / fg.infer(problem, ring, seed=seed, every=7, **plan).std_errors
+        fg.infer_run(problem, ring, seed=seed, method="bootstrap", **plan).std_errors
+        / fg.infer_run(problem, ring, seed=seed, every=7, **plan).std_errors
         for seed in range(6)
     ]
     assert abs(np.mean(ratios) - 1.0) < 0.08
@@ -155,7 +155,7 @@ def test_the_drift_diagnostic_sees_clients_that_are_apart():
 
 def test_the_start_diagnostic_sees_a_start_that_is_not_forgotten():
     far = np.full(D, 50.0)
-    found = fg.infer(LINEAR, RING, fg.step_sizes.polynomial(0.05, 0.75), 400, 10, start=far, every=7)
+    found = fg.infer_run(LINEAR, RING, fg.step_sizes.polynomial(0.05, 0.75), 400, 10, start=far, every=7)
     truth = (found.params - fg.linearize(LINEAR).optimum) / found.std_errors
     np.testing.assert_allclose(found.bias, truth, rtol=0.35)
     assert "the start is not forgotten" in found.notes[-1]
@@ -166,7 +166,7 @@ def test_predicted_coverage_without_bias_is_the_level():
 
 
 def test_results_follow_from_estimate_and_covariance():
-    found = fg.infer(LINEAR, RING, n_steps=600, sync_every=10, names=["a", "b", "c"])
+    found = fg.infer(LINEAR, n_rows=600, names=["a", "b", "c"])
     assert not any("gradients: intervals" in note for note in found.notes)
     low, high = found.conf_int(0.9).T
     assert found.dof < K * 600
@@ -193,19 +193,19 @@ def test_results_follow_from_estimate_and_covariance():
 def test_clients_that_differ_are_told_from_clients_that_do_not():
     """Equal clients: a p-value below 1e-4 would come once in 10,000. Unequal ones: far below."""
     alike = fg.problems.linear(np.tile(BETA[0], (K, 1)))
-    assert fg.infer(alike, RING, n_steps=3000, sync_every=10).heterogeneity.p_value > 1e-4
-    assert fg.infer(LINEAR, RING, n_steps=3000, sync_every=10).heterogeneity.p_value < 1e-6
+    assert fg.infer(alike, n_rows=3000).heterogeneity.p_value > 1e-4
+    assert fg.infer(LINEAR, n_rows=3000).heterogeneity.p_value < 1e-6
 
 
 def test_the_population_of_clients_has_wider_intervals():
-    one, all_ = (fg.infer(LINEAR, RING, n_steps=3000, sync_every=10, target=t) for t in ("optimum", "population"))
+    one, all_ = (fg.infer(LINEAR, n_rows=3000, target=t) for t in ("optimum", "population"))
     between = BETA.std(axis=0, ddof=1) / np.sqrt(K)
     np.testing.assert_allclose(all_.std_errors, between, rtol=0.25)
     assert np.all(all_.std_errors > 3 * one.std_errors)
 
 
 def test_the_last_iterate_is_wider_than_the_average():
-    average, last = (fg.infer(LINEAR, RING, n_steps=1500, sync_every=10, iterate=i) for i in ("average", "last"))
+    average, last = (fg.infer_run(LINEAR, RING, n_steps=1500, sync_every=10, iterate=i) for i in ("average", "last"))
     assert np.all(last.std_errors > 1.2 * average.std_errors)
 
 
@@ -215,8 +215,8 @@ def test_the_last_iterate_is_wider_than_the_average():
         ({"method": "jackknife"}, "method must be one of"),
         ({"level": 1.5}, "level must lie strictly between 0 and 1; got 1.5"),
         ({"method": "batch_means", "iterate": "last"}, "needs method='plugin' or 'bootstrap'"),
-        ({"burn_in": 0.5}, "the estimate from all rows leaves none out"),
-        ({"burn_in": 0.5, "every": 7}, "whitened steps have a fifth"),
+        ({"burn_in": 0.5}, "whitened steps have a fifth"),
+        ({"largest_step": 0.0}, "largest_step must be greater than 0"),
         ({"steps": STEPS, "burn_in": 1.0}, r"share of the run in \[0, 1\); got 1"),
         ({"names": ["a"]}, "names must be 3, one for each parameter; got 1"),
         ({"method": "bootstrap", "bootstraps": 5}, "bootstraps must be at least 20; got 5"),
@@ -228,7 +228,7 @@ def test_the_last_iterate_is_wider_than_the_average():
 )
 def test_bad_questions_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        fg.infer(LINEAR, RING, **{"n_steps": 100, "sync_every": 10} | options)
+        fg.infer_run(LINEAR, RING, **{"n_steps": 100, "sync_every": 10} | options)
 
 
 def test_chains_are_refused_on_networks_that_are_drawn():
@@ -236,14 +236,14 @@ def test_chains_are_refused_on_networks_that_are_drawn():
     with pytest.raises(
         ValueError, match=r"whose chains would each draw links of their own, needs a network that stays"
     ):
-        fg.infer(LINEAR, drawn, n_steps=400, sync_every=10, method="bootstrap")
+        fg.infer_run(LINEAR, drawn, n_steps=400, sync_every=10, method="bootstrap")
 
 
 @pytest.mark.study
 def test_references_are_mixed_by_the_links_of_the_parameters():
     """With identical clients and no noise, references follow parameters whatever is drawn: no drift, exact estimate."""
     alike = fg.problems.linear(np.tile([1.0, -2.0, 0.5], (K, 1)), noise_var=1e-8)
-    found = fg.infer(alike, fg.networks.failing(RING, 0.5), n_steps=1000, sync_every=10)
+    found = fg.infer_run(alike, fg.networks.failing(RING, 0.5), n_steps=1000, sync_every=10, every=1)
     np.testing.assert_allclose(found.params, [1.0, -2.0, 0.5], atol=1e-4)
 
 
@@ -254,7 +254,7 @@ def test_collinear_columns_are_refused():
     with pytest.raises(
         ValueError, match="positive definite to infer; with columns scaled alike its eigenvalues go from 0 to 2"
     ):
-        fg.infer(problem, fg.networks.ring(3), n_steps=100, sync_every=10)
+        fg.infer(problem, n_rows=100)
 
 
 def test_a_plain_pass_is_simulate():
@@ -289,25 +289,27 @@ def test_random_scaling_has_joint_tests_of_its_own():
 
 def test_a_run_that_is_too_short_is_refused_by_one_rule():
     cases = (
-        (None, {"every": 7}, 30),
-        (STEPS, {"every": 7, "burn_in": 0.9}, 30),
+        (None, {}, 30),
+        (STEPS, {"burn_in": 0.9}, 30),
         (STEPS, {"every": 40}, 30),
-        (None, {}, 1),
+        (None, {"every": 1}, 1),
     )
     for steps, options, n_steps in cases:
         with pytest.raises(ValueError, match=r"n_steps must be at least .* to infer 3 parameters with 6 clients"):
-            fg.infer(LINEAR, RING, steps, n_steps, 10, **options)
+            fg.infer_run(LINEAR, RING, steps, n_steps, 10, **options)
 
 
 def test_the_last_iterate_is_told_from_its_start():
-    found = fg.infer(LINEAR, RING, fg.step_sizes.polynomial(0.01, 0.75), 300, 10, start=np.full(D, 1e3), iterate="last")
+    found = fg.infer_run(
+        LINEAR, RING, fg.step_sizes.polynomial(0.01, 0.75), 300, 10, start=np.full(D, 1e3), iterate="last"
+    )
     assert np.abs(found.bias).max() > 10.0
     assert "the start is not forgotten" in found.notes[-1]
 
 
 def test_a_population_of_clients_has_tests_with_few_degrees_of_freedom():
     """K = 6: t(5) for single parameters, F(3, 3) for all three, and simultaneous intervals wider than single ones."""
-    found = fg.infer(LINEAR, RING, n_steps=1000, sync_every=10, target="population")
+    found = fg.infer(LINEAR, n_rows=1000, target="population")
     gap = found.params
     hotelling = gap @ np.linalg.solve(found.cov, gap)
     test = found.wald()
@@ -317,7 +319,7 @@ def test_a_population_of_clients_has_tests_with_few_degrees_of_freedom():
     assert np.all(joint[:, 0] < single[:, 0])
     assert found.ellipsoid().radius2 == pytest.approx(stats.f.ppf(0.95, 3, 3) * 5.0)
     with pytest.raises(ValueError, match="target='population' has a covariance of its own"):
-        fg.infer(LINEAR, RING, n_steps=1000, target="population", method="bootstrap")
+        fg.infer_run(LINEAR, RING, n_steps=1000, target="population", method="bootstrap")
 
 
 @pytest.mark.parametrize("weights", [np.full(8, 1 / 8), np.arange(1.0, 9.0) / 36], ids=["equal", "unequal"])
@@ -375,12 +377,12 @@ def test_a_run_sums_up_at_steps_that_are_not_aligned_with_its_rounds():
 
 
 def test_a_covariance_of_few_gradients_is_noted():
-    short = fg.infer(LINEAR, RING, n_steps=105, sync_every=10, every=7)
+    short = fg.infer_run(LINEAR, RING, n_steps=105, sync_every=10, every=7)
     assert any("comes from 72 gradients" in note for note in short.notes)
 
 
 def test_joint_statements_that_cannot_be_made_are_refused():
-    found = fg.infer(LINEAR, RING, n_steps=600, sync_every=10)
+    found = fg.infer(LINEAR, n_rows=600)
     for matrix, message in (
         ([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], "not tied to each other"),
         ([1.0, 0.0], "matrix must have 3 columns"),

@@ -171,7 +171,7 @@ def test_infer_notes_a_rare_outcome_by_the_bend_of_the_gradient():
     x = sm.add_constant(frame[["x0", "x1", "x2"]].to_numpy())
     problem = fg.problems.from_arrays(x, frame.y, frame.site, "logistic")
     start = [np.log(frame.y.mean()), 0.0, 0.0, 0.0]
-    found = fg.infer(problem, fg.networks.complete(40), n_steps=500, sync_every=10, start=start, every=7)
+    found = fg.infer_run(problem, fg.networks.complete(40), n_steps=500, sync_every=10, start=start, every=7)
     assert found.bias[0] < -1.0
     assert "the gradient does not vanish there" in found.notes[0]
     truth = (found.params[0] + 4.1) / found.std_errors[0]

@@ -54,7 +54,7 @@ def gap(found, wanted):
 def test_linear_models_have_the_least_squares_of_all_rows():
     """Whatever the start. Errors are of residuals at references, at first those of few rows."""
     problem, x, y, owner = rows("linear")
-    found = fg.infer(problem, fg.networks.path(K), None, problem.n_steps, 10, start=[3.0, -3.0, 3.0])
+    found = fg.infer(problem, n_rows=problem.n_steps, start=[3.0, -3.0, 3.0])
     wanted = pooled("linear", x, y, owner)
     assert gap(found, wanted) < 1e-4
     ratio = found.std_errors / wanted.errors
@@ -63,15 +63,6 @@ def test_linear_models_have_the_least_squares_of_all_rows():
     assert 0.1 < found.dof / len(y) < 0.6  # x e of normal x and e have kurtosis 9: a quarter, from few rows
     assert found.facts["Estimated from"] == "all rows"
     assert found.notes == ()
-
-
-@pytest.mark.parametrize("eta0", [1e-4, 0.5, 1e6])
-def test_steps_and_network_do_not_matter_even_where_a_run_would_diverge(eta0):
-    problem = rows("logistic")[0]
-    plain = fg.infer(problem, fg.networks.path(K), None, problem.n_steps, 10)
-    found = fg.infer(problem, fg.networks.complete(K), fg.step_sizes.polynomial(eta0, 0.6), problem.n_steps, 25)
-    np.testing.assert_array_equal(found.params, plain.params)
-    np.testing.assert_array_equal(found.cov, plain.cov)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +82,7 @@ def test_other_models_have_the_fit_of_all_rows_to_second_order(family, most, wid
 
 def test_few_rows_are_all_kept_and_fitted_exactly():
     problem, x, y, owner = rows("logistic", 400)
-    found = fg.infer(problem, fg.networks.ring(K), n_steps=problem.n_steps, sync_every=10)
+    found = fg.infer(problem, n_rows=problem.n_steps)
     assert gap(found, pooled("logistic", x, y, owner)) < 1e-4
 
 
@@ -112,21 +103,22 @@ def test_rows_that_a_plane_separates_are_refused():
     x = np.random.default_rng(0).standard_normal((80, 2))
     problem = row_batches(fg.problems.from_arrays(x, (x[:, 0] > 0).astype(float), np.zeros(80), "logistic"))
     with pytest.raises(ValueError, match="must not vanish on the way"):
-        fg.infer(problem, fg.networks.complete(1), n_steps=80, sync_every=10)
+        fg.infer(problem, n_rows=80)
 
 
 def test_data_that_run_out_are_refused():
     x = np.random.default_rng(0).standard_normal((80, 2))
     problem = fg.problems.from_arrays(x, x[:, 0], np.arange(80) % 2, "linear")
     with pytest.raises(ValueError, match="must not exceed the steps that rows last for"):
-        fg.infer(problem, fg.networks.complete(2), n_steps=50)
+        fg.infer(problem, n_rows=50)
 
 
 def test_rows_are_not_counted_again_in_a_second_pass():
-    """With 5,000 steps of a pass of 500, the default, standard errors would be a third of what they are."""
+    """With 5,000 steps of a pass of 500 standard errors would be a third of what they are."""
     problem = rows("logistic")[0]
-    with pytest.raises(ValueError, match=r"got 5000 > 500\. Use n_steps=500"):
-        fg.infer(problem, fg.networks.complete(K))
+    with pytest.raises(ValueError, match=r"got 5000 > 500\. Use n_rows=500"):
+        fg.infer(problem, n_rows=5000)
+    np.testing.assert_array_equal(fg.infer(problem).cov, fg.infer(problem, n_rows=500).cov)
 
 
 @pytest.mark.parametrize("scales", [[1.0, 1.0, 1e6], [1e-6, 1.0, 1.0], [1e-6, 1.0, 1e6]])
@@ -135,7 +127,7 @@ def test_units_of_columns_do_not_matter(family, scales):
     """Incomes beside shares: such columns were refused as if they were collinear. Powers of ten round otherwise."""
     _, x, y, owner = rows(family)
     plain, scaled = (
-        fg.infer(row_batches(fg.problems.from_arrays(x * each, y, owner, family)), fg.networks.ring(K), n_steps=500)
+        fg.infer(row_batches(fg.problems.from_arrays(x * each, y, owner, family)), n_rows=500)
         for each in (np.ones(D), np.array(scales))
     )
     np.testing.assert_allclose(scaled.params * scales, plain.params, atol=1e-3 * plain.std_errors.min())
@@ -153,7 +145,7 @@ def test_columns_that_single_precision_cannot_tell_apart_are_refused(family):
     def found(size):
         both = np.column_stack([x, x[:, 0] + size * noise])
         problem = row_batches(fg.problems.from_arrays(both, y, owner, family))
-        return fg.infer(problem, fg.networks.ring(K), n_steps=500), both
+        return fg.infer(problem, n_rows=500), both
 
     with pytest.raises(ValueError, match=r"nearly collinear.*Drop a column"):
         found(3e-4)
@@ -169,7 +161,7 @@ def test_responses_that_lose_their_digits_are_noted(far, noted):
     _, x, y, owner = rows("linear")
     x = np.column_stack([x, np.ones(len(y))])
     problem = row_batches(fg.problems.from_arrays(x, y + far, owner, "linear"))
-    found = fg.infer(problem, fg.networks.ring(K), n_steps=500)
+    found = fg.infer(problem, n_rows=500)
     assert any("in single precision" in note for note in found.notes) == noted
     assert (gap(found, pooled("linear", x, y + far, owner)) < 0.05) != noted
 
@@ -180,7 +172,7 @@ def test_rare_counts_among_many_rows_are_not_taken_for_separable_classes():
     x = np.column_stack([np.ones(200_000), rng.standard_normal((200_000, 2))])
     y, owner = rng.poisson(np.exp(x @ [-7.0, 0.3, 0.3])).astype(float), np.arange(200_000) % K
     problem = row_batches(fg.problems.from_arrays(x, y, owner, "poisson"))
-    found = fg.infer(problem, fg.networks.ring(K), n_steps=problem.n_steps)
+    found = fg.infer(problem, n_rows=problem.n_steps)
     wanted = pooled("poisson", x, y, owner)
     assert gap(found, wanted) < 0.05
     np.testing.assert_allclose(found.std_errors, wanted.errors, rtol=0.02)
@@ -193,7 +185,7 @@ def test_a_client_that_rests_while_rows_are_kept_is_heard():
     x = rng.standard_normal((2000, 2))
     y = rng.poisson(np.exp(0.3 * x.sum(axis=1))).astype(float)
     problem = row_batches(fg.problems.from_arrays(x, y, owner, "poisson"))
-    assert fg.infer(problem, fg.networks.ring(K), n_steps=500).dof < 20
+    assert fg.infer(problem, n_rows=500).dof < 20
     assert all_rows(problem, 500, 1, 0, np.zeros(2)).bend.max() == 0.0  # all rows are kept
 
 
@@ -221,7 +213,7 @@ def test_a_readout_of_another_size_is_refused_before_rows_are_read(readout, reas
     monkeypatch.setattr("fedgauss.inference.infer.all_rows", lambda *given: pytest.fail("rows were read"))
     problem = rows("linear")[0]
     with pytest.raises(ValueError, match=reason):
-        fg.infer(problem, fg.networks.ring(K), None, problem.n_steps, 10, readout=readout)
+        fg.infer(problem, n_rows=problem.n_steps, readout=readout)
 
 
 def test_sums_that_do_not_fit_into_memory_are_refused():
@@ -237,10 +229,7 @@ def test_sums_that_do_not_fit_into_memory_are_refused():
 )
 def test_a_start_far_away_does_not_matter(problem, start):
     """Undamped Newton steps of the logistic model leave the finite numbers; the Hessian of counts is e^25."""
-    near, far = (
-        fg.infer(problem, fg.networks.ring(K), n_steps=600, sync_every=10, start=[place, place])
-        for place in (0.0, start)
-    )
+    near, far = (fg.infer(problem, n_rows=600, start=[place, place]) for place in (0.0, start))
     assert np.abs((far.params - near.params) / near.std_errors).max() < 0.01
     np.testing.assert_allclose(far.std_errors, near.std_errors, rtol=0.01)
 
@@ -249,7 +238,7 @@ def fitted_counts(x, coefficients, rng):
     """What `infer` finds from counts with these coefficients, and the pooled fit."""
     y, owner = rng.poisson(np.exp(x @ coefficients)).astype(float), np.arange(len(x)) % K
     problem = row_batches(fg.problems.from_arrays(x, y, owner, "poisson"))
-    found = fg.infer(problem, fg.networks.ring(K), n_steps=problem.n_steps, sync_every=10)
+    found = fg.infer(problem, n_rows=problem.n_steps)
     return found, pooled("poisson", x, y, owner)
 
 
@@ -268,7 +257,7 @@ def test_an_intercept_far_from_zero_does_not_widen_intervals():
     x = np.column_stack([rng.standard_normal((1600, 2)), np.ones(1600)])
     y, owner = x @ [5.0, -4.0, 1e6] + rng.standard_normal(1600), np.arange(1600) % K
     problem = row_batches(fg.problems.from_arrays(x, y, owner, "linear"))
-    found = fg.infer(problem, fg.networks.ring(K), n_steps=problem.n_steps, sync_every=10)
+    found = fg.infer(problem, n_rows=problem.n_steps)
     np.testing.assert_allclose(found.std_errors, pooled("linear", x, y, owner).errors, rtol=0.05)
 
 
@@ -289,34 +278,27 @@ class Wells(fg.problems.Problem):
 
 def test_newton_steps_lead_down_where_the_hessian_is_negative():
     problem = Wells(np.full(K, 1 / K), 0.1)
-    steps = fg.step_sizes.constant(0.05)
-    found = fg.infer(problem, fg.networks.ring(K), steps, 400, 10, start=[0.3, -0.3])
+    found = fg.infer(problem, n_rows=400, start=[0.3, -0.3])
     assert np.abs((found.params - [1.0, -1.0]) / found.std_errors).max() < 4.0  # 1e-4
 
 
 def test_gradients_without_noise_are_refused():
     problem = Wells(np.full(K, 1 / K), 0.0)
     with pytest.raises(ValueError, match="standard errors must be positive numbers; here a variance is"):
-        fg.infer(problem, fg.networks.ring(K), n_steps=200, sync_every=10, start=[1.0, -1.0])
+        fg.infer(problem, n_rows=200, start=[1.0, -1.0])
 
 
 def test_weights_that_leave_fewer_rows_than_parameters_are_refused():
     """N - d would be negative, and every standard error not a number."""
     problem = fg.problems.linear(np.ones((K, 10)), weights=[0.97, 0.01, 0.01, 0.01])
-    with pytest.raises(ValueError, match=r"n_steps must be at least 19 .* 4 clients worth 1\.1; got 6"):
-        fg.infer(problem, fg.networks.ring(K), fg.step_sizes.constant(0.01), n_steps=6)
-
-
-@pytest.mark.parametrize("largest", [0.0, -1.0])
-def test_a_largest_step_must_be_positive(largest):
-    with pytest.raises(ValueError, match="largest_step must be greater than 0"):
-        fg.infer(fg.problems.linear(np.ones((K, 2))), fg.networks.ring(K), n_steps=100, largest_step=largest)
+    with pytest.raises(ValueError, match=r"n_rows must be at least 19 .* 4 clients worth 1\.1; got 6"):
+        fg.infer(problem, n_rows=6)
 
 
 def test_counts_that_start_beyond_the_finite_numbers_are_refused():
     problem = fg.problems.poisson(0.3 * np.ones((K, 2)))
     with pytest.raises(ValueError, match="start nearer to the optimum"):
-        fg.infer(problem, fg.networks.ring(K), n_steps=600, sync_every=10, start=[100.0, 100.0])
+        fg.infer(problem, n_rows=600, start=[100.0, 100.0])
 
 
 def test_many_rows_after_few_that_are_kept_have_the_fit_of_all(monkeypatch):
@@ -358,7 +340,7 @@ def test_one_row_that_outweighs_all_others_has_all_rows_kept():
     x[-7, 1] = 1e4
     y = x @ [0.3, 0.5, -0.4] + rng.standard_normal(4000)
     problem = row_batches(fg.problems.from_arrays(x, y, owner))
-    found = fg.infer(problem, fg.networks.ring(K), None, problem.n_steps, 10)
+    found = fg.infer(problem, n_rows=problem.n_steps)
     wanted = pooled("linear", x, y, owner)
     assert gap(found, wanted) < 0.05  # of an error of 3e-6, and rows are in single precision
     np.testing.assert_allclose(found.std_errors, wanted.errors, rtol=0.01)
@@ -372,7 +354,7 @@ def test_a_dozen_outliers_have_all_rows_kept(seed):
     y = (rng.random(4000) < 1 / (1 + np.exp(-x @ [0.3, 0.5, -0.4]))).astype(float)
     x[rng.choice(np.arange(2000, 4000), 12, replace=False), 1] = 1e3 * rng.choice([-1, 1], 12)
     problem = row_batches(fg.problems.from_arrays(x, y, owner, "logistic"))
-    found = fg.infer(problem, fg.networks.ring(K), None, problem.n_steps, 10)
+    found = fg.infer(problem, n_rows=problem.n_steps)
     wanted = pooled("logistic", x, y, owner)
     assert gap(found, wanted) < 0.01
     np.testing.assert_allclose(found.std_errors, wanted.errors, rtol=0.01)
@@ -438,7 +420,7 @@ def test_what_few_rows_do_to_a_fit_is_taken_off():
 
 
 def test_a_note_tells_of_few_rows_for_so_many_parameters_and_how_to_correct_it():
-    plain, corrected = (fg.infer(MANY, PAIR, n_steps=60, correct_bias=correct) for correct in (False, True))
+    plain, corrected = (fg.infer(MANY, n_rows=60, correct_bias=correct) for correct in (False, True))
     j = int(np.abs(plain.bias).argmax())
     assert abs(plain.bias[j]) > 0.5
     assert plain.predicted_coverage[j] < 0.93
@@ -452,7 +434,7 @@ def test_a_note_tells_of_few_rows_for_so_many_parameters_and_how_to_correct_it()
 
 def test_a_large_bias_that_was_subtracted_is_noted():
     """1.3 and .7 standard errors, of fits with 80 and 120 rows for 12 parameters."""
-    large, small = (fg.infer(MANY, PAIR, n_steps=n, seed=5, correct_bias=True).notes for n in (40, 60))
+    large, small = (fg.infer(MANY, n_rows=n, seed=5, correct_bias=True).notes for n in (40, 60))
     assert any("standard errors was subtracted from theta_" in note for note in large)
     assert not any("subtracted" in note for note in small)
 
@@ -461,20 +443,13 @@ def test_a_large_bias_that_was_subtracted_is_noted():
 def test_classes_that_are_nearly_separable_are_refused_corrected_or_not(correct_bias):
     """Corrected parameters are nearer to zero, where the Hessian is no longer small."""
     with pytest.raises(ValueError, match="must not vanish on the way"):
-        fg.infer(MANY, PAIR, n_steps=30, seed=150, correct_bias=correct_bias)
+        fg.infer(MANY, n_rows=30, seed=150, correct_bias=correct_bias)
 
 
 def test_a_bias_of_the_population_is_in_errors_of_the_population():
     problem = fg.problems.logistic(np.tile(BETA, (3, 1)))
-    within, between = (
-        fg.infer(problem, fg.networks.ring(3), n_steps=60, target=target) for target in ("optimum", "population")
-    )
+    within, between = (fg.infer(problem, n_rows=60, target=target) for target in ("optimum", "population"))
     np.testing.assert_allclose(between.bias * between.std_errors, within.bias * within.std_errors)
-
-
-def test_averages_have_another_correction():
-    with pytest.raises(ValueError, match="correct_bias is for the estimate from all rows; averages have correct_drift"):
-        fg.infer(MANY, PAIR, n_steps=500, every=7, correct_bias=True)
 
 
 def test_the_test_of_equal_optima_is_that_of_plain_loops():

@@ -18,8 +18,11 @@ def test_theorems_2_1_and_2_2_by_hand() -> None:
     assert list(average.terms.values()) == pytest.approx([1 / 80, 400**-0.3 * 4, 400**-0.4 / 4])
     assert average.total == pytest.approx(1 / 80 + 400**-0.3 * 4 + 400**-0.4 / 4)
     assert average.dominant == "n^(1/2-beta) K^(1/2)"
-    last = bounds.berry_esseen_last(N, K, BETA)
-    assert list(last.terms.values()) == pytest.approx([400**-0.4 / 4, 400**-0.3 * 4])
+    printed = bounds.berry_esseen_last(N, K, BETA, "printed")
+    assert list(printed.terms.values()) == pytest.approx([400**-0.4 / 4, 400**-0.3 * 4])
+    corrected = bounds.berry_esseen_last(N, K, BETA)
+    assert list(corrected.terms.values()) == pytest.approx([400**-0.4 / 4, 400**-0.4 * 4])
+    assert printed.terms[printed.dominant] / corrected.terms[corrected.dominant] == pytest.approx(400**0.1)
 
 
 def test_drift_is_never_smaller_than_the_terms_theorem_2_3_leaves_out() -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -93,9 +94,19 @@ class Chunks:
         theta = 4.0 * self.n_settings * self.columns * self.dim
         return self.n_devices * _lanes(share, min(largest, max(64, int(_CACHE / (draws + theta)))))
 
+    @cached_property
+    def results(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """What is kept of 64 replicates: doubles, so that reductions are right, but for tables over time."""
+        kept: dict[str, jax.ShapeDtypeStruct] = {}
+        for observer, state in zip(self.algorithm.observers, self._shapes(64).states, strict=True):
+            for name, value in read.eval_shape((observer,), (state,)).items():
+                single = observer.keeps_time or value.dtype != np.float32
+                kept[name] = jax.ShapeDtypeStruct(value.shape, value.dtype if single else np.float64)
+        return kept
+
     def result_bytes(self) -> int:
         """What is kept of each replicate, in all settings."""
-        return -(-_bytes(read.eval_shape(self.algorithm.observers, self._shapes(64).states)) // 64)
+        return -(-_bytes(self.results) // 64)
 
     def _shapes(self, count: int) -> Carry:
         """The state of so many replicates, without its numbers."""

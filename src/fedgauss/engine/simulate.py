@@ -249,7 +249,7 @@ def simulate_together(
         for first in range(0, replicates, size):
             for name, part in chunks.run(first, size, bar).items():
                 shape = (len(settings), replicates, *part.shape[2:])
-                every = values.setdefault(name, np.empty(shape, part.dtype))
+                every = values.setdefault(name, np.empty(shape, chunks.results[name].dtype))
                 every[:, first : first + size] = part[:, : replicates - first]
                 _check_finite(name, every[:, first : first + size])
     runs = []
@@ -299,13 +299,13 @@ def _algorithm(setting: Setting, n_steps: int, key: Key) -> Algorithm:
     return Algorithm(problem, mixing, region, observers, padded(eta), padded(mask), key, presence, works, rules)
 
 
-def need_rows(problem: Problem, n_steps: int) -> None:
-    """Require that the data last for n steps."""
+def need_rows(problem: Problem, n_steps: int, name: str = "n_steps") -> None:
+    """Require that the data last for n steps; `name` is what the caller's user knows that number by."""
     longest = problem.max_steps()
     if longest is not None and n_steps > longest:
         raise ValueError(
-            f"n_steps must not exceed the steps that rows last for when each is read once; got {n_steps} > {longest}. "
-            f"Use n_steps={longest}, or from_arrays(..., order='replacement')."
+            f"{name} must not exceed the steps that rows last for when each is read once; got {n_steps} > {longest}. "
+            f"Use {name}={longest}, or from_arrays(..., order='replacement')."
         )
 
 

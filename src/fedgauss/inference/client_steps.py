@@ -124,6 +124,11 @@ def busy_steps(counts: IntArray, n_steps: int, count: int) -> IntArray:
     return np.minimum(count, count * counts // n_steps)
 
 
+def steps_with_rows(problem: Problem, count: int) -> IntArray:
+    """In how many of `count` steps each client of a problem has rows, (K,)."""
+    return problem.busy(count) if isinstance(problem, RowBatches) else np.full(problem.n_clients, count)
+
+
 # How a step of relative size q is shortened: "damped" divides it by 1 + q, "capped" by q when q > 1.
 Guard = Literal["damped", "capped"]
 

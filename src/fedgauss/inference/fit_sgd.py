@@ -11,7 +11,7 @@ from fedgauss.inference.client_steps import row_batches
 from fedgauss.inference.estimate import Estimate, Readout
 from fedgauss.inference.fit_exact import Finish, fit_exactly
 from fedgauss.inference.fit_result import Fit, as_fit
-from fedgauss.inference.infer import METHODS, infer
+from fedgauss.inference.infer_run import METHODS, infer_run
 from fedgauss.inference.model import Model
 from fedgauss.inference.model_data import ModelData, check_plain
 from fedgauss.inference.pass_estimate import check_hessian, run_facts
@@ -80,7 +80,7 @@ def _passes(data: ModelData, options: SGD, level: float, progress: bool | None) 
             "Use 10?"
         )
     if passes == 1:
-        estimate = infer(
+        estimate = infer_run(
             problem, graph, None, problem.n_steps, tau, method, level, seed,
             target="population" if over else "optimum", correct_drift=options.correct_drift,
             bootstraps=options.bootstraps, start=start, names=data.all_names, readout=readout, every=1,

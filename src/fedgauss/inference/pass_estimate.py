@@ -29,7 +29,7 @@ _VANISHED = 1e-3  # of the Hessian at the start: a logistic optimum keeps a tent
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a pass; fields are as `infer` has them."""
+    """What is asked of a pass; fields are as `infer` and `infer_run` have them."""
 
     method: str
     level: float

@@ -12,7 +12,6 @@ from fedgauss.inference.estimate import Estimate
 from fedgauss.inference.pass_estimate import Request, need_finite, need_some_left, with_length
 from fedgauss.inference.solution import Solution
 from fedgauss.inference.symmetric import scaled_alike
-from fedgauss.networks import Network
 
 _SINGULAR = 1e-6  # of the largest eigenvalue: below, sums in single precision make errors 10 times too short
 _ROUNDED = 5.0  # standard errors, at worst: what happens is 5 to 50 times less
@@ -24,19 +23,17 @@ _LARGE = 1.0  # standard errors of bias: beyond, a logistic model with 12 parame
 _SMALL = "intervals and joint sets may be too small, above all for heavy tails, as of counts. Use more steps"
 
 
-def estimate_from_rows(
-    solution: Solution, request: Request, weights: FloatArray, network: Network, busy: IntArray
-) -> Estimate:
+def estimate_from_rows(solution: Solution, request: Request, weights: FloatArray, busy: IntArray) -> Estimate:
     """The estimate of the first run with its covariance, the test of equal optima, and notes.
 
-    `busy` (K,) says in how many of the steps each client had data.
+    `busy` (K,) says in how many of the steps each client had rows.
     """
     check_solution(solution, weights)
     clients = solution.clients
     facts = {
         "Method": request.method,
-        "Clients": f"{network.n_clients} ({network.name})",
-        "Steps per client": f"{clients.count:,}",
+        "Clients": f"{len(weights)}",
+        "Rows per client": f"{clients.count:,}",
         "Estimated from": "all rows, bias subtracted" if request.correct_bias else "all rows",
     }
     estimate = _with_settling(_with_errors(solution, request, weights), solution, request)

@@ -30,7 +30,7 @@ class SGD:
     network : Network or (K, K) array_like, optional
         Who averages with whom, clients in the order of their labels; a ring by default.
     method : {"plugin", "bootstrap", "random_scaling", "batch_means"}
-        As for `infer`; several passes need "plugin".
+        As for `infer_run`; several passes need "plugin".
     seed : int
         Fixes the order in which rows are read.
     weights : {"rows", "equal"} or (K,) array_like

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from fedgauss import _checks
 
+# Theorem 2.2 as printed has the drift of the average; that of the last iterate is smaller by n^((1-beta)/2).
 # Theorem 2.3 as printed takes |V_K| = K^-1/2; V_K is of order 1/K. "corrected" carries 1/K through its proof.
 # Corollary F.1 as printed takes the square root of its factor; "corrected" does not.
 Reading = Literal["printed", "corrected"]
@@ -13,6 +14,7 @@ Reading = Literal["printed", "corrected"]
 _NOISE = "(nK)^(-1/2)"
 _DRIFT = "n^(1/2-beta) K^(1/2)"
 _FEEDBACK = "n^(-beta/2) K^(-1/2)"
+_LAST_DRIFT = "n^(-beta/2) K^(1/2)"
 _GAP = "n^(beta-1)"
 _GAP_PRINTED = "n^(beta-1) K^(1/2)"
 _PATH = "n^(1-beta)"
@@ -22,6 +24,7 @@ _CLIENT = "(n/K)^(1/4+1/(2p)) (log n)^(3/2)"
 MEANING: dict[str, str] = {
     _NOISE: "the central limit theorem for the nK gradient noises themselves",
     _DRIFT: "client drift (D_3), clients moving apart as they work alone; for few clients curvature (D_2)",
+    _LAST_DRIFT: "client drift of the last iterate, which only the last n^beta steps bring",
     _FEEDBACK: "gradient noise away from the optimum (D_4); for the last iterate, too few recent noises",
     _GAP: "Sigma_n has not reached its limit Sigma/K",
     _GAP_PRINTED: "Sigma_n has not reached its limit Sigma/K, as printed",
@@ -78,10 +81,12 @@ def berry_esseen_average(n_steps: int, n_clients: int, beta: float) -> Bound:
     return Bound("Theorem 2.1, the average against N(0, Sigma_n)", terms)
 
 
-def berry_esseen_last(n_steps: int, n_clients: int, beta: float) -> Bound:
-    """d_C(n^(beta/2) (Y_n - theta*), N(0, tilde Sigma_n)) <~ n^(-beta/2) K^-1/2 + n^(1/2-beta) K^1/2.
+def berry_esseen_last(n_steps: int, n_clients: int, beta: float, reading: Reading = "corrected") -> Bound:
+    """d_C(n^(beta/2) (Y_n - theta*), N(0, tilde Sigma_n)) <~ n^(-beta/2) K^-1/2 + n^(-beta/2) K^1/2 (Theorem 2.2).
 
-    Theorem 2.2.
+    Printed with n^(1/2-beta) K^1/2 as the second term, that of the average. Drift at step s is of order eta_s and
+    reaches Y_n as eta_s |A_s^n| eta_s. These add up to eta_n, since only the last n^beta steps have not been forgotten,
+    and n^(beta/2) K^1/2 eta_n is n^(-beta/2) K^1/2.
 
     Parameters
     ----------
@@ -89,14 +94,21 @@ def berry_esseen_last(n_steps: int, n_clients: int, beta: float) -> Bound:
         n and K.
     beta : float
         The decay of the step sizes, in (1/2, 1).
+    reading : "corrected" or "printed"
+        Whether to follow the proof or the printed statement.
 
     Returns
     -------
     Bound
     """
     n, k, b = _checked(n_steps, n_clients, beta)
-    terms = {_FEEDBACK: n ** (-b / 2) * k**-0.5, _DRIFT: n ** (0.5 - b) * k**0.5}
-    return Bound("Theorem 2.2, the last iterate against N(0, tilde Sigma_n)", terms)
+    noise = {_FEEDBACK: n ** (-b / 2) * k**-0.5}
+    if is_printed(reading):
+        name = "Theorem 2.2 as printed, the last iterate against N(0, tilde Sigma_n)"
+        return Bound(name, {**noise, _DRIFT: n ** (0.5 - b) * k**0.5})
+    return Bound(
+        "Theorem 2.2, the last iterate against N(0, tilde Sigma_n)", {**noise, _LAST_DRIFT: n ** (-b / 2) * k**0.5}
+    )
 
 
 def covariance_gap(n_steps: int, n_clients: int, beta: float, reading: Reading = "corrected") -> Bound:
