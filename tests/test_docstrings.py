@@ -28,7 +28,9 @@ MODULES = [
     "fedgauss.inference.fit",
     "fedgauss.inference.fit_result",
     "fedgauss.inference.hypotheses",
-    pytest.param("fedgauss.inference.infer", marks=pytest.mark.study),  # compiles for seconds
+    pytest.param(
+        "fedgauss.inference.infer", "fedgauss.inference.infer_run", marks=pytest.mark.study
+    ),  # compiles for seconds
     "fedgauss.inference.meta",
     "fedgauss.inference.model",
     "fedgauss.inference.coefficient_table",
