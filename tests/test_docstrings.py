@@ -12,6 +12,8 @@ from fedgauss import approx, networks, step_sizes, theory
 from fedgauss.engine import observers, projections
 
 MODULES = [
+    pytest.param("fedgauss.inference.infer", marks=pytest.mark.study),  # compiles for seconds
+    pytest.param("fedgauss.inference.infer_run", marks=pytest.mark.study),
     "fedgauss._checks",
     "fedgauss._linearization",
     "fedgauss._rounds",
@@ -28,9 +30,6 @@ MODULES = [
     "fedgauss.inference.fit",
     "fedgauss.inference.fit_result",
     "fedgauss.inference.hypotheses",
-    pytest.param(
-        "fedgauss.inference.infer", "fedgauss.inference.infer_run", marks=pytest.mark.study
-    ),  # compiles for seconds
     "fedgauss.inference.meta",
     "fedgauss.inference.model",
     "fedgauss.inference.coefficient_table",
