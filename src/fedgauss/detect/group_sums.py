@@ -213,10 +213,13 @@ class GroupMonitor:
             self.alarm = verdict
         return verdict
 
-    def exclude(self, names: Collection[Name]) -> None:
-        """Go on without these clients; the others are judged as if they had never been there."""
+    def exclude(self, names: Collection[Name], back_to: int | None = None) -> None:
+        """Go on without these clients, and with `back_to` without what was seen after that round: the run went back."""
         self._left_out |= set(names)
         self.alarm = None
+        undone = 0 if back_to is None else min(self.round - back_to, LENGTH)
+        for rows in self._rows.values():
+            rows[LENGTH - undone :] = np.nan
 
     def _verdict(self, names: list[Name], history: FloatArray) -> ClientVerdict:
         found, share = judged(history, self.rate), spent(self.alpha, self.horizon, self.round)

@@ -454,6 +454,7 @@ class GroupSums(Strategy):
         good = self.kept.back_to(verdict.rollback)
         for node in verdict.suspects:
             self._leave_out(server_round, int(node), "it no longer moves like the others, or like its own past")
+        self.monitor.exclude(verdict.suspects, back_to=good.round)
         self._alarmed = False
         self._keep(verdict.round, good.arrays)
         log.warning("fedgauss, round %d: the run goes on from round %d.", server_round, good.round)
