@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # spawned workers have another p
 
 from federated_runs import Attack, Federation, Images, Runs, images_from
 
-ALPHA, RATE = 0.05, 0.05
+ALPHA, RATE = 0.05, 0.01  # those of GroupMonitor
 ONSET, ROUNDS = 41, 60
 SIZE, CLIENTS = 4, 20
 AT_ONCE = 10  # runs; their moves are in memory
@@ -202,7 +202,7 @@ def table(what: str, runs: int, only: str, workers: int, calibrated: bool) -> No
 
 
 def told(runs: int) -> None:
-    """Cosines of the best guess of each client's mean change with it: groups that stay, and groups drawn every round."""
+    """Cosines of the best guess of a client's mean change with it: groups that stay, and groups drawn every round."""
     print("groups | rounds | cosine of the guess | by `determined`", flush=True)
     setting = FROZEN["Dirichlet .5"]
     trained = Runs(setting.federation, Attack(), images(setting.images), runs, SEED)
