@@ -28,7 +28,7 @@ def change(start, k, r, seed, bad):
     rng = np.random.default_rng([seed, k, r])
     y = start.copy()
     for _ in range(10):
-        y -= 0.02 * (CURVATURE * (y - OPTIMA[k]) + 0.1 * rng.standard_normal(D))
+        y -= 0.1 * (CURVATURE * (y - OPTIMA[k]) + rng.standard_normal(D))
     return start - (y - start) if r > bad else y
 
 
@@ -286,7 +286,11 @@ def test_a_change_that_is_far_off_but_for_both_numbers_is_found_by_directions_dr
             wild = 500 * np.random.default_rng(0).normal(size=D)
             wild -= basis @ (basis.T @ wild)
             reply.content["arrays"] = ArrayRecord(
-                {"a": Array((y + wild)[:20].reshape(4, 5)), "b": Array((y + wild)[20:]), "n": reply.content["arrays"]["n"]}
+                {
+                    "a": Array((y + wild)[:20].reshape(4, 5)),
+                    "b": Array((y + wild)[20:]),
+                    "n": reply.content["arrays"]["n"],
+                }
             )
         return reply
 
@@ -300,12 +304,12 @@ ATTACK = {2: 25, 7: 25}  # the last good rounds of clients that turn bad
 
 
 def test_two_that_turn_their_sign_are_named_left_out_and_the_run_goes_back():
-    """No single upload was seen, and both are named within three rounds; honest clients are not."""
+    """No single upload was seen, and both are named within ten rounds; honest clients are not."""
     strategy = GroupSums(inner(), size=4, seed=1, horizon=40, on_alarm="exclude")
-    start(strategy, 32, attack=ATTACK)
+    start(strategy, 40, attack=ATTACK)
     assert set(strategy.left_out) == {NODE + k for k in BAD}
     number, alarm = next((r, verdict) for r, verdict in strategy.verdicts.items() if verdict.alarm)
-    assert 26 <= number <= 28
+    assert 26 <= number <= 35
     assert set(alarm.suspects) <= {NODE + k for k in BAD}
     assert alarm.rollback <= 25
     assert not any(NODE + k in group for group in strategy.groups for k in BAD)
@@ -314,7 +318,7 @@ def test_two_that_turn_their_sign_are_named_left_out_and_the_run_goes_back():
 def test_an_alarm_stops_the_run_with_the_arrays_to_go_back_to():
     strategy = GroupSums(inner(), size=4, seed=1, horizon=40)
     with pytest.raises(Alarmed) as caught:
-        start(strategy, 32, attack=ATTACK)
+        start(strategy, 40, attack=ATTACK)
     assert caught.value.rollback.round <= 25
     assert set(caught.value.rollback.arrays) == {"a", "b", "n"}
 
@@ -372,7 +376,12 @@ def test_a_client_answers_a_round_once():
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"size": 2}, "size must"), ({"size": 40}, "at most 32"), ({"on_alarm": "ban"}, "on_alarm"), ({"alpha": 2}, "alpha")],
+    [
+        ({"size": 2}, "size must"),
+        ({"size": 40}, "at most 32"),
+        ({"on_alarm": "ban"}, "on_alarm"),
+        ({"alpha": 2}, "alpha"),
+    ],
 )
 def test_options_are_checked(options, words):
     with pytest.raises(ValueError, match=words):

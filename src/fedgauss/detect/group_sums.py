@@ -31,8 +31,8 @@ LENGTH = MEMORY + _LONGEST  # rounds of a client that are looked at
 LEFT_OUT_FIRST = 3  # rounds in which a model moves too fast to be a past
 FEWEST = 6  # clients in a round, of which a median says what all do
 _BORROWED = 8.0  # rounds' worth of the other clients' covariance in each client's own
-# Of the degrees of freedom that independent Gaussian rounds would give: with .8 one of 240 honest runs of the calibrated
-# settings of benchmarks/watch_groups.py came within a factor of 3 of an alarm, with .7 none within 4.
+# Of the degrees of freedom that independent Gaussian rounds would give. With .8 one of 240 honest runs of the settings
+# that benchmarks/watch_groups.py calls calibrated came within a factor of 3 of an alarm, with .7 none within 4.
 _WORTH = 0.7
 _SHARED = 0.3  # quantile over clients: up to two fifths may be bad
 _CLIP = 4.0  # deviations, beyond which a round counts as this far in a mean
@@ -123,8 +123,8 @@ def _less_usual(history: FloatArray, kept: BoolArray) -> FloatArray:
 def _t2(values: FloatArray, window: int, kept: BoolArray, clip: float = _CLIP) -> tuple[FloatArray, FloatArray]:
     """T^2 of the mean over the last w rounds, and rounds before them, (R, K); NaN where these are too few.
 
-    With D the mean of the last w rounds less that of up to 15 before them, n, V = (S_k + 8 C) / (n + 7) from the scatter S_k of a
-    client's own rounds and C of all,
+    With D the mean of the last w rounds less that of the n before them, at most 15, and V = (S_k + 8 C) / (n + 7) from
+    the scatter S_k of a client's own rounds and C of all,
 
         T^2 = D' V^-1 D / (c_w / w + c_n / n),
 

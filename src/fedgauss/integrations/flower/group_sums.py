@@ -14,8 +14,10 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from fedgauss import _checks
+from fedgauss._types import BoolArray
 from fedgauss.detect.clients.verdict import ClientVerdict, listed
 from fedgauss.detect.group_sums import GroupMonitor
+from fedgauss.detect.trained import is_trained
 from fedgauss.federated.group_sums import (
     FEWEST,
     MOST_MEMBERS,
@@ -69,6 +71,7 @@ class _Sent(NamedTuple):
     views: Views
     config: str
     directions: Directions
+    trained: BoolArray  # which of all numbers are judged  (d,)
 
 
 class _Reply(NamedTuple):
@@ -180,12 +183,14 @@ class GroupSums(Strategy):
         asked = [messages[node] for group in self._asked for node in group.nodes]
         if not asked:
             raise ValueError(
-                f"a group of {self.size} clients or more must be there; there is none. GroupSums needs fraction_train=1.0 "
+                f"a group of {self.size} clients or more must be there; there is none. GroupSums needs fraction_train=1 "
                 f"and min_train_nodes = min_available_nodes of at least {self.size}."
             )
         first = sent_arrays(asked[0])
         views = {name: numbers(array) for name, array in first.items()}
-        self._sent = _Sent(views, digest_of_config(asked[0]), round_directions(views))
+        trained = [np.full(view.size, is_trained(name, view.dtype)) for name, view in views.items()]
+        directions = round_directions(views)
+        self._sent = _Sent(views, digest_of_config(asked[0]), directions, np.concatenate(trained))
         weighted_by = self._weighted_by()
         for message in asked:
             order = {"round": server_round, "weighted by": weighted_by}
@@ -310,7 +315,7 @@ class GroupSums(Strategy):
                 void.append(f"the sum of clients {listed(group.nodes)} is not used: {words}")
             else:
                 found.append((group, *usable))
-        usual = float(np.median([_length(each[1]) for each in found])) if found else 0.0
+        usual = float(np.median([self._length(each[1]) for each in found])) if found else 0.0
         kept = []
         for group, total, reply in found:
             if words := self._far_off(group, total, replies, server_round, usual) if len(found) > 1 else "":
@@ -386,10 +391,10 @@ class GroupSums(Strategy):
         """Why the sum of a group is not used, though all of it came; empty where it is."""
         assert self._sent is not None
         wild = [name for name, pair in total.scalars.items() if np.abs(pair).max() > _FAR_ALONE * usual]
-        if not wild and _length(total) > _FAR * usual:
+        if not wild and self._length(total) > _FAR * usual:
             wild = self._look(group, replies, server_round, usual)
             if not wild:
-                return f"its mean is {_length(total):.3g} long, more than {_FAR:g} times the usual {usual:.3g}."
+                return f"its mean is {self._length(total):.3g} long, more than {_FAR:g} times the usual {usual:.3g}."
         for name in wild:
             self._leave_out(server_round, int(name), f"its change is more than {_FAR_ALONE:g} times as long as usual")
         return "one of them changed by far more than is usual." if wild else ""
@@ -407,6 +412,11 @@ class GroupSums(Strategy):
         uploads = {str(node): one.upload for node in group.nodes if (one := _read(replies[node])) is not None}
         found = scalars(uploads, shared, random_directions(seed, size))
         return [name for name, one in found.items() if np.abs(one).max() > _FAR_ALONE * usual]
+
+    def _length(self, total: Summed) -> float:
+        """Of the mean of a group, in what is trained."""
+        assert self._sent is not None
+        return float(np.linalg.norm(total.change[self._sent.trained])) / total.examples
 
     def _as_one(self, group: _Group, total: Summed, reply: _Reply) -> Message:
         """The mean of a group as the reply of one client."""
@@ -434,7 +444,7 @@ class GroupSums(Strategy):
 
     def _judge(self, server_round: int, sums: Sequence[Summed]) -> ClientVerdict:
         """The monitor's verdict on the clients of groups whose sums were used."""
-        usual = float(np.median([_length(total) for total in sums]))
+        usual = float(np.median([self._length(total) for total in sums]))
         rows = {int(name): pair for total in sums for name, pair in total.scalars.items()}
         verdict = self.monitor.update({k: v / usual if usual > 0 else 0.0 * v for k, v in rows.items()})
         self.verdicts[server_round] = verdict
@@ -468,10 +478,6 @@ class GroupSums(Strategy):
 
     def _keep(self, number: int, arrays: ArrayRecord) -> None:
         self.kept.add(number, arrays, Memory(self.strategy) if self.on_alarm == "exclude" else None)
-
-
-def _length(total: Summed) -> float:
-    return float(np.linalg.norm(total.change)) / total.examples
 
 
 def _order(order: str, content: Mapping[str, Any]) -> ConfigRecord:
