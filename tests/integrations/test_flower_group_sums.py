@@ -1,4 +1,4 @@
-"""`GroupSums`: the strategy's run to rounding, no upload at the server, and liars, attackers and absent clients dealt with."""
+"""`GroupSums`: the strategy's run to rounding, no upload at the server; liars, attackers, clients that are absent."""
 
 import random
 
@@ -109,7 +109,7 @@ def test_metrics_come_as_means_over_groups():
 def test_the_server_receives_no_upload_and_nothing_that_one_could_be_computed_from():
     """Every message to the server is looked at, whatever its record: it has the words, and few numbers beside them.
 
-    What the words hide is a theorem (`tests/federated/test_group_sums.py`); this is that nothing else leaves. Words, and
+    What the words hide is a theorem (`tests/federated/test_group_sums.py`); this is that nothing else leaves. Words and
     sums of words without one of the group, are uniform and near nothing that is hidden: a mean within five standard
     errors fails wrongly by chance 6e-7, and a number below 1e-12 of the range comes by chance 5e-9 in all.
     """
@@ -219,6 +219,65 @@ def test_who_lies_about_shared_words_is_left_out_and_nobody_else():
     assert "signed" in strategy.left_out[NODE + 5]  # whoever changes a message on its way is found earlier
 
 
+def forged(partition, change):
+    """A reply of one client in round 2 as it never sends it."""
+
+    def tamper(reply, k, r):
+        if (k, r) == (partition, 2) and is_upload(reply):
+            change(reply)
+        return reply
+
+    return tamper
+
+
+def other_words(reply):
+    words = reply.content[WORDS]["words"].numpy()
+    reply.content[WORDS] = ArrayRecord({"words": Array(words + np.uint64(1))})
+
+
+HOSTILE = {
+    "fewer words": lambda reply: reply.content.update({WORDS: ArrayRecord({"words": Array(np.zeros(3, np.uint64))})}),
+    "floats": lambda reply: reply.content.update({WORDS: ArrayRecord({"words": Array(np.zeros(D + 1))})}),
+    "no words": lambda reply: reply.content.pop(WORDS),
+    "other words": other_words,
+    "no record": lambda reply: reply.content.pop(RECORD),
+    "no JSON": lambda reply: reply.content.update({RECORD: ConfigRecord({"content": "{"})}),
+    "a list": lambda reply: reply.content.update({RECORD: ConfigRecord({"content": "[]"})}),
+    "other names": lambda reply: with_content(reply, names=["loss", "more"]),
+    "names that are none": lambda reply: with_content(reply, names=[1]),
+    "one record": lambda reply: with_content(reply, layout={"arrays": "m", "metrics": "m"}),
+    "huge examples": lambda reply: with_content(reply, examples=1e300),
+    "no shares": lambda reply: with_content(reply, shared={}),
+    "shares with a stranger": lambda reply: with_content(reply, shared={"7": np.zeros(2, np.uint64)}),
+    "another signature": lambda reply: with_content(reply, signature="0" * 128),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
+def test_who_sends_nonsense_is_left_out_and_nobody_else(change):
+    """It would fail if a reply that breaks the rules raised, was added up, or got another client blamed."""
+    strategy = GroupSums(FedAvg(min_train_nodes=2, min_available_nodes=8, fraction_evaluate=0.0), size=4, seed=1)
+    path = start(strategy, 3, tamper=forged(5, change), n_clients=8)
+    assert set(strategy.left_out) == {NODE + 5}
+    assert set(strategy.void) == {2}
+    assert np.isfinite(path).all()
+    assert np.abs(path).max() < 20.0
+
+
+def test_two_of_a_group_who_send_another_form_blame_nobody_but_themselves():
+    """What is usual is what most clients of the round send, not what half of a group does."""
+    seen = GroupSums(inner(), size=4, seed=1)
+    start(seen, 1)
+    pair = [node - NODE for node in seen.groups[0][:2]]
+
+    def tamper(reply, k, r):
+        return with_content(reply, names=["other"]) if k in pair and r == 2 and is_upload(reply) else reply
+
+    strategy = GroupSums(inner(), size=4, seed=1)
+    start(strategy, 2, tamper=tamper)
+    assert set(strategy.left_out) == {NODE + k for k in pair}
+
+
 def liar(by=2**40, partition=5, from_round=2):
     """A mod that lies as the client itself, with its signature."""
     real = group_sums_mod()
@@ -274,7 +333,7 @@ def test_noise_in_place_of_an_upload_is_traced_to_its_sender():
 
 
 def test_a_change_that_is_far_off_but_for_both_numbers_is_found_by_directions_drawn_later():
-    """It is at right angles to the model and to its last matrix. Without the look its whole group would be void for ever."""
+    """It is at right angles to the model and its last matrix. Without the look its group would be void for ever."""
 
     def aside(message, context, call_next):
         reply = call_next(message, context)

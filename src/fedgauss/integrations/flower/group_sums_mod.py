@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ def group_sums_mod(
     groups: int = 3,
     key_of: Callable[[Context], str | Path] | None = None,
     pinned: Collection[str] | None = None,
+    weighted_by: str = "num-examples",
 ) -> Mod:
     """A mod that sends a client's arrays, metrics and number of examples under `GroupSums`, and in no other way.
 
@@ -45,6 +46,8 @@ def group_sums_mod(
         and ends with the node.
     pinned : collection of str, optional
         The public keys of all clients that may be in its groups, 64 hexadecimal digits each.
+    weighted_by : str
+        The metric that weighs this client: the only one that leaves without a mask.
 
     Returns
     -------
@@ -84,7 +87,7 @@ def group_sums_mod(
         order, content = str(record["order"]), decode(str(record["content"]))
         try:
             if order == "train":
-                return _trained(message, context, call_next, member, key, content)
+                return _trained(message, context, call_next, member, key, int(content["round"]), weighted_by)
             return Message(_reply(_answer(order, content, member, key, context)), reply_to=message)
         finally:
             context.state[_STATE] = ConfigRecord({"state": member.state(), "key": secret})
@@ -116,15 +119,10 @@ def _answer(order: str, content: dict[str, Any], member: Member, key: Key, conte
 
 
 def _trained(
-    message: Message,
-    context: Context,
-    call_next: ClientAppCallable,
-    member: Member,
-    key: Key,
-    content: dict[str, Any],
-) -> Message:
+    message: Message, context: Context, call_next: ClientAppCallable, member: Member, key: Key, number: int,
+    weighted_by: str,
+) -> Message:  # fmt: skip
     """The application's reply, masked."""
-    number = int(str(content["round"]))
     member.ready(number)
     sent = sent_arrays(message)
     views = {name: numbers(array).copy() for name, array in sent.items()}
@@ -134,7 +132,7 @@ def _trained(
         return reply
     arrays, metrics = _records(reply)
     after = viewed_like(arrays, views)
-    weight = metrics.pop(str(content["weighted by"]), 1.0)
+    weight = metrics.pop(weighted_by, 1.0)
     names = sorted(metrics)
     if odd := [name for name in names if type(metrics[name]) not in (int, float)]:
         raise Refused(f"metrics must be single numbers to be added up over a group; {odd[0]!r} is none.")
@@ -200,6 +198,11 @@ def _records(reply: Message) -> tuple[ArrayRecord, MetricRecord]:
             f"a reply must have one ArrayRecord and one MetricRecord; it has {len(arrays)} and {len(metrics)}."
         )
     return arrays[0], MetricRecord(dict(metrics[0].items()))
+
+
+def order_record(order: str, content: Mapping[str, Any]) -> ConfigRecord:
+    """What the server asks of a mod."""
+    return ConfigRecord({"order": order, "content": encode(dict(content))})
 
 
 def _reply(content: dict[str, Any]) -> RecordDict:
