@@ -183,11 +183,11 @@ def rows_of(what: str, calibrated: bool) -> list[tuple[str, str]]:
 
 def table(what: str, runs: int, only: str, workers: int, calibrated: bool) -> None:
     """A line a row, as soon as it is there."""
-    rows = [row for row in rows_of(what, calibrated) if only in " ".join(row)]
+    rows = [(number, *row) for number, row in enumerate(rows_of(what, calibrated)) if only in " ".join(row)]
     print("setting | attack | runs | alarms | recall | precision | median delay | nearest | accuracy", flush=True)
     context = get_context("spawn")
     with ProcessPoolExecutor(workers, context) as pool:
-        for number, (setting, attack) in enumerate(rows):
+        for number, setting, attack in rows:
             seed = (1_000 if calibrated else SEED) + 1_000 * number
             chunks = [(setting, attack, min(AT_ONCE, runs - done), seed + done) for done in range(0, runs, AT_ONCE)]
             each = list(pool.map(outcome, chunks))
