@@ -126,8 +126,20 @@ def test_words_of_two_rounds_sessions_and_models_differ():
 # ---- liars
 
 
+def signed(who, upload, name, shared):
+    """What a client claims, and its signature; the liar signs its lie."""
+    claim = upload.claim() | {"shared": shared}
+    return claim, key_of(name).sign(gs.statement(claim, who[name].transcript))
+
+
+def shown_by(one, other, shared, who, sent):
+    return who[one].show(other, *signed(who, sent[other], other, shared[other]), verify)
+
+
 def blame(pair, shared, tags, who, sent, directions, shown=None):
-    keys = {name: who[name].show(other) for name, other in (pair, pair[::-1])} | (shown or {})
+    honest = pair[1]  # the other one is the liar, who shows what it likes
+    keys = {honest: shown_by(honest, pair[0], shared, who, sent), pair[0]: who[pair[0]]._masks().key_with(honest).hex()}
+    keys |= shown or {}
     transcript = bytes.fromhex(who[pair[0]].transcript)
     digest = who[pair[0]].digest
     return gs.liars(pair, keys, tags, digest, transcript, D, directions, shared)
@@ -156,6 +168,33 @@ def test_who_shows_no_key_is_named():
     shared = {name: {peer: p.copy() for peer, p in upload.shared.items()} for name, upload in sent.items()}
     shared["1"]["2"] += np.uint64(1)
     assert blame(("1", "2"), shared, tags, who, sent, directions, {"1": ""}) == ["1"]
+
+
+def test_keys_of_two_honest_clients_are_never_shown():
+    """Whoever asks needs a signature of the other client under something else than this client says, of this round.
+
+    The server has all that clients signed, and may have a client of the group on its side: no more than that one's own
+    pairs are shown, which it knows already.
+    """
+    who = members()
+    agreed(who)
+    changes, directions = numbers()
+    old = uploads(who, changes, directions)
+    old_claims = {name: signed(who, old[name], name, old[name].shared) for name in NAMES}
+    sent = uploads(who, changes, directions, number=2)
+    honest = {name: upload.shared for name, upload in sent.items()}
+    lies = {name: {peer: p + np.uint64(1) for peer, p in shared.items()} for name, shared in honest.items()}
+    with pytest.raises(Refused, match="says the same"):
+        shown_by("1", "2", honest, who, sent)
+    with pytest.raises(Refused, match="last round alone"):
+        who["1"].show("2", *old_claims["2"], verify)  # other words, but of another round
+    claim, _ = signed(who, sent["2"], "2", lies["2"])
+    for signature in (sent["2"].signature, signed(who, sent["3"], "3", lies["3"])[1], "0" * 128):
+        with pytest.raises(Refused, match="last round alone"):
+            who["1"].show("2", claim, signature, verify)
+    with pytest.raises(Refused, match="last round alone"):
+        who["1"].show("9", claim, sent["2"].signature, verify)
+    assert shown_by("1", "4", lies, who, sent)  # 4 signed a lie, and has that key itself
 
 
 def test_two_liars_in_one_group_can_only_move_a_number_from_one_to_the_other():
@@ -214,9 +253,6 @@ def test_a_client_refuses_what_would_give_it_away():
         one.upload(1, TOLD, changes["1"], 1.0, np.empty(0), directions, key_of("1"))
     with pytest.raises(Refused, match="one group"):
         one.agree(entries, NAMES, verify)
-    one.show("2")
-    with pytest.raises(Refused, match="key of one pair"):
-        one.show("3")
     one.look(1, SESSION, D)
     with pytest.raises(Refused, match="random direction"):
         one.look(1, SESSION, D)

@@ -14,8 +14,8 @@ which a client cannot choose: its peer sends the same p_kj, or one of the two li
 pair, to which a tag has bound them since they agreed on it, and whose p is not that of the key is the liar.
 
 Whoever reads all messages learns the sum of x_k, <x_k, c> of each client, and nothing else: were x_k and x_j others
-with the same sum and the same <x, c>, words r_kj that are as likely would give the same messages. Keys that are shown do not
-change that as long as the pairs that are left connect the honest clients of the group.
+with the same sum and the same <x, c>, words r_kj that are as likely would give the same messages. A client shows a key
+only to who has the other one's signature under a p that is wrong, so that keys of two honest clients are never shown.
 
 A number has one 64-bit word, since a model is long and mostly comes in float32. A weight is at most 2^20, a change at
 most 2^12, and 64 clients at most are in a group, so that sums stay below 2^62. A number is rounded to 2^-25 / n_k, 3e-8
@@ -62,11 +62,10 @@ class Upload(NamedTuple):
     metrics: ShortWords  # masked n_k times each metric  (M, 4)
     signature: str
 
-    def statement(self, transcript: bytes) -> bytes:
-        """What a client signs."""
+    def claim(self) -> dict[str, Any]:
+        """What a client signs: all of it, its words by their digest."""
         words = hashlib.sha256(self.words.astype("<u8", copy=False).tobytes()).hexdigest()
-        said = {"what": "fedgauss group upload 1", "transcript": transcript.hex(), "words": words}
-        return encode(said | {"shared": self.shared, "examples": self.examples, "metrics": self.metrics}).encode()
+        return {"words": words, "shared": self.shared, "examples": self.examples, "metrics": self.metrics}
 
 
 class Summed(NamedTuple):
@@ -130,11 +129,12 @@ class Member:
     joined: list[list[str]] = field(default_factory=list)  # keys of each group to whose sums it added
     joining: list[str] = field(default_factory=list)  # keys of the present one
     group: dict[str, str] = field(default_factory=dict)  # run keys of the present one, by name
+    keys: dict[str, str] = field(default_factory=dict)  # of its clients, by name
     digest: str = ""  # of the present roster
     number: int = 0  # of the last round that it answered
     transcript: str = ""  # of that round
+    shared: dict[str, list[int]] = field(default_factory=dict)  # p of that round, by peer
     looked: bool = False  # whether random directions were answered for it
-    shown: bool = False  # whether the key of a pair was shown in this session
 
     def introduce(self, session: str, name: str, key: Signer) -> dict[str, Any]:
         """What it says of itself, with a fresh key for this session."""
@@ -142,7 +142,7 @@ class Member:
             raise Refused("a session must be 32 hexadecimal digits; this one is not.")
         fresh = RunKey.fresh()
         self.session, self.run_key, self.group, self.digest = session, fresh.private, {}, ""
-        self.number, self.looked, self.shown = 0, True, False  # words of another session are others
+        self.number, self.looked = 0, True  # words of another session are others
         self.entry = Entry.signed(session, name, key, fresh.public, _NO_LEDGER, 0)._asdict()
         return self.entry
 
@@ -172,6 +172,7 @@ class Member:
         self.joining = keys
         self.known = self.known or sorted(roster.keys.values())
         self.group, self.digest = {name: roster.run_keys[name] for name in names}, roster.digest
+        self.keys = {name: roster.keys[name] for name in names}
         return self._masks().tags(self.digest.encode())
 
     def ready(self, number: int) -> None:
@@ -199,7 +200,8 @@ class Member:
             values = values + words if mine < other else values - words
         hidden = fixed_point.add(to_words(examples * metrics), masks.words(transcript, len(metrics)))
         blank = Upload(values, shared, examples, hidden, "")
-        return blank._replace(signature=key.sign(blank.statement(transcript)))
+        self.shared = {other: words.tolist() for other, words in shared.items()}
+        return blank._replace(signature=key.sign(statement(blank.claim(), self.transcript)))
 
     def look(self, number: int, seed: str, size: int) -> dict[str, ShortWords]:
         """p for eight random directions, once, of the round that was answered last."""
@@ -209,11 +211,14 @@ class Member:
         masks, transcript, drawn = self._masks(), bytes.fromhex(self.transcript), random_directions(seed, size)
         return {other: _projected(masks.short_words(other, transcript, size), drawn) for other in self._peers()}
 
-    def show(self, other: str) -> str:
-        """The key shared with one peer, in hexadecimal digits: once, so that other pairs still hide its part."""
-        if self.shown or other not in self._peers():
-            raise Refused("the key of one pair may be asked for in a group, with a client that is in it.")
-        self.shown = True
+    def show(self, other: str, claim: Mapping[str, Any], signature: str, verify: Verify) -> str:
+        """The key shared with a peer that has signed, for the last round, something else of what both share."""
+        if other not in self._peers() or not verify(self.keys[other], statement(claim, self.transcript), signature):
+            raise Refused("a key is shown against what a client of this group has signed in the last round alone.")
+        shared = claim.get("shared")
+        told = shared.get(str(self.entry["name"])) if isinstance(shared, Mapping) else None
+        if isinstance(told, np.ndarray) and told.tolist() == self.shared[other]:
+            raise Refused("a key is shown to settle a dispute; the other client says the same as this one.")
         return self._masks().key_with(other).hex()
 
     def state(self) -> str:
@@ -249,6 +254,11 @@ def _whole(change: FloatArray, examples: float, directions: Directions) -> Short
 
 def _projected(words: ShortWords, directions: Directions) -> ShortWords:
     return (words * directions.view(np.uint64)).sum(axis=1, dtype=np.uint64)
+
+
+def statement(claim: Mapping[str, Any], transcript: str) -> bytes:
+    """What is signed for a round."""
+    return encode({"what": "fedgauss group upload 1", "transcript": transcript, "claim": dict(claim)}).encode()
 
 
 # ---- at the server

@@ -25,6 +25,7 @@ from fedgauss.federated.group_sums import (
     liars,
     random_directions,
     scalars,
+    statement,
     summed,
     transcript_of,
 )
@@ -136,9 +137,8 @@ class GroupRound:
             raise Faulty("an upload cannot be used.", wrong)
         uploads = {str(node): reply.upload for node, reply in opened.items() if reply is not None}
         first = next(reply for reply in opened.values() if reply is not None)
-        shared = {name: upload.shared for name, upload in uploads.items()}
-        if pairs := disputes(shared, group.names):
-            raise Faulty("two of them disagree on what they share.", self._liars(group, pairs, shared, first))
+        if pairs := disputes({name: upload.shared for name, upload in uploads.items()}, group.names):
+            raise Faulty("two of them disagree on what they share.", self._liars(group, pairs, uploads, first))
         return summed(uploads, self.directions), first
 
     def _fault(self, group: Group, node: int, reply: Reply | None, form: str) -> str:
@@ -148,26 +148,28 @@ class GroupRound:
             return "its upload has other records or metrics than most"
         if words := fault(reply.upload, str(node), group.names, len(self.trained), len(reply.metrics)):
             return f"of its upload {words}"
-        statement = reply.upload.statement(self.transcript(group, reply))
-        if not verify(group.keys[str(node)], statement, reply.upload.signature):
+        signed = statement(reply.upload.claim(), self.transcript(group, reply).hex())
+        if not verify(group.keys[str(node)], signed, reply.upload.signature):
             return "its upload is not signed by its key for this round"
         return ""
 
     def _liars(
-        self, group: Group, pairs: list[tuple[str, str]], shared: Mapping[str, Mapping[str, ShortWords]], reply: Reply
+        self, group: Group, pairs: list[tuple[str, str]], uploads: Mapping[str, Upload], reply: Reply
     ) -> dict[int, str]:
-        """Who lied about words that two share, by the key that both show; one pair of a client is enough."""
+        """Who lied about words that two share, by the key that each shows to whoever has what the other one signed."""
         found: dict[int, str] = {}
-        asked: set[str] = set()
+        shared = {name: upload.shared for name, upload in uploads.items()}
         for pair in pairs:
-            if asked & set(pair):
-                continue
-            asked |= set(pair)
-            shown = ask(self.grid, "show", {int(one): {"other": other} for one, other in (pair, pair[::-1])})
+            orders = {
+                int(one): {"other": other, "claim": uploads[other].claim(), "signature": uploads[other].signature}
+                for one, other in (pair, pair[::-1])
+            }
+            shown = ask(self.grid, "show", orders)
             keys = {str(node): str(content.get("key", "")) for node, content in shown.items()}
             size, transcript = len(self.trained), self.transcript(group, reply)
             for name in liars(pair, keys, group.tags, group.digest, transcript, size, self.directions, shared):
-                found[int(name)] = "it lied about the words that it shares with another client"
+                lied = "it lied about the words that it shares with another client"
+                found[int(name)] = lied if keys.get(name) else "it did not show a key where two disagree"
         return found
 
     def length(self, total: Summed) -> float:

@@ -111,7 +111,7 @@ def _answer(order: str, content: dict[str, Any], member: Member, key: Key, conte
         if order == "look":
             return {"shared": member.look(int(str(content["round"])), str(content["seed"]), int(str(content["size"])))}
         if order == "show":
-            return {"key": member.show(str(content["other"]))}
+            return {"key": member.show(str(content["other"]), content["claim"], str(content["signature"]), verify)}
         raise Refused(f"an order must be introduce, agree, look, show or train; got {order[:40]!r}.")
     except Refused as refusal:
         log.warning("fedgauss: %s", refusal)
