@@ -339,6 +339,7 @@ def test_numbers_that_would_wrap_round_are_refused_before_anything_leaves(change
         {"shared": {name: [1, 2] for name in NAMES[1:]}},
         {"examples": float("nan")},
         {"examples": 0.0},
+        {"examples": 1e-300},
         {"examples": True},
         {"examples": "10"},
         {"examples": 2.0**30},

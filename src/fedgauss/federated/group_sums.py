@@ -45,7 +45,7 @@ from fedgauss.federated.wire import encode
 
 FEWEST = 3  # clients of a group: of two, each would know the other's part
 MOST_MEMBERS = 64
-MOST_EXAMPLES, LARGEST_CHANGE = 2.0**20, 2.0**12
+LEAST_EXAMPLES, MOST_EXAMPLES, LARGEST_CHANGE = 2.0**-20, 2.0**20, 2.0**12
 _FRACTION = 24  # bits after the point
 _FINE = 12  # bits of a direction's largest entry
 _NO_LEDGER = "0" * 64  # where an entry has the head of one: clients that train keep none
@@ -241,8 +241,8 @@ class Member:
 
 def _whole(change: FloatArray, examples: float, directions: Directions) -> ShortWords:
     """x_k modulo 2^64."""
-    if not 0.0 < examples <= MOST_EXAMPLES:
-        raise Refused(f"a client must have more than 0 and at most {MOST_EXAMPLES:,.0f} examples; got {examples:g}.")
+    if not LEAST_EXAMPLES <= examples <= MOST_EXAMPLES:
+        raise Refused(f"a client must have 1e-6 to {MOST_EXAMPLES:,.0f} examples; got {examples:g}.")
     largest = float(np.abs(change).max(initial=0.0))
     if not largest <= LARGEST_CHANGE:  # nan is not
         raise Refused(f"arrays must change by at most {LARGEST_CHANGE:,.0f} in a round; one changed by {largest:.3g}.")
@@ -331,8 +331,8 @@ def fault(upload: Upload, name: str, group: Sequence[str], size: int, n_metrics:
         return "it must send what it shares with each of its group"
     if any(not isinstance(p, np.ndarray) or p.dtype != np.uint64 or p.shape != (2,) for p in upload.shared.values()):
         return "of each pair it must send two unsigned 64-bit numbers"
-    if type(upload.examples) not in (int, float) or not 0.0 < upload.examples <= MOST_EXAMPLES:
-        return f"its examples must be more than 0 and at most {MOST_EXAMPLES:,.0f}"
+    if type(upload.examples) not in (int, float) or not LEAST_EXAMPLES <= upload.examples <= MOST_EXAMPLES:
+        return f"its examples must be 1e-6 to {MOST_EXAMPLES:,.0f}"
     return ""
 
 

@@ -238,11 +238,12 @@ class GroupSums(Strategy):
             except Faulty as fault:
                 void.append(self._refuse(group, fault))
         lengths = sorted(seen.length(total) for _, total, _ in found)
+        usual = lengths[(len(lengths) - 1) // 2] if lengths else 0.0
         near = []
         for group, total, reply in found:
             try:
-                if len(found) > 1:  # of one group nobody knows what is usual
-                    seen.check_near(group, total, replies, lengths[(len(lengths) - 1) // 2])
+                if len(found) > 1 and usual > 0.0:  # of one group nobody knows what is usual
+                    seen.check_near(group, total, replies, usual)
                 near.append((total, reply))
             except Faulty as fault:
                 void.append(self._refuse(group, fault))
