@@ -1,5 +1,6 @@
 """`GroupSums`: the strategy's run to rounding, no upload at the server; liars, attackers, clients that are absent."""
 
+import logging
 import random
 
 import numpy as np
@@ -184,22 +185,35 @@ def test_a_group_that_is_not_complete_is_void_and_the_others_go_on():
     assert path[2][:D] == pytest.approx(weights @ ends / weights.sum(), abs=1e-6)
 
 
-def test_a_client_that_is_gone_for_good_leaves_its_group_after_three_rounds():
-    """Its group's three others join another group; what that tells is printed and counted."""
+def gone_after_round_1(reply, k, r):
+    return None if k == 3 and r >= 2 else reply
+
+
+def test_a_group_waits_for_its_clients():
+    """Else the difference of sums before and after would be the lost client's own: no more is told than at first."""
     strategy = GroupSums(inner(), size=4, seed=1)
-    before = []
+    start(strategy, 6, tamper=gone_after_round_1)
+    assert set(strategy.void) == {2, 3, 4, 5, 6}
+    assert list(strategy.told.values()) == pytest.approx([0.5] * N)
 
-    def tamper(reply, k, r):
-        if r == 1 and not before:
-            before.append(strategy.told)
-        return None if k == 3 and r >= 2 else reply
 
-    start(strategy, 7, tamper=tamper)
+def test_with_patience_the_others_of_a_lost_clients_group_go_on_and_what_that_tells_is_said(caplog):
+    """Three others join another group. The sums of both groups, less that of the new one, are the lost client's."""
+    logger = logging.getLogger("flwr")
+    logger.addHandler(caplog.handler)
+    try:
+        strategy = GroupSums(inner(), size=4, seed=1, patience=3)
+        start(strategy, 7, tamper=gone_after_round_1)
+    finally:
+        logger.removeHandler(caplog.handler)
     assert set(strategy.void) == {2, 3, 4}
     assert sorted(map(len, strategy.groups)) == [4, 7]
-    assert before[0][NODE + 3] == pytest.approx(0.5)
-    assert strategy.told[NODE + 3] == pytest.approx(1.0, abs=0.3)
-    assert max(strategy.told.values()) > 0.5
+    assert strategy.told[NODE + 3] == pytest.approx(1.0)
+    mates = sorted(value for node, value in strategy.told.items() if node != NODE + 3)
+    assert mates == pytest.approx([0.5] * 8 + [3**-0.5] * 3)
+    said = list(dict.fromkeys(record.message for record in caplog.records if "cosine" in record.message))
+    assert ["of 0.50 at most and 0.50" in words for words in said] == [True, False]
+    assert "of 1.00 at most and 0.56" in said[1]
 
 
 def test_who_lies_about_shared_words_is_left_out_and_nobody_else():

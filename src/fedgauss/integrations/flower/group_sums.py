@@ -27,7 +27,7 @@ from fedgauss.integrations.flower.kept import KeptArrays, Memory, nested
 from fedgauss.integrations.flower.records import log, plain
 from fedgauss.integrations.sinks.base import Sink, Sinks
 
-_PATIENCE = 3  # rounds without an answer, after which the others of a group go on without that client
+_TRIES = 3  # to agree on keys, after which the others go on without a client that does not
 
 
 class GroupSums(Strategy):
@@ -45,6 +45,9 @@ class GroupSums(Strategy):
         As in `Monitored`. Who broke the rules of the sum is left out in any case.
     sink : callable, optional
         As in `Monitored`.
+    patience : int, optional
+        Rounds in a row without a client, after which the others of its group are put into other groups. That gives the
+        lost client's own mean change away; without it its group waits for it.
     seed : int, optional
         Of the draw of the groups.
 
@@ -64,9 +67,9 @@ class GroupSums(Strategy):
 
     Notes
     -----
-    A group whose clients do not all answer is void in that round: what came is noise. After three rounds without a
-    client the others of its group are put into other groups. Groups change for nothing else but clients that are left
-    out, since sums over other groups give each client's own mean away; the log says how far.
+    A group whose clients do not all answer is void in that round: what came is noise. Groups change for nothing but
+    clients that are left out, or lost with `patience`, since sums over other groups give clients' own mean changes
+    away, that of who left first of all; the log says how far.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class GroupSums(Strategy):
         horizon: int | None = None,
         on_alarm: Literal["stop", "go on", "exclude"] = "stop",
         sink: Sink | None = None,
+        patience: int | None = None,
         seed: int | None = None,
     ) -> None:
         if not isinstance(strategy, Strategy):
@@ -85,6 +89,7 @@ class GroupSums(Strategy):
             raise ValueError(f"on_alarm must be 'stop', 'go on' or 'exclude'; got {on_alarm!r}.")
         why = "Of two clients each would know the other's part."
         self.size = _checks.whole("size", size, at_least=FEWEST, fix=why, at_most=MOST_MEMBERS // 2)
+        self.patience = None if patience is None else _checks.whole("patience", patience, fix="It counts rounds.")
         self.strategy, self.on_alarm = strategy, on_alarm
         self.monitor = GroupMonitor(alpha, horizon)
         self.verdicts: dict[int, ClientVerdict] = {}
@@ -96,6 +101,7 @@ class GroupSums(Strategy):
         self._groups: list[Group] = []
         self._ever: list[tuple[int, ...]] = []  # groups that there have been
         self._missed: Counter[int] = Counter()  # rounds without an answer, one after the other
+        self._apart: Counter[int] = Counter()  # tries of a client to agree on keys
         self._round: GroupRound | None = None
         self._asked: list[Group] = []
         self._alarmed = False
@@ -174,7 +180,8 @@ class GroupSums(Strategy):
 
     def _regroup(self, here: Iterable[int], grid: Grid) -> None:
         """Groups for those who have none: who is new, and who was left behind when a client went."""
-        gone = {node for node, rounds in self._missed.items() if rounds >= _PATIENCE} | self.left_out.keys()
+        lost = {node for node, rounds in self._missed.items() if self.patience and rounds >= self.patience}
+        gone = lost | {node for node, tries in self._apart.items() if tries >= _TRIES} | self.left_out.keys()
         broken = [group for group in self._groups if gone & set(group.nodes)]
         self._groups = [group for group in self._groups if group not in broken]
         grouped = {node for group in self._groups for node in group.nodes}
@@ -206,7 +213,7 @@ class GroupSums(Strategy):
                 pairs = Counter(name for pair in apart for name in pair)
                 why = refusals(answers.get(node, {}) for node in nodes_of_group)
                 log.warning("fedgauss: clients %s did not agree on keys. %s", listed(sorted(pairs)), why)
-                self._missed.update(int(name) for name, n in pairs.items() if 2 * n >= len(nodes_of_group))
+                self._apart.update(int(name) for name, n in pairs.items() if 2 * n >= len(nodes_of_group))
                 continue
             self._groups.append(Group(nodes_of_group, roster.digest, tags, keys))
             if nodes_of_group not in self._ever:
