@@ -461,6 +461,14 @@ def test_options_are_checked(options, words):
         GroupSums(inner(), **options)
 
 
+@pytest.mark.parametrize("array", [np.array(["a"]), np.array([1, 2])], ids=["text", "whole numbers"])
+def test_models_without_numbers_that_train_are_refused_in_words(array):
+    with pytest.raises(ValueError, match="arrays must"):
+        GroupSums(inner(), size=4).start(
+            InProcessGrid(app_with([group_sums_mod()]), N, {"seed": 0}), ArrayRecord({"a": Array(array)}), num_rounds=1
+        )
+
+
 def test_fewer_clients_than_a_group_are_refused_in_words():
     with pytest.raises(ValueError, match="a group of 4 clients"):
         start(GroupSums(FedAvg(min_available_nodes=3, fraction_evaluate=0.0), size=4), 1, n_clients=3)

@@ -39,7 +39,7 @@ from fedgauss.integrations.flower.group_sums_mod import (
     order_record,
     round_directions,
     round_told,
-    sent_arrays,
+    sent_views,
 )
 from fedgauss.integrations.flower.records import Views, numbers, plain
 
@@ -92,20 +92,23 @@ class GroupRound:
     ----------
     number : int
         Flower's.
-    sent : Message
-        To any of the clients: all were told the same.
+    views : mapping of str to numpy.ndarray
+        The arrays that were sent to all.
+    config : str
+        The digest of what they were told beside.
     grid : Grid
         By which clients can be asked again.
     """
 
     number: int
-    sent: Message
+    views: Views
+    config: str
     grid: Grid
 
-    @cached_property
-    def views(self) -> Views:
-        """The arrays that were sent."""
-        return {name: numbers(array) for name, array in sent_arrays(self.sent).items()}
+    @classmethod
+    def of(cls, number: int, sent: Message, grid: Grid) -> GroupRound:
+        """That of a message to any of the clients: all are told the same."""
+        return cls(number, sent_views(sent), digest_of_config(sent), grid)
 
     @cached_property
     def directions(self) -> Directions:
@@ -117,13 +120,9 @@ class GroupRound:
         """Which numbers are judged."""
         return np.concatenate([np.full(view.size, is_trained(name, view.dtype)) for name, view in self.views.items()])
 
-    @cached_property
-    def _config(self) -> str:
-        return digest_of_config(self.sent)
-
     def transcript(self, group: Group, reply: Reply) -> bytes:
         """What the words of a group depend on in this round."""
-        told = round_told(self.views, self._config, reply.layout, reply.metrics)
+        told = round_told(self.views, self.config, reply.layout, reply.metrics)
         return transcript_of(group.digest, group.names, self.number, told)
 
     def sum_of(self, group: Group, replies: Mapping[int, Message], form: str) -> tuple[Summed, Reply]:

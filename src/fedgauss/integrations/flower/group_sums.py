@@ -138,7 +138,7 @@ class GroupSums(Strategy):
                 f"a group of {self.size} clients or more must be there; there is none. GroupSums needs "
                 f"fraction_train=1 and min_train_nodes = min_available_nodes of at least {self.size}."
             )
-        self._round = GroupRound(server_round, asked[0], grid)
+        self._round = GroupRound.of(server_round, asked[0], grid)
         for message in asked:
             message.content = RecordDict({**message.content, RECORD: order_record("train", {"round": server_round})})
         return asked

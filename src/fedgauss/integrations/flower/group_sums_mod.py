@@ -19,7 +19,7 @@ from fedgauss.federated.group_sums import FEWEST, MOST_MEMBERS, Directions, Memb
 from fedgauss.federated.keys import Key, fingerprint, is_hex, verify
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.wire import decode, encode
-from fedgauss.integrations.flower.records import Views, log, numbers, vector, viewed_like
+from fedgauss.integrations.flower.records import Views, log, numbers, odd_type, vector, viewed_like
 
 RECORD = "fedgauss group sums"  # of all that the mod and the strategy tell each other
 WORDS = "fedgauss masked words"
@@ -124,8 +124,7 @@ def _trained(
 ) -> Message:  # fmt: skip
     """The application's reply, masked."""
     member.ready(number)
-    sent = sent_arrays(message)
-    views = {name: numbers(array).copy() for name, array in sent.items()}
+    views = {name: view.copy() for name, view in sent_views(message).items()}
     config = digest_of_config(message)
     reply = call_next(message, context)
     if not reply.has_content():
@@ -148,12 +147,17 @@ def _trained(
     return reply
 
 
-def sent_arrays(message: Message) -> ArrayRecord:
+def sent_views(message: Message) -> Views:
     """The model in a message to a client."""
     records = list(message.content.array_records.values())
     if len(records) != 1:
         raise Refused(f"a message must have one ArrayRecord; it has {len(records)}.")
-    return records[0]
+    views = {name: numbers(array) for name, array in records[0].items()}
+    if odd := [words for name, view in views.items() if (words := odd_type(name, view))]:
+        raise Refused(f"arrays must be numbers; there is {odd[0]}.")
+    if not any(is_trained(name, view.dtype) for name, view in views.items()):
+        raise Refused("arrays must hold floating-point numbers that are trained; there are none to judge.")
+    return views
 
 
 def digest_of_config(message: Message) -> str:
