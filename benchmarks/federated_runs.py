@@ -32,7 +32,7 @@ class Federation:
     batch: int = 32
     images: int = 600  # of every client
     dirichlet: float = 0.5  # of its labels; inf for clients that are alike
-    model: str = "mlp"  # or "cnn"
+    model: str = "mlp"  # or "cnn"; "small", "wide" for images of 8 x 8
     optimiser: str = "momentum"  # or "sgd", "adam"
     rate: float = 0.01
     schedule: str = "constant"  # or "falling", like t^-1/2; "drop", by ten in mid-run
@@ -74,13 +74,13 @@ class Attack:
 class Images(NamedTuple):
     """Pixels in [0, 1] as bytes, and labels; those held out come last."""
 
-    pixels: jax.Array  # (n, 784)
+    pixels: jax.Array  # (n, pixels)
     labels: jax.Array  # (n,)
     by_class: jax.Array  # places of the images of every class, as many of each  (10, m)
 
 
 def images_from(pixels: np.ndarray, labels: np.ndarray) -> Images:
-    """From (n, 28, 28) bytes."""
+    """From (n, side, side) bytes."""
     seen = labels[:-HELD_OUT]
     places = [np.flatnonzero(seen == c) for c in range(CLASSES)]
     fewest = min(map(len, places))
@@ -92,6 +92,8 @@ def images_from(pixels: np.ndarray, labels: np.ndarray) -> Images:
 
 _SHAPES = {
     "mlp": ((784, 32), (32,), (32, 10), (10,)),
+    "small": ((64, 16), (16,), (16, 10), (10,)),  # for images of 8 x 8
+    "wide": ((64, 48), (48,), (48, 10), (10,)),
     "cnn": ((5, 5, 1, 8), (8,), (5, 5, 8, 16), (16,), (7 * 7 * 16, 10), (10,)),
 }
 
@@ -118,9 +120,9 @@ def start(model: str, key: jax.Array) -> jax.Array:
 
 
 def scores(model: str, vector: jax.Array, x: jax.Array) -> jax.Array:
-    """Of the ten classes, for images (n, 784)."""
+    """Of the ten classes, for images (n, pixels)."""
     layers = _layers(model, vector)
-    if model == "mlp":
+    if model != "cnn":
         w1, b1, w2, b2 = layers
         return jax.nn.relu(x @ w1 + b1) @ w2 + b2
     k1, b1, k2, b2, w, b = layers
@@ -159,7 +161,9 @@ def _one_class(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
 def _backdoor(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Half of the images get a white corner and the label 0."""
     marked = jnp.arange(len(y)) % 2 == 0
-    corner = jnp.zeros(784, bool).at[jnp.array([i * 28 + j for i in range(1, 5) for j in range(1, 5)])].set(True)
+    side = int(x.shape[1] ** 0.5)
+    places = [i * side + j for i in range(1, 1 + side // 7) for j in range(1, 1 + side // 7)]
+    corner = jnp.zeros(side * side, bool).at[jnp.array(places)].set(True)
     return jnp.where(marked[:, None] & corner, 1.0, x), jnp.where(marked, 0, y)
 
 

@@ -14,6 +14,7 @@ from fedgauss.detect.client_rounds import client_innovations
 from fedgauss.detect.clients import ClientMonitor, ClientVerdict
 from fedgauss.detect.cusum import Cusum, cusum_paths
 from fedgauss.detect.eprocess import EProcess, e_process_paths
+from fedgauss.detect.group_sums import GroupMonitor
 from fedgauss.detect.innovations import server_only
 from fedgauss.detect.mean_channel import MeanChannel
 from fedgauss.detect.monitor import Monitor
@@ -45,6 +46,7 @@ __all__ = [
     "Cusum",
     "CusumRule",
     "EProcess",
+    "GroupMonitor",
     "MeanChannel",
     "Monitor",
     "Peak",

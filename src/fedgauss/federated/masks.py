@@ -22,12 +22,15 @@ import json
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from fedgauss.federated.fixed_point import WORDS, Words, add, negate
 from fedgauss.federated.keys import RunKeyLike
 from fedgauss.federated.refusal import Refused
+
+ShortWords = npt.NDArray[np.uint64]  # a word to a number, modulo 2^64
 
 
 class Masks:
@@ -67,7 +70,26 @@ class Masks:
 
         Nobody else can tell what a tag is of.
         """
-        return {other: hmac.digest(key, b"fedgauss tag" + digest, "sha256").hex() for other, key in self._pairs.items()}
+        return {other: tag_of(key, digest) for other, key in self._pairs.items()}
+
+    def short_words(self, other: str, transcript: bytes, size: int) -> ShortWords:
+        """The words shared with one site, modulo 2^64: whose name comes first adds them, the other takes them off."""
+        return short_words(self._pairs[other], transcript, size)
+
+    def key_with(self, other: str) -> bytes:
+        """The key of a pair, to show that its words were made of it: they hide nothing from then on."""
+        return self._pairs[other]
+
+
+def tag_of(key: bytes, digest: bytes) -> str:
+    """A tag of something by a pair's key, to which both are bound by it."""
+    return hmac.digest(key, b"fedgauss tag" + digest, "sha256").hex()
+
+
+def short_words(key: bytes, transcript: bytes, size: int) -> ShortWords:
+    """`size` numbers modulo 2^64 from a pair's key, for a message of that transcript alone."""
+    one_time = hmac.digest(key, b"fedgauss short words" + transcript, "sha256")
+    return _numbers(one_time, size)
 
 
 def _pair(name: str, other: str) -> bytes:
@@ -78,5 +100,9 @@ def _pair(name: str, other: str) -> bytes:
 def _stream(key: bytes, transcript: bytes, size: int) -> Words:
     """`size` numbers modulo 2^256. The key is used for this message alone, and so the nonce may be 0."""
     one_time = hmac.digest(key, b"fedgauss words" + transcript, "sha256")
-    stream = Cipher(ChaCha20(one_time, bytes(16)), mode=None).encryptor().update(bytes(8 * WORDS * size))
-    return np.frombuffer(stream, "<u8").astype(np.uint64).reshape(size, WORDS)
+    return _numbers(one_time, WORDS * size).reshape(size, WORDS)
+
+
+def _numbers(one_time: bytes, count: int) -> ShortWords:
+    stream = Cipher(ChaCha20(one_time, bytes(16)), mode=None).encryptor().update(bytes(8 * count))
+    return np.frombuffer(stream, "<u8").astype(np.uint64)
