@@ -15,29 +15,31 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process a core
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import argparse  # noqa: E402
-import json  # noqa: E402
-import platform  # noqa: E402
-import sys  # noqa: E402
-import time  # noqa: E402
-from concurrent.futures import ProcessPoolExecutor, as_completed  # noqa: E402
-from multiprocessing import get_context  # noqa: E402
-from pathlib import Path  # noqa: E402
-from typing import Any, NamedTuple  # noqa: E402
+import argparse
+import json
+import platform
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import numpy as np  # noqa: E402
-from scipy import stats  # noqa: E402
+import numpy as np
+from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).parent))  # spawned workers have another path
 
-from watch_runs import Round, Runs  # noqa: E402
-from watch_settings import Cell, cells  # noqa: E402
+from watch_runs import Round, Runs
+from watch_settings import Cell, cells
 
-from fedgauss.detect.clients.features import Moves  # noqa: E402
-from fedgauss.detect.clients.groups import chance  # noqa: E402
-from fedgauss.detect.clients.naming import named  # noqa: E402
-from fedgauss.detect.clients.watch import ClientWatch  # noqa: E402
-from fedgauss.detect.spending import spent  # noqa: E402
+from fedgauss.detect.clients.directions import Directions
+from fedgauss.detect.clients.features import Moves
+from fedgauss.detect.clients.groups import chance
+from fedgauss.detect.clients.naming import named
+from fedgauss.detect.clients.sketch import Sketch
+from fedgauss.detect.clients.watch import ClientWatch, joined
+from fedgauss.detect.spending import spent
 
 ALPHA = 0.05
 RATE = 0.05  # of wrong names
@@ -58,21 +60,20 @@ class Server:
     """What a server with a client monitor does with the uploads of R runs."""
 
     def __init__(self, cell: Cell, n_runs: int) -> None:
-        self.watch = ClientWatch(n_runs, cell.federation.clients)
-        self._directions: np.ndarray | None = None
+        self.watch, self.weighted = ClientWatch(n_runs, cell.federation.clients), cell.weighted
+        self.directions = [Directions(Sketch(8192, 0), self.watch.features) for _ in range(n_runs)]
 
     def observe(self, seen: Round) -> Moves:
         """What the watch is given."""
-        u, (who, _, _) = seen.uploads, seen
-        runs = np.arange(len(who))[:, None]
-        if self._directions is None:
-            self._directions = np.zeros((len(who), self.watch.values.shape[1], u.shape[-1]), np.float32)
-        past, size = self._directions[runs, who], np.maximum(np.linalg.norm(u, axis=-1), 1e-30)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            along = (u * past).sum(axis=-1) / np.linalg.norm(past, axis=-1)
-        self._directions[runs, who] = 0.9 * past + 0.1 * u / size[..., None]
-        products = (u @ np.swapaxes(u, 1, 2)).astype(float)
-        return Moves(who, products, along.astype(float), np.abs(u).sum(axis=-1).astype(float) / size)
+        rounds = []
+        for directions, who, uploads, examples in zip(self.directions, *seen, strict=True):
+            weights = dict(zip(who.tolist(), examples.tolist(), strict=True)) if self.weighted else None
+            numbers = {k: k for k in range(self.watch.values.shape[1])}
+            compared, short = directions.compared(dict(zip(who.tolist(), uploads, strict=True)), numbers, weights)
+            rounds.append(compared.moves(who, self.watch.features))
+            directions.grow(len(numbers), short.shape[1])
+            directions.turn(who, short)
+        return joined(rounds)
 
 
 def outcomes(cell: Cell, chunk: int, n_runs: int, stage: int) -> list[Outcome]:
@@ -122,8 +123,9 @@ def row_of(cell: Cell, found: list[Outcome]) -> dict[str, Any]:
     wrong = sum(k >= bad for o in seen for k in o.named)
     return row | {
         "soon": soon, "limits": limits(soon, n), "ever": len(seen), "early": sum(o.early for o in found),
-        "bad named": right, "of": bad * len(seen), "wrong names": wrong, "runs with a wrong name":
-        sum(any(k >= bad for k in o.named) for o in seen), "onset right": sum(o.onset == cell.attack.onset for o in seen),
+        "bad named": right, "of": bad * len(seen), "wrong names": wrong,
+        "runs with a wrong name": sum(any(k >= bad for k in o.named) for o in seen),
+        "onset right": sum(o.onset == cell.attack.onset for o in seen),
         "delay": float(np.median([o.alarm - cell.attack.onset + 1 if o.alarm else np.inf for o in found])),
     }  # fmt: skip
 

@@ -1,8 +1,8 @@
 """Many small federations at once in NumPy: what clients send, round by round, through compression, clipping and noise.
 
-R federations side by side share one setting. Each client has digits of its own with Dirichlet labels, takes a few steps
-from the server's model, and sends what it changed through a wire: clipped, compressed or noisy. Some clients may turn
-bad, in their data or in what they send. A round gives uploads, so that whatever a watch looks at can be taken from them.
+R federations side by side share one setting. Each client has digits of its own with Dirichlet labels, takes a few
+steps from the server's model, and sends what it changed through a wire: clipped, compressed or noisy. Some clients may
+turn bad, in their data or in what they send. A round gives uploads, so that whatever a watch looks at is in them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the watch of clients is measured on: cells that were fixed before its laws were chosen.
 
-A cell is a federation, a wire and an attack. Its seed follows from its name, so that cells can be added without changing
+A cell is a federation, a wire and an attack. Its seed follows from its name, so that adding a cell does not change
 the others, and from a stage: 0 is for figures that are told, any other number for development. No law, tolerance or
 threshold may be chosen in sight of stage 0.
 """

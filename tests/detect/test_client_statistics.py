@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from fedgauss.detect.clients.features import Moves, features
+from fedgauss.detect.clients.features import FEATURES, Moves, rows_of
 from fedgauss.detect.clients.groups import chance, groups
 from fedgauss.detect.clients.naming import named
 from fedgauss.detect.clients.sketch import Sketch
@@ -20,7 +20,11 @@ def moves_of(u, directions=None):
     along = (
         np.full(len(u), np.nan) if directions is None else (u * directions).sum(1) / np.linalg.norm(directions, axis=1)
     )
-    return Moves(np.arange(len(u))[None], (u @ u.T)[None], along[None], (np.abs(u).sum(1) / sizes)[None])
+    return round_of(np.arange(len(u))[None], (u @ u.T)[None], along[None], (np.abs(u).sum(1) / sizes)[None])
+
+
+def round_of(who, products, along, evenness):
+    return Moves(who, products, {"along_own": along, "evenness": evenness})
 
 
 def synthetic(rng, n_rounds, n_runs=1, bad=(), onset=None, n_clients=N_CLIENTS, act=np.negative):
@@ -36,7 +40,7 @@ def synthetic(rng, n_rounds, n_runs=1, bad=(), onset=None, n_clients=N_CLIENTS, 
             along = (u * mean).sum(2) / length
         sizes = np.linalg.norm(u, axis=2)
         who = np.broadcast_to(np.arange(n_clients), (n_runs, n_clients))
-        yield Moves(who, u @ np.swapaxes(u, 1, 2), along, np.abs(u).sum(2) / sizes)
+        yield round_of(who, u @ np.swapaxes(u, 1, 2), along, np.abs(u).sum(2) / sizes)
         mean = 0.9 * mean + 0.1 * u / sizes[..., None]
 
 
@@ -62,7 +66,7 @@ def test_features_are_those_of_a_slow_twin():
         )
 
     rows = np.array([row(k) for k in range(N_CLIENTS)])
-    seen = features(moves_of(u, past), kept[None])
+    seen = rows_of(moves_of(u, past), kept[None], FEATURES)
     assert np.allclose(seen.rows[0], rows - np.median(rows[kept], axis=0))  # the one left out has others, too
     assert np.isclose(seen.size[0], np.median(rows[kept, 2]))
 
@@ -70,7 +74,7 @@ def test_features_are_those_of_a_slow_twin():
 def test_a_client_that_sends_nothing_has_features():
     u = np.random.default_rng(1).normal(size=(N_CLIENTS, DIM))
     u[2] = 0.0
-    rows = features(moves_of(np.where(u == 0, 1e-30, u), u + 1), np.ones((1, N_CLIENTS), bool)).rows
+    rows = rows_of(moves_of(np.where(u == 0, 1e-30, u), u + 1), np.ones((1, N_CLIENTS), bool), FEATURES).rows
     assert np.isfinite(rows).all()
     assert rows[0, 2, 2] < -10
 
@@ -159,7 +163,8 @@ def test_a_group_is_judged_as_if_it_had_never_been_there():
 
     client = three.clients[0, 0]
     beside = np.array([0, 2, 3, 5, 7, client])
-    rows = np.array([features(moves, ~np.isin(np.arange(8), (1, 4, 6))[None]).rows[0, beside] for moves in rounds[3:]])
+    others = ~np.isin(np.arange(8), (1, 4, 6))[None]
+    rows = np.array([rows_of(moves, others, FEATURES).rows[0, beside] for moves in rounds[3:]])
     history = np.swapaxes(rows, 0, 1)[None]
     scores = watch.scores[:, beside, :-1]
     assert np.isclose(surprise(history, scores, np.arange(6)[None] < 5).p[0, 5], three.p[0, 0])
@@ -237,23 +242,22 @@ def test_leaving_a_client_out_is_as_if_it_had_never_been_there():
     rounds = list(synthetic(rng, 40))
     others = np.arange(N_CLIENTS) != 2
     with_it, without = ClientWatch(1, N_CLIENTS), ClientWatch(1, N_CLIENTS - 1)
-    for who, products, along, evenness in rounds[:30]:
-        with_it.update(Moves(who, products, along, evenness))
-        without.update(_less(who, products, along, evenness, others))
+    for moves in rounds[:30]:
+        with_it.update(moves)
+        without.update(_less(moves, others))
     with_it.leave_out(0, [2], back_to=30)
-    for who, products, along, evenness in rounds[30:]:
-        there = with_it.update(Moves(who, products, along, evenness)).p[0]
-        never = without.update(_less(who, products, along, evenness, others)).p[0]
+    for moves in rounds[30:]:
+        there = with_it.update(moves).p[0]
+        never = without.update(_less(moves, others)).p[0]
         assert np.isnan(there[2])
     assert np.allclose(with_it.values[0, others], without.values[0], equal_nan=True)
     assert np.allclose(with_it.numbers[0, others], without.numbers[0])
     assert np.allclose(there[others] > 0.05, never > 0.05)  # not equal: scores of the past were taken with it
 
 
-def _less(who, products, along, evenness, others):
-    return Moves(
-        np.arange(others.sum())[None], products[:, others][:, :, others], along[:, others], evenness[:, others]
-    )
+def _less(moves, others):
+    fields = {name: values[:, others] for name, values in moves.fields.items()}
+    return Moves(np.arange(others.sum())[None], moves.products[:, others][:, :, others], fields)
 
 
 def test_a_rollback_undoes_rounds():
@@ -270,9 +274,8 @@ def test_a_jump_that_all_share_is_noticed():
     watch = ClientWatch(1, N_CLIENTS)
     for number, moves in enumerate(synthetic(np.random.default_rng(10), 30), 1):
         scale = 0.1 if number > 20 else 1.0
-        jumped = watch.update(
-            Moves(moves.who, scale**2 * moves.products, scale * moves.along_own, moves.evenness)
-        ).jumped
+        fields = moves.fields | {"along_own": scale * moves.fields["along_own"]}
+        jumped = watch.update(Moves(moves.who, scale**2 * moves.products, fields)).jumped
         assert bool(jumped[0]) == (number == 21)
         watch.forget(jumped)
         if number == 21:

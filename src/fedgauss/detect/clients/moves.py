@@ -51,6 +51,21 @@ def flat_moves(moves: Any, participants: Iterable[int] | None, left_out: Collect
     return {k: _flat(f"the move of client {k}", row) for k, row in rows.items() if k not in left_out}
 
 
+def checked_weights(weights: Mapping[Name, float] | None, present: Collection[Name]) -> dict[Name, float] | None:
+    """What each client that is there counts for in the mean; a ValueError where one has no such number."""
+    if weights is None:
+        return None
+    if missing := [name for name in present if name not in weights]:
+        raise ValueError(f"weights must have a number for every client that is there; {missing[0]!r} has none.")
+    found = {name: _checks.real(f"the weight of client {name!r}", weights[name]) for name in present}
+    if wrong := [name for name, weight in found.items() if not 0 <= weight <= LARGEST]:
+        raise ValueError(
+            f"weights must lie between 0 and {LARGEST:g}; client {wrong[0]!r} has {found[wrong[0]]:g}. "
+            "Leave that client out?"
+        )
+    return found
+
+
 def _name(name: Any) -> Name:
     if isinstance(name, bool) or not isinstance(name, str | int | np.integer):
         raise ValueError(f"a client's name must be a string or a whole number; got {reprlib.repr(name)}.")

@@ -20,7 +20,7 @@ from fedgauss.detect.clients.watch import ClientWatch
 if TYPE_CHECKING:
     from fedgauss.detect.clients.monitor import ClientMonitor
 
-FORMAT = "fedgauss client monitor 1"
+FORMAT = "fedgauss client monitor 2"
 _LONGEST_MOVE = 1.001  # of an average of unit vectors, in any coordinate
 
 
@@ -34,6 +34,7 @@ def contents_of(monitor: ClientMonitor) -> storage.Contents:
         "horizon": monitor.horizon,
         "rate": monitor.rate,
         "seed": monitor._sketch.seed,
+        "features": [feature.name for feature in monitor.features],
         "round": monitor.round,
         "dim": monitor._dim,
         "clients": list(monitor._numbers),
@@ -42,7 +43,7 @@ def contents_of(monitor: ClientMonitor) -> storage.Contents:
         "alarms": monitor.seen.words(),
     }
     arrays: dict[str, npt.NDArray[Any]] = {
-        "directions": monitor._directions,
+        "directions": monitor._directions.table,
         "seen.rounds": monitor.seen.rounds,
         "seen.tenths": monitor.seen.tenths(len(monitor._numbers)),
         **monitor._watch.state(),
@@ -53,11 +54,13 @@ def contents_of(monitor: ClientMonitor) -> storage.Contents:
 def fill(monitor: ClientMonitor, words: dict[str, Any], arrays: storage.Arrays) -> None:
     """Make a fresh monitor the one that `contents_of` took apart; a ValueError where parts do not fit together."""
     monitor.round = _checks.whole("round", words["round"], at_least=0, at_most=storage.LATEST)
+    if (features := [feature.name for feature in monitor.features]) != words["features"]:
+        raise ValueError(f"it was saved with the features {words['features']}, not {features}: hand those to load")
     monitor._dim = _checks.whole("dim", words["dim"], at_least=0, at_most=storage.LATEST)
     monitor._numbers = {name: k for k, name in enumerate(_names(words["clients"]))}
     count = len(monitor._numbers)
-    monitor._watch = ClientWatch.from_state(arrays, count, monitor.round)
-    monitor._directions = _directions(arrays["directions"], count, monitor)
+    monitor._watch = ClientWatch.from_state(arrays, count, monitor.round, monitor.features)
+    monitor._directions.table = _directions(arrays["directions"], count, monitor)
     monitor.exclusions = tuple(_exclusion(told, monitor.round) for told in words.get("exclusions", ()))
     if words["alarm"] is not None:
         monitor.alarm = _alarm(words["alarm"], monitor.round)

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import fdtrc, fdtri
 
 from fedgauss._types import BoolArray, FloatArray
-from fedgauss.detect.clients.features import N_FEATURES
 
 WINDOWS = (2, 3, 5, 8)  # rounds whose mean is compared with those before them
 MEMORY = 30  # rounds before a window that it is compared with
@@ -45,6 +44,16 @@ class Before(NamedTuple):
         """What V is worth."""
         return _WORTH * (self.n + _BORROWED - 1.0)
 
+    @property
+    def n_features(self) -> int:
+        """F."""
+        return self.mean.shape[-1]
+
+    @property
+    def left(self) -> FloatArray:
+        """Degrees of freedom of the F law's denominator."""
+        return self.dof - self.n_features + 1.0
+
 
 def before(history: FloatArray, window: int, kept: BoolArray) -> Before:
     """From rounds (R, P, H, F), the newest last and NaN where there was none; all that is shared, of clients `kept`."""
@@ -57,7 +66,7 @@ def before(history: FloatArray, window: int, kept: BoolArray) -> Before:
     enough = (n >= LEAST_PAST)[..., None] & kept[..., None, None]
     pooled = np.where(enough, scatter, 0.0).sum(axis=1, keepdims=True)
     pooled = pooled / np.maximum(np.where(enough, n[..., None] - 1.0, 0.0).sum(axis=1, keepdims=True), 1.0)
-    ridge = 1e-12 * (1.0 + np.trace(pooled, axis1=-1, axis2=-2))[..., None, None] * np.eye(N_FEATURES)
+    ridge = 1e-12 * (1.0 + np.trace(pooled, axis1=-1, axis2=-2))[..., None, None] * np.eye(rounds.shape[-1])
     covariance = (scatter + _BORROWED * pooled) / (n[..., None] + _BORROWED - 1.0) + ridge
     shared = residual * kept[..., None, None]
     lagged = (shared[:, :, 1:] * shared[:, :, :-1]).sum(axis=(1, 2))
@@ -125,12 +134,12 @@ def surprise(history: FloatArray, scores: FloatArray, kept: BoolArray) -> Surpri
     scores = np.where(kept[..., None], scores, np.nan)
     past = before(history, 1, kept)
     f = _less_shared(t2_of_round(history, past, 1), past, kept)
-    score = f / fdtri(N_FEATURES, _left(past), 1.0 - _TAIL)
+    score = f / fdtri(past.n_features, past.left, 1.0 - _TAIL)
     smallest = _p_of_round(f, past, scores)
     for window in WINDOWS:
         past = before(history, window, kept)
         mean = _less_shared(t2_of_mean(history, past, window), past, kept)
-        smallest = np.fmin(smallest, fdtrc(N_FEATURES, _left(past), mean))
+        smallest = np.fmin(smallest, fdtrc(past.n_features, past.left, mean))
         if window == 2:
             rounds = (_less_shared(t2_of_round(history, past, back), past, kept) for back in (1, 2))
             both = [_p_of_round(f, past, scores[:, :, :-1]) for f in rounds]
@@ -138,21 +147,17 @@ def surprise(history: FloatArray, scores: FloatArray, kept: BoolArray) -> Surpri
     return Surprise(np.minimum(_WAYS * smallest, 1.0), score)
 
 
-def _left(past: Before) -> FloatArray:
-    return past.dof - N_FEATURES + 1.0
-
-
 def _less_shared(t2: FloatArray, past: Before, kept: BoolArray) -> FloatArray:
     """T^2 as F, less what most clients share."""
-    f = t2 * _left(past) / (past.dof * N_FEATURES)
-    usual = np.where(kept, f / fdtri(N_FEATURES, _left(past), _SHARED), np.nan)
+    f = t2 * past.left / (past.dof * past.n_features)
+    usual = np.where(kept, f / fdtri(past.n_features, past.left, _SHARED), np.nan)
     return f / np.maximum(_lower(usual), 1.0)[:, None]
 
 
 def _p_of_round(f: FloatArray, past: Before, scores: FloatArray) -> FloatArray:
     """By the F law, or by the tail of earlier rounds if that is heavier."""
-    left = _left(past)
-    return np.maximum(fdtrc(N_FEATURES, left, f), _tail(f / fdtri(N_FEATURES, left, 1.0 - _TAIL), scores))
+    size, left = past.n_features, past.left
+    return np.maximum(fdtrc(size, left, f), _tail(f / fdtri(size, left, 1.0 - _TAIL), scores))
 
 
 def _tail(score: FloatArray, scores: FloatArray) -> FloatArray:

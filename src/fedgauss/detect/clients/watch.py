@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fedgauss._types import BoolArray, FloatArray, IntArray
-from fedgauss.detect.clients.features import N_FEATURES, Moves, features
+from fedgauss.detect.clients.features import FEATURES, Feature, Moves, rows_of
 from fedgauss.detect.clients.surprise import LEAST_PAST, LENGTH, MEMORY, surprise
 
 LEFT_OUT_FIRST = 3  # rounds in which a model moves too fast to be a past
@@ -34,7 +34,7 @@ class Judged(NamedTuple):
 class Past(NamedTuple):
     """Of all clients of R runs."""
 
-    values: FloatArray  # (R, K, H, 5)
+    values: FloatArray  # (R, K, H, F)
     numbers: IntArray  # of the rounds, 0 for none  (R, K, H)
     scores: FloatArray  # before the last round of each  (R, K, S)
 
@@ -46,8 +46,9 @@ class ClientWatch:
     clients share, as when the rate falls by ten, makes all pasts worthless: unless it is an alarm, `forget` them.
     """
 
-    def __init__(self, n_runs: int, n_clients: int) -> None:
-        self.values = np.full((n_runs, n_clients, LENGTH, N_FEATURES), np.nan)
+    def __init__(self, n_runs: int, n_clients: int, features: tuple[Feature, ...] = FEATURES) -> None:
+        self.features = features
+        self.values = np.full((n_runs, n_clients, LENGTH, len(features)), np.nan)
         self.numbers = np.zeros((n_runs, n_clients, LENGTH), dtype=np.int64)  # rounds; 0 for none
         self.scores = np.full((n_runs, n_clients, MEMORY + 1), np.nan)
         self.left_out = np.zeros((n_runs, n_clients), dtype=np.bool_)
@@ -72,7 +73,7 @@ class ClientWatch:
         self.round += 1
         runs = np.arange(len(moves.who))[:, None]
         kept = ~self.left_out[runs, moves.who]
-        rows, size = features(moves, kept)
+        rows, size = rows_of(moves, kept, self.features)
         self.recent.append((self.round, moves))
         usable = np.asarray(np.isfinite(rows).all(axis=-1) & kept & (self.round > LEFT_OUT_FIRST))
         values, numbers = self.values[runs, moves.who], self.numbers[runs, moves.who]
@@ -120,17 +121,16 @@ class ClientWatch:
         for present in {moves.who.shape[1] for _, moves in self.recent}:
             rounds = [(number, moves) for number, moves in self.recent if moves.who.shape[1] == present]
             run, at = np.tile(np.arange(len(runs)), len(rounds)), np.repeat([number for number, _ in rounds], len(runs))
-            arrays = zip(*(moves for _, moves in rounds), strict=True)
-            moves = Moves(*(np.concatenate([array[runs] for array in each]) for each in arrays))
-            rows = features(moves, ~out[run[:, None], moves.who]).rows
+            moves = joined([moves.of_runs(runs) for _, moves in rounds])
+            rows = rows_of(moves, ~out[run[:, None], moves.who], self.features).rows
             i, client, place = np.nonzero(numbers[run[:, None], moves.who] == at[:, None, None])
             values[run[i], moves.who[i, client], place] = rows[i, client]
         return Past(values, numbers, self.scores[runs, :, :-1])
 
     def same_as(self, run: int, clients: IntArray) -> BoolArray:
         """Which clients of a run sent the same in the last round as one of these, copies and copied alike, (K,)."""
-        moves = self.recent[-1][1].of_run(run)
-        who, products = moves.who[0], moves.products[0]
+        moves = self.recent[-1][1]
+        who, products = moves.who[run], moves.products[run]
         size = np.sqrt(np.maximum(np.diagonal(products), np.finfo(np.float64).tiny))
         copies = (products >= _SAME * size[:, None] * size) & ~np.eye(len(who), dtype=np.bool_)
         named = np.isin(who, clients)
@@ -155,15 +155,17 @@ class ClientWatch:
         held["round"] = np.array(self.round)
         held["recent.round"] = np.array([number for number, _ in self.recent], dtype=np.int64)
         held["recent.present"] = np.array([moves.who.shape[1] for _, moves in self.recent], dtype=np.int64)
-        for field in Moves._fields:
-            flat = [getattr(moves, field).ravel() for _, moves in self.recent]
-            held[f"recent.{field}"] = np.concatenate(flat) if flat else np.empty(0)
+        parts = [{"who": moves.who, "products": moves.products, **moves.fields} for _, moves in self.recent]
+        for name in ("who", "products", *(feature.field for feature in self.features if feature.field)):
+            held[f"recent.{name}"] = np.concatenate([part[name].ravel() for part in parts] or [np.empty(0)])
         return held
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last: int) -> ClientWatch:
+    def from_state(
+        cls, arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last: int, features: tuple[Feature, ...] = FEATURES
+    ) -> ClientWatch:
         """The watch of one run that `state` took apart after round `last`, or a ValueError."""
-        watch = cls(1, 0)
+        watch = cls(1, 0, features)
         for name in _SAVED:
             kept, given = getattr(watch, name), arrays[name]
             shape = kept.shape if name == "sizes" else (1, n_clients, *kept.shape[2:])
@@ -183,11 +185,20 @@ class ClientWatch:
             raise ValueError("the rounds of every client must be in order")
         if np.isfinite(watch.values[numbers == 0]).any():
             raise ValueError("only rounds of a client can have values")
-        watch.recent.extend(_recent(arrays, n_clients, watch.round))
+        watch.recent.extend(_recent(arrays, n_clients, watch.round, features))
         return watch
 
 
-def _recent(arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last: int) -> list[tuple[int, Moves]]:
+def joined(rounds: Sequence[Moves]) -> Moves:
+    """Rounds with as many clients each as one, whose runs follow each other."""
+    fields = {name: np.concatenate([moves.fields[name] for moves in rounds]) for name in rounds[0].fields}
+    who, products = (np.concatenate([moves[i] for moves in rounds]) for i in (0, 1))
+    return Moves(who, products, fields)
+
+
+def _recent(
+    arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last: int, features: tuple[Feature, ...]
+) -> list[tuple[int, Moves]]:
     """The inner products of recent rounds."""
     numbers, present = arrays["recent.round"], arrays["recent.present"]
     fits = numbers.shape == present.shape == (len(present),) and len(present) <= RECENT
@@ -198,19 +209,29 @@ def _recent(arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last: int) -
     ordered = (np.diff(numbers) > 0).all() and numbers[0] > 0 and numbers[-1] == last
     if not ordered or present.min() < FEWEST or present.max() > n_clients:
         raise ValueError(f"recent rounds must be in order, the last one {last}, and of {FEWEST} to {n_clients} clients")
-    parts = {}
-    for field in Moves._fields:
-        sizes, flat = present**2 if field == "products" else present, arrays[f"recent.{field}"]
-        if flat.shape != (sizes.sum(),) or flat.dtype != (np.int64 if field == "who" else np.float64):
-            raise ValueError(f"{field} of recent rounds must have {sizes.sum()} numbers")
-        if (np.isinf(flat) if field == "along_own" else ~np.isfinite(flat)).any():
-            raise ValueError(f"{field} of recent rounds must be finite")
-        parts[field] = np.split(flat, np.cumsum(sizes)[:-1])
+    who = _split("who", arrays, present, np.int64)
+    products = _split("products", arrays, present**2, np.float64)
+    with_fields = [feature for feature in features if feature.field]
+    fields = {feature.field: _split(feature.field, arrays, present, np.float64) for feature in with_fields}
     rounds = []
     for i, p in enumerate(present.tolist()):
-        who = parts["who"][i]
-        if who.min() < 0 or who.max() >= n_clients or len(np.unique(who)) != p:
+        if who[i].min() < 0 or who[i].max() >= n_clients or len(np.unique(who[i])) != p:
             raise ValueError(f"clients of a recent round must lie in 0, ..., {n_clients - 1}, each once")
-        one = (who, parts["products"][i].reshape(p, p), parts["along_own"][i], parts["evenness"][i])
-        rounds.append((int(numbers[i]), Moves(*(part[None] for part in one))))
+        if not np.isfinite(products[i]).all():
+            raise ValueError("products of recent rounds must be finite")
+        size = np.sqrt(np.maximum(np.diagonal(products[i].reshape(p, p)), 0.0))
+        for feature in with_fields:
+            given = fields[feature.field][i]
+            if not (feature.allowed(given, size) | (feature.optional & np.isnan(given))).all():
+                raise ValueError(f"of recent rounds {feature.rule}")
+        each = {name: parts[i][None] for name, parts in fields.items()}
+        rounds.append((int(numbers[i]), Moves(who[i][None], products[i].reshape(1, p, p), each)))
     return rounds
+
+
+def _split(name: str, arrays: Mapping[str, npt.NDArray[Any]], sizes: IntArray, kind: type) -> list[npt.NDArray[Any]]:
+    """What was joined, with so many numbers a round."""
+    flat = arrays[f"recent.{name}"]
+    if flat.shape != (sizes.sum(),) or flat.dtype != kind:
+        raise ValueError(f"{name} of recent rounds must have {sizes.sum()} numbers")
+    return np.split(flat, np.cumsum(sizes)[:-1])
