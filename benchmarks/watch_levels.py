@@ -71,7 +71,7 @@ class Server:
             numbers = {k: k for k in range(self.watch.values.shape[1])}
             compared, short = directions.compared(dict(zip(who.tolist(), uploads, strict=True)), numbers, weights)
             rounds.append(compared.moves(who, self.watch.features))
-            directions.grow(len(numbers), short.shape[1])
+            directions.grow(len(numbers), uploads.shape[1])
             directions.turn(who, short)
         return joined(rounds)
 

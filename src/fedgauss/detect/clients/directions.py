@@ -10,6 +10,7 @@ import numpy as np
 from fedgauss._types import FloatArray, IntArray
 from fedgauss.detect.clients.compared import Compared
 from fedgauss.detect.clients.features import Feature, Sent
+from fedgauss.detect.clients.moves import check_lengths
 from fedgauss.detect.clients.sketch import Single, Sketch
 from fedgauss.detect.clients.verdict import Name
 
@@ -27,32 +28,31 @@ class Directions:
         self, moves: Mapping[Name, FloatArray], numbers: Mapping[Name, int], weights: Mapping[Name, float] | None = None
     ) -> tuple[Compared, Single]:
         """What the clients of a round are compared by, and the sketches of their moves, (P, L)."""
-        shorts = [self.sketch(move) for move in moves.values()]
-        short = np.stack(shorts) if shorts else np.empty((0, 0), dtype=np.float32)
+        short, lengths, totals = self.sketch([*moves.values()])
+        check_lengths(moves, lengths)
         past = np.zeros_like(short)
         for place, name in enumerate(moves):
             if (k := numbers.get(name, len(self.table))) < len(self.table):
                 past[place] = self.table[k]
-        sent = [
-            Sent(move, short[place], past[place], math.nan if weights is None else float(weights[name]))
-            for place, (name, move) in enumerate(moves.items())
-        ]
+        given = np.array([math.nan if weights is None else weights[name] for name in moves])
+        sent = Sent([*moves.values()], short, past, lengths, totals, given)
         fields = {
-            feature.field: np.array([feature.measured(one) for one in sent], dtype=np.float64)
+            feature.field: feature.measured(sent)
             for feature in self.features
             if feature.field and not (feature.optional and weights is None)
         }
         return Compared(tuple(moves), (short @ short.T).astype(np.float64), fields), short
 
-    def grow(self, count: int, length: int) -> None:
-        """Room for clients that join."""
+    def grow(self, count: int, dim: int) -> None:
+        """Room for clients that join, of a model with so many parameters."""
         if len(self.table) < count:
-            fresh = np.zeros((count, length), dtype=np.float32)
+            fresh = np.zeros((count, self.sketch.length(dim)), dtype=np.float32)
             if self.table.size:
                 fresh[: len(self.table)] = self.table
             self.table = fresh
 
     def turn(self, who: IntArray, sketches: Single) -> None:
-        """Let the round count."""
+        """Let the round count, where moves are not 0."""
         lengths = np.maximum(np.linalg.norm(sketches, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-        self.table[who] = _KEPT * self.table[who] + np.float32(1.0 - _KEPT) * (sketches / lengths)
+        turned = _KEPT * self.table[who] + np.float32(1.0 - _KEPT) * (sketches / lengths)
+        self.table[who] = turned if sketches.all() else np.where(sketches != 0, turned, self.table[who])

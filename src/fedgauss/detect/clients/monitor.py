@@ -25,7 +25,7 @@ from fedgauss.detect.clients.moves import ClientMoves, checked_weights, flat_mov
 from fedgauss.detect.clients.naming import named
 from fedgauss.detect.clients.seen import SeenRounds
 from fedgauss.detect.clients.shown import monitor_html
-from fedgauss.detect.clients.sketch import Single, Sketch
+from fedgauss.detect.clients.sketch import Single, Sketch, width_for
 from fedgauss.detect.clients.stored import FORMAT as FORMAT
 from fedgauss.detect.clients.stored import contents_of, fill
 from fedgauss.detect.clients.surprise import LEAST_PAST, surprise_of
@@ -34,7 +34,6 @@ from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
 from fedgauss.detect.locked import OwnLock, locked
 from fedgauss.detect.spending import spent
 
-_WIDTH = 8192  # of the sketch
 _CHANGED = ("round", "compared", "_numbers", "_dim", "_watch", "_directions")  # by a round, without an alarm
 
 
@@ -129,7 +128,7 @@ class ClientMonitor:
         self.rate = _checks.probability("rate", rate, fix="Use 0.05, a wrong name in one alarm of 20?")
         seed = secrets.randbits(63) if seed is None else _checks.whole("seed", seed, at_least=0)
         self.features = tuple(features)
-        self._sketch = Sketch(_WIDTH, seed)
+        self._seed = seed
         self._lock = OwnLock()
         self._begin(())
 
@@ -143,7 +142,7 @@ class ClientMonitor:
         self._dim = 0
         self._watch = ClientWatch(1, len(out), self.features)
         self._watch.left_out[:] = True
-        self._directions = Directions(self._sketch, self.features)
+        self._directions = Directions(Sketch(width_for(0), self._seed), self.features)
 
     @locked
     def reset(self) -> None:
@@ -233,6 +232,8 @@ class ClientMonitor:
             return self._judge(number, moves.checked(self.features).without(self.left_out), None, self._dim)
         vectors = flat_moves(moves, participants, self.left_out)
         dim = self._checked_size(vectors)
+        if not self._dim and dim:  # the first round
+            self._directions = Directions(Sketch(width_for(len(vectors)), self._seed), self.features)
         compared, sketches = self._directions.compared(vectors, self._numbers, checked_weights(weights, vectors))
         return self._judge(number, compared.checked(self.features), sketches, dim)
 
@@ -296,7 +297,7 @@ class ClientMonitor:
         if count > self._watch.left_out.shape[1]:
             self._watch.grow(count)
         if self._dim:
-            self._directions.grow(count, self._sketch.length(self._dim))
+            self._directions.grow(count, self._dim)
 
     def _remark(self, p: FloatArray, jumped: bool) -> str:
         if jumped:

@@ -39,7 +39,7 @@ def flat_moves(moves: Any, participants: Iterable[int] | None, left_out: Collect
             f"moves must be an array (clients, parameters), or arrays by the clients' names; got {reprlib.repr(moves)}."
         )
     table = real_numbers("moves", table)
-    rows = {k: row for k, row in enumerate(table) if not np.isnan(row).all()}
+    rows = {k: row for k, row in enumerate(table) if not (np.isnan(row[:1]).all() and np.isnan(row).all())}
     if participants is not None:
         present = [_checks.whole("participants", k, at_least=0, at_most=len(table) - 1) for k in participants]
         if len(set(present)) != len(present):
@@ -49,6 +49,18 @@ def flat_moves(moves: Any, participants: Iterable[int] | None, left_out: Collect
             raise ValueError(f"rows of clients that took no part must be NaN; client {extra[0]} has numbers.")
         rows = {k: table[k] for k in present}
     return {k: _flat(f"the move of client {k}", row) for k, row in rows.items() if k not in left_out}
+
+
+def check_lengths(moves: Mapping[Name, FloatArray], lengths: FloatArray) -> None:
+    """Refuse moves that are not finite or too large, which the lengths of nearly all show without another look."""
+    for (name, move), length in zip(moves.items(), lengths, strict=True):
+        if not length <= LARGEST:  # NaN is not
+            largest = np.abs(move).max()
+            if not largest <= LARGEST:
+                raise ValueError(
+                    f"the move of client {name!r} must be finite and at most {LARGEST:g}; got {largest:g}. "
+                    "Leave that client out?"
+                )
 
 
 def checked_weights(weights: Mapping[Name, float] | None, present: Collection[Name]) -> dict[Name, float] | None:
@@ -75,9 +87,6 @@ def _name(name: Any) -> Name:
 def _flat(what: str, move: Any) -> FloatArray:
     parts = [real_numbers(what, array).ravel() for array in _judged(move)]
     vector = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0)
-    largest = np.abs(vector).max(initial=0.0)
-    if not largest <= LARGEST:  # NaN is not
-        raise ValueError(f"{what} must be finite and at most {LARGEST:g}; got {largest:g}. Leave that client out?")
     if not vector.size:
         raise ValueError(
             f"{what} must have at least one parameter to judge; whole numbers and running statistics are none."

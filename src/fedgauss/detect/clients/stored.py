@@ -12,8 +12,9 @@ import numpy.typing as npt
 from fedgauss import _checks
 from fedgauss.detect import storage
 from fedgauss.detect.clients.compared import Exclusion
+from fedgauss.detect.clients.directions import Directions
 from fedgauss.detect.clients.seen import SeenRounds
-from fedgauss.detect.clients.sketch import Single
+from fedgauss.detect.clients.sketch import Single, Sketch, width_for
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
 from fedgauss.detect.clients.watch import ClientWatch
 
@@ -33,7 +34,8 @@ def contents_of(monitor: ClientMonitor) -> storage.Contents:
         "alpha": monitor.alpha,
         "horizon": monitor.horizon,
         "rate": monitor.rate,
-        "seed": monitor._sketch.seed,
+        "seed": monitor._seed,
+        "width": monitor._directions.sketch.width,
         "features": [feature.name for feature in monitor.features],
         "round": monitor.round,
         "dim": monitor._dim,
@@ -60,6 +62,8 @@ def fill(monitor: ClientMonitor, words: dict[str, Any], arrays: storage.Arrays) 
     monitor._numbers = {name: k for k, name in enumerate(_names(words["clients"]))}
     count = len(monitor._numbers)
     monitor._watch = ClientWatch.from_state(arrays, count, monitor.round, monitor.features)
+    width = _checks.whole("width", words["width"], at_least=1, at_most=width_for(0))
+    monitor._directions = Directions(Sketch(width, monitor._seed), monitor.features)
     monitor._directions.table = _directions(arrays["directions"], count, monitor)
     monitor.exclusions = tuple(_exclusion(told, monitor.round) for told in words.get("exclusions", ()))
     if words["alarm"] is not None:
@@ -93,7 +97,7 @@ def _names(given: Any) -> tuple[Name, ...]:
 def _directions(given: npt.NDArray[Any], count: int, monitor: ClientMonitor) -> Single:
     """Clients' average directions. There are none before a round, or where another monitor compared the clients."""
     known = monitor._dim and count and monitor._watch.recent
-    shape = (count, monitor._sketch.length(monitor._dim)) if known else (0, 0)
+    shape = (count, monitor._directions.sketch.length(monitor._dim)) if known else (0, 0)
     if given.shape != shape or given.dtype != np.float32:
         raise ValueError(f"directions must be float32 of shape {shape}")
     if not (np.abs(given) <= _LONGEST_MOVE).all():  # NaN is not

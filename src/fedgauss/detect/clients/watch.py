@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgauss._types import BoolArray, FloatArray, IntArray
-from fedgauss.detect.clients.features import FEATURES, Feature, Moves, rows_of
-from fedgauss.detect.clients.surprise import LEAST_PAST, LENGTH, MEMORY, surprise
+from fedgauss.detect.clients.features import FEATURES, Feature, Known, Moves, rows_of, together
+from fedgauss.detect.clients.surprise import LEAST_PAST, LENGTH, MEMORY, Past, surprise
 
 LEFT_OUT_FIRST = 3  # rounds in which a model moves too fast to be a past
 RECENT = 64  # rounds of which the inner products are kept, to judge the others without those that were named
@@ -21,7 +21,8 @@ FEWEST = 4  # clients in a round that can be compared
 _SAME = 0.99  # the cosine from which on two moves are one
 _LATELY = 6  # rounds in one of which a client must have been there to be judged
 _LARGEST = 1e4  # of features, which are logarithms
-_SAVED = ("values", "numbers", "scores", "left_out", "sizes")
+_ROUNDS = (("values", np.nan), ("known", 0), ("numbers", 0))  # of every client, and what stands for no round
+_SAVED = ("values", "known", "numbers", "scores", "left_out", "sizes")
 
 
 class Judged(NamedTuple):
@@ -29,14 +30,6 @@ class Judged(NamedTuple):
 
     p: FloatArray  # of every client present; NaN where it cannot be judged  (R, P)
     jumped: BoolArray  # whether the size that all clients share jumped  (R,)
-
-
-class Past(NamedTuple):
-    """Of all clients of R runs."""
-
-    values: FloatArray  # (R, K, H, F)
-    numbers: IntArray  # of the rounds, 0 for none  (R, K, H)
-    scores: FloatArray  # before the last round of each  (R, K, S)
 
 
 class ClientWatch:
@@ -49,8 +42,9 @@ class ClientWatch:
     def __init__(self, n_runs: int, n_clients: int, features: tuple[Feature, ...] = FEATURES) -> None:
         self.features = features
         self.values = np.full((n_runs, n_clients, LENGTH, len(features)), np.nan)
+        self.known = np.zeros((n_runs, n_clients, LENGTH, len(features)), dtype=np.int8)  # what values say
         self.numbers = np.zeros((n_runs, n_clients, LENGTH), dtype=np.int64)  # rounds; 0 for none
-        self.scores = np.full((n_runs, n_clients, MEMORY + 1), np.nan)
+        self.scores = np.full((n_runs, n_clients, MEMORY + 1, len(together(features))), np.nan)
         self.left_out = np.zeros((n_runs, n_clients), dtype=np.bool_)
         self.sizes = np.full((n_runs, MEMORY + 1), np.nan)  # that all clients share, the newest last
         self.recent: deque[tuple[int, Moves]] = deque(maxlen=RECENT)
@@ -73,19 +67,25 @@ class ClientWatch:
         self.round += 1
         runs = np.arange(len(moves.who))[:, None]
         kept = ~self.left_out[runs, moves.who]
-        rows, size = rows_of(moves, kept, self.features)
+        rows, known, size = rows_of(moves, kept, self.features)
         self.recent.append((self.round, moves))
-        usable = np.asarray(np.isfinite(rows).all(axis=-1) & kept & (self.round > LEFT_OUT_FIRST))
-        values, numbers = self.values[runs, moves.who], self.numbers[runs, moves.who]
-        values = np.where(usable[..., None, None], np.concatenate([values[:, :, 1:], rows[:, :, None]], axis=2), values)
-        added = np.concatenate([numbers[:, :, 1:], np.full_like(numbers[:, :, :1], self.round)], axis=2)
-        self.values[runs, moves.who] = values
-        self.numbers[runs, moves.who] = np.where(usable[..., None], added, numbers)
-        scores = self.scores[runs, moves.who]
-        p, score = surprise(values, scores[:, :, 1:], kept)
+        needed = together(self.features)[0].places
+        usable = np.asarray(np.isfinite(rows[..., needed]).all(axis=-1) & kept & (self.round > LEFT_OUT_FIRST))
+        taken: dict[str, npt.NDArray[Any]] = {
+            "values": rows,
+            "known": known,
+            "numbers": np.full(usable.shape, self.round),
+        }
+        for name, newest in taken.items():
+            old = getattr(self, name)[runs, moves.who]
+            new = np.concatenate([old[:, :, 1:], newest[:, :, None].astype(old.dtype)], axis=2)
+            there = usable.reshape(*usable.shape, *(1,) * (old.ndim - 2))
+            getattr(self, name)[runs, moves.who] = np.where(there, new, old)
+        values, known, numbers, scores = (getattr(self, name)[runs, moves.who] for name in Past._fields)
+        p, score = surprise(Past(values, known, numbers, scores[:, :, 1:]), kept, self.features)
         judged = usable & np.isfinite(p)
         moved = np.concatenate([scores[:, :, 1:], score[:, :, None]], axis=2)
-        self.scores[runs, moves.who] = np.where(judged[..., None], moved, scores)
+        self.scores[runs, moves.who] = np.where(judged[..., None, None], moved, scores)
         return Judged(np.where(judged, p, np.nan), self._jumped(size))
 
     def _jumped(self, size: FloatArray) -> BoolArray:
@@ -99,12 +99,14 @@ class ClientWatch:
 
     def forget(self, runs: BoolArray) -> None:
         """All rounds of these runs but the last: there, all clients changed together."""
-        self.values[runs, :, :-1], self.numbers[runs, :, :-1], self.scores[runs] = np.nan, 0, np.nan
+        for name, empty in _ROUNDS:
+            getattr(self, name)[runs, :, :-1] = empty
+        self.scores[runs] = np.nan
         self.sizes[runs, :-1] = np.nan
 
     def grow(self, n_clients: int) -> None:
         """Room for clients that join."""
-        for name, empty in (("values", np.nan), ("numbers", 0), ("scores", np.nan), ("left_out", False)):
+        for name, empty in (*_ROUNDS, ("scores", np.nan), ("left_out", False)):
             old = getattr(self, name)
             new = np.full((len(old), n_clients, *old.shape[2:]), empty, dtype=old.dtype)
             new[:, : old.shape[1]] = old
@@ -117,15 +119,16 @@ class ClientWatch:
     def beside(self, runs: IntArray, clients: BoolArray) -> Past:
         """The past of every client of these runs beside those not in `clients` (R', K), as if these had never been."""
         out = self.left_out[runs] | clients
-        values, numbers = self.values[runs], self.numbers[runs]  # copies
+        values, known, numbers = self.values[runs], self.known[runs], self.numbers[runs]  # copies
         for present in {moves.who.shape[1] for _, moves in self.recent}:
             rounds = [(number, moves) for number, moves in self.recent if moves.who.shape[1] == present]
             run, at = np.tile(np.arange(len(runs)), len(rounds)), np.repeat([number for number, _ in rounds], len(runs))
             moves = joined([moves.of_runs(runs) for _, moves in rounds])
-            rows = rows_of(moves, ~out[run[:, None], moves.who], self.features).rows
+            rows = rows_of(moves, ~out[run[:, None], moves.who], self.features)
             i, client, place = np.nonzero(numbers[run[:, None], moves.who] == at[:, None, None])
-            values[run[i], moves.who[i, client], place] = rows[i, client]
-        return Past(values, numbers, self.scores[runs, :, :-1])
+            values[run[i], moves.who[i, client], place] = rows.rows[i, client]
+            known[run[i], moves.who[i, client], place] = rows.known[i, client]
+        return Past(values, known, numbers, self.scores[runs, :, :-1])
 
     def same_as(self, run: int, clients: IntArray) -> BoolArray:
         """Which clients of a run sent the same in the last round as one of these, copies and copied alike, (K,)."""
@@ -141,13 +144,15 @@ class ClientWatch:
     def leave_out(self, run: int, named: Iterable[int], back_to: int) -> None:
         """From now on without these clients, from where the run was after round `back_to`."""
         self.left_out[run, list(named)] = True
-        self.values[run] = self.beside(np.array([run]), self.left_out[[run]]).values[0]
+        beside = self.beside(np.array([run]), self.left_out[[run]])
+        self.values[run], self.known[run] = beside.values[0], beside.known[0]
         self.scores[run, list(named)] = np.nan
         undone = (self.numbers[run] > back_to).sum(axis=1)
         for client in np.flatnonzero(undone):  # the past stays at the right end
-            self.values[run, client] = np.roll(self.values[run, client], undone[client], axis=0)
-            self.numbers[run, client] = np.roll(self.numbers[run, client], undone[client])
-            self.values[run, client, : undone[client]], self.numbers[run, client, : undone[client]] = np.nan, 0
+            for name, empty in _ROUNDS:
+                rounds = getattr(self, name)[run, client]
+                rounds[:] = np.roll(rounds, undone[client], axis=0)
+                rounds[: undone[client]] = empty
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Everything, as arrays by name; of one run."""
@@ -175,6 +180,8 @@ class ClientWatch:
         for name, most in (("values", _LARGEST), ("sizes", _LARGEST), ("scores", np.finfo(np.float64).max)):
             if (np.abs(getattr(watch, name)) > most).any():  # NaN stands for what there was not
                 raise ValueError(f"{name} must be NaN or at most {most:g}")
+        if watch.known.size and not 0 <= watch.known.min() <= watch.known.max() <= max(Known):
+            raise ValueError(f"known must lie in 0, ..., {max(Known)}")
         number = arrays["round"]
         if number.shape != () or number.dtype != np.int64 or not 0 <= number <= last:
             raise ValueError(f"the last round that was judged must lie in 0, ..., {last}")

@@ -1,7 +1,5 @@
 """How evenly a move is spread over the parameters."""
 
-import math
-
 import numpy as np
 
 from fedgauss._types import BoolArray, FloatArray
@@ -21,10 +19,9 @@ class Evenness(Feature):
         """The equation above, (R, P)."""
         return np.asarray(np.log(np.maximum(moves.fields[self.field], LEAST_SIZE)))
 
-    def measured(self, sent: Sent) -> float:
-        """What travels."""
-        size = math.sqrt(np.einsum("j,j->", sent.move, sent.move))  # not norm(), whose BLAS wakes threads
-        return float(np.abs(sent.move).sum()) / size if size > 0 else 1.0
+    def measured(self, sent: Sent) -> FloatArray:
+        """What travels, (P,)."""
+        return np.divide(sent.total, sent.length, out=np.ones_like(sent.total), where=sent.length > 0)
 
     def allowed(self, numbers: FloatArray, size: FloatArray) -> BoolArray:
         """Which of these can be right, (P,)."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgauss._types import BoolArray, FloatArray
-from fedgauss.detect.clients.features.base import LEAST_SIZE, Beside, Feature, Moves
+from fedgauss.detect.clients.features.base import LEAST_SIZE, Beside, Bounds, Feature, Moves
 
 _NOTHING = 1e-150  # the length of a client in a round in which nobody moves: its square is a number, too
 
@@ -16,6 +16,7 @@ class Rows(NamedTuple):
     """What is compared."""
 
     rows: FloatArray  # less the clients' median; NaN where something is not known  (R, P, F)
+    known: Bounds  # what they say of the numbers that they stand for  (R, P, F)
     size: FloatArray  # the median of log |u_k|, which all clients share  (R,)
 
 
@@ -36,7 +37,8 @@ def rows_of(moves: Moves, kept: BoolArray, features: tuple[Feature, ...]) -> Row
     beside = beside_others(moves, kept)
     rows = np.stack([feature.values(moves, beside) for feature in features], axis=-1)
     centre = np.stack([_median(rows[..., i], kept) for i in range(len(features))], axis=-1)
-    return Rows(rows - centre[:, None], _median(np.log(beside.size), kept))
+    known = np.stack([feature.known(moves, beside, kept) for feature in features], axis=-1)
+    return Rows(rows - centre[:, None], known, _median(np.log(beside.size), kept))
 
 
 def beside_others(moves: Moves, kept: BoolArray) -> Beside:
