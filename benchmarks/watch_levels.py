@@ -34,7 +34,7 @@ from watch_runs import Round, Runs
 from watch_settings import Cell, cells
 
 from fedgauss.detect.clients.directions import Directions
-from fedgauss.detect.clients.features import Moves
+from fedgauss.detect.clients.features import FEATURES, Feature, Moves
 from fedgauss.detect.clients.groups import chance
 from fedgauss.detect.clients.naming import named
 from fedgauss.detect.clients.sketch import Sketch
@@ -59,8 +59,8 @@ class Outcome(NamedTuple):
 class Server:
     """What a server with a client monitor does with the uploads of R runs."""
 
-    def __init__(self, cell: Cell, n_runs: int) -> None:
-        self.watch, self.weighted = ClientWatch(n_runs, cell.federation.clients), cell.weighted
+    def __init__(self, cell: Cell, n_runs: int, features: tuple[Feature, ...] = FEATURES) -> None:
+        self.watch, self.weighted = ClientWatch(n_runs, cell.federation.clients, features), cell.weighted
         self.directions = [Directions(Sketch(8192, 0), self.watch.features) for _ in range(n_runs)]
 
     def observe(self, seen: Round) -> Moves:
@@ -76,10 +76,13 @@ class Server:
         return joined(rounds)
 
 
-def outcomes(cell: Cell, chunk: int, n_runs: int, stage: int) -> list[Outcome]:
+def outcomes(
+    cell: Cell, chunk: int, n_runs: int, stage: int, features: tuple[Feature, ...] = FEATURES
+) -> list[Outcome]:
     """Of some runs of a cell."""
     federation, onset = cell.federation, cell.attack.onset if cell.attack.bad else 1
-    runs, server = Runs(federation, cell.wire, cell.attack, n_runs, cell.seed(chunk, stage)), Server(cell, n_runs)
+    runs = Runs(federation, cell.wire, cell.attack, n_runs, cell.seed(chunk, stage))
+    server = Server(cell, n_runs, features)
     watch, horizon = server.watch, max(federation.rounds, 80)
     alarm, early = np.zeros(n_runs, int), np.zeros(n_runs, bool)
     who: list[Any] = [None] * n_runs
