@@ -76,6 +76,7 @@ class Feature(ABC):
     field: ClassVar[str] = ""  # of the number that travels; none where products are enough
     rule: ClassVar[str] = ""  # what such a number must be, in words
     optional: ClassVar[bool] = False  # whether a round may come without the field
+    centred: ClassVar[bool] = True  # whether values are taken less the clients' median, which moves as they all do
     # Three per cent, or .03 of an angle, is no reason to alarm. Honest runs without gradient noise, clients nearly
     # alike, move by that; those with noise vary by more. Measured on benchmarks/watch_settings.py, stage 1.
     tolerance: ClassVar[float] = 0.03

@@ -18,6 +18,7 @@ class Claim(Feature):
     field = "weights"
     rule = "weights must be finite and not negative; one is not."
     optional = True
+    centred = False  # clients differ by far more than claims vary: the median leaps when one client passes it
     # Half as much again is four of it and no alarm, twice as much is seven and one.
     tolerance = 0.1
     share = 0.1

@@ -36,7 +36,9 @@ def rows_of(moves: Moves, kept: BoolArray, features: tuple[Feature, ...]) -> Row
     """
     beside = beside_others(moves, kept)
     rows = np.stack([feature.values(moves, beside) for feature in features], axis=-1)
-    centre = np.stack([_median(rows[..., i], kept) for i in range(len(features))], axis=-1)
+    nothing = np.zeros(len(rows))
+    medians = [_median(rows[..., i], kept) if feature.centred else nothing for i, feature in enumerate(features)]
+    centre = np.stack(medians, axis=-1)
     known = np.stack([feature.known(moves, beside, kept) for feature in features], axis=-1)
     return Rows(rows - centre[:, None], known, _median(np.log(beside.size), kept))
 
