@@ -206,7 +206,7 @@ def test_weights_travel_and_are_checked():
 
 
 def test_clients_nearly_alike_without_noise_are_no_alarm():
-    """One client leaves its line by a per cent in round 31: all 8 runs alarmed without tolerance.
+    """One client leaves its line by a per cent in round 31: 6 of 8 runs alarmed without tolerance.
 
     Of 8 runs at alpha = .05, more than 4 have a chance of 2e-5.
     """

@@ -88,6 +88,11 @@ class Before(NamedTuple):
         """Degrees of freedom of the F law's denominator."""
         return self.dof - self.n_features + 1.0
 
+    def point(self, share: float) -> FloatArray:
+        """The quantile of the F law, (R, P). Most clients have as many rounds, and one law."""
+        left, each = np.unique(self.left, return_inverse=True)
+        return np.asarray(fdtri(self.n_features, left, share)[each].reshape(self.n.shape))
+
 
 def before(history: History, window: int, kept: BoolArray) -> Before:
     """From the rounds before the last w; all that is shared, of clients `kept`."""
@@ -243,7 +248,7 @@ def _surprise(history: History, scores: FloatArray, kept: BoolArray) -> tuple[Fl
     scores = np.where(kept[..., None], scores, np.nan)
     past = before(history, 1, kept)
     f = _less_shared(t2_of_round(history, past, 1), past, kept)
-    score = f / fdtri(past.n_features, past.left, 1.0 - _TAIL)
+    score = f / past.point(1.0 - _TAIL)
     smallest = _p_of_round(f, past, scores)
     for window in WINDOWS:
         past = before(history, window, kept)
@@ -259,14 +264,13 @@ def _surprise(history: History, scores: FloatArray, kept: BoolArray) -> tuple[Fl
 def _less_shared(t2: FloatArray, past: Before, kept: BoolArray) -> FloatArray:
     """T^2 as F, less what most clients share."""
     f = t2 * past.left / (past.dof * past.n_features)
-    usual = np.where(kept, f / fdtri(past.n_features, past.left, _SHARED), np.nan)
+    usual = np.where(kept, f / past.point(_SHARED), np.nan)
     return f / np.maximum(_lower(usual), 1.0)[:, None]
 
 
 def _p_of_round(f: FloatArray, past: Before, scores: FloatArray) -> FloatArray:
     """By the F law, or by the tail of earlier rounds if that is heavier."""
-    size, left = past.n_features, past.left
-    return np.maximum(fdtrc(size, left, f), _tail(f / fdtri(size, left, 1.0 - _TAIL), scores))
+    return np.maximum(fdtrc(past.n_features, past.left, f), _tail(f / past.point(1.0 - _TAIL), scores))
 
 
 def _tail(score: FloatArray, scores: FloatArray) -> FloatArray:
