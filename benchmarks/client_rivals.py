@@ -38,8 +38,6 @@ from rival_fldetector import FLDetector
 from rival_rounds import cosines, outside_the_majority, robust_z
 from robust_means import RULES
 
-from fedgauss.detect.clients.features import Moves
-
 FIRST = 12  # round that is watched
 ROUNDS = 62  # of attacked runs, as in the table `power`
 OURS = "ClientMonitor"
@@ -111,7 +109,7 @@ def watched(
     for number in range(1, n_rounds + 1):
         sent = runs.model
         seen = runs.step()
-        rounds.append(Moves(seen.who.astype(np.int64), *(array.astype(np.float32) for array in seen[1:])))
+        rounds.append(client_study.moves_of(seen, np.float32))
         this = Round(sent, runs.moves, seen.products.astype(float))
         for name, watch in watches.items():
             named[name].append(watch(this) & (number >= FIRST))

@@ -25,7 +25,7 @@ import numpy as np
 from fedgauss.detect.clients.features import Moves
 from fedgauss.detect.clients.groups import chance
 from fedgauss.detect.clients.naming import Named, named
-from fedgauss.detect.clients.watch import ClientWatch
+from fedgauss.detect.clients.watch import ClientWatch, joined
 from fedgauss.detect.spending import spent
 
 sys.path.insert(0, str(Path(__file__).parent))  # spawned workers have another path
@@ -72,15 +72,17 @@ def watched(rounds: list[Moves], n_clients: int, onset: int) -> list[Outcome]:
     ]
 
 
-def _moves(seen: Any, kind: Any) -> Moves:
+def moves_of(seen: Any, kind: Any) -> Moves:
     """What the server saw, as the watch takes it."""
-    return Moves(seen.who.astype(np.int64), *(array.astype(kind) for array in seen[1:]))
+    who, products, along, evenness = seen
+    fields = {"along_own": along.astype(kind), "evenness": evenness.astype(kind)}
+    return Moves(who.astype(np.int64), products.astype(kind), fields)
 
 
 def _parts(rounds: list[Moves], n_parts: int) -> list[list[Moves]]:
     """The runs shared out."""
     shares = np.array_split(np.arange(len(rounds[0].who)), n_parts)
-    return [[Moves(*(a[share] for a in moves)) for moves in rounds] for share in shares if len(share)]
+    return [[moves.of_runs(share) for moves in rounds] for share in shares if len(share)]
 
 
 def settings() -> dict[str, Any]:
@@ -156,18 +158,9 @@ class Study:
         parts, accuracy = [], []
         for i, first in enumerate(range(0, n_runs, chunk)):
             runs = Runs(federation, attack, self.images, min(chunk, n_runs - first), seed * 1000 + i)
-            parts.append(
-                [
-                    Moves(s.who.astype(np.int64), *(a.astype(np.float32) for a in s[1:]))
-                    for s in (runs.step() for _ in range(n_rounds))
-                ]
-            )
+            parts.append([moves_of(runs.step(), np.float32) for _ in range(n_rounds)])
             accuracy.append(runs.accuracy())
-        joined = [
-            Moves(*(np.concatenate(arrays) for arrays in zip(*moves, strict=True)))
-            for moves in zip(*parts, strict=True)
-        ]
-        return joined, np.concatenate(accuracy)
+        return [joined(moves) for moves in zip(*parts, strict=True)], np.concatenate(accuracy)
 
     def outcomes(self, rounds: list[Moves], n_clients: int, onset: int) -> Any:
         """A function that waits for them: the next runs can train meanwhile."""
@@ -307,7 +300,7 @@ def protected(study: Study, federation: Any, attack: Any, n_runs: int, seed: int
     for number in range(1, federation.rounds + 1):
         seen = runs.step(watch.left_out.copy())
         models.append(np.asarray(runs.model))
-        p, jumped = watch.update(Moves(seen.who.astype(np.int64), *(a.astype(np.float64) for a in seen[1:])))
+        p, jumped = watch.update(moves_of(seen, np.float64))
         smallest = chance(watch, p)
         new = smallest <= spent(ALPHA, federation.rounds, number)
         changed = models[-1].copy()

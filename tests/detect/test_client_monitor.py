@@ -134,7 +134,7 @@ def test_a_large_model_is_sketched():
         if verdict.alarm:
             break
     assert verdict.suspects == (4,)
-    assert monitor._directions.shape == (6, 8192)
+    assert monitor._directions.table.shape == (6, 8192)
 
 
 def test_too_few_clients_are_said_to_be():

@@ -125,7 +125,7 @@ def test_small_types_do_not_overflow(dtype):
     for _ in range(14):
         moves = rng.integers(-120, 120, size=(6, 200_000)).astype(dtype)
         assert monitor.update(moves) == exact.update(moves.astype(np.float64))
-        assert monitor.compared.evenness.max() < np.sqrt(200_000)
+        assert monitor.compared.fields["evenness"].max() < np.sqrt(200_000)
 
 
 @pytest.mark.parametrize(

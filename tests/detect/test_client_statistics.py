@@ -3,11 +3,11 @@
 import numpy as np
 from scipy import stats
 
-from fedgauss.detect.clients.features import Moves, features
+from fedgauss.detect.clients.features import FEATURES, Moves, rows_of, together
 from fedgauss.detect.clients.groups import chance, groups
 from fedgauss.detect.clients.naming import named
 from fedgauss.detect.clients.sketch import Sketch
-from fedgauss.detect.clients.surprise import before, surprise, t2_of_mean, t2_of_round
+from fedgauss.detect.clients.surprise import Past, before, surprise, t2_of_mean, t2_of_round
 from fedgauss.detect.clients.watch import ClientWatch
 from fedgauss.detect.spending import spent
 
@@ -20,7 +20,11 @@ def moves_of(u, directions=None):
     along = (
         np.full(len(u), np.nan) if directions is None else (u * directions).sum(1) / np.linalg.norm(directions, axis=1)
     )
-    return Moves(np.arange(len(u))[None], (u @ u.T)[None], along[None], (np.abs(u).sum(1) / sizes)[None])
+    return round_of(np.arange(len(u))[None], (u @ u.T)[None], along[None], (np.abs(u).sum(1) / sizes)[None])
+
+
+def round_of(who, products, along, evenness):
+    return Moves(who, products, {"along_own": along, "evenness": evenness, "weights": np.full(who.shape, np.nan)})
 
 
 def synthetic(rng, n_rounds, n_runs=1, bad=(), onset=None, n_clients=N_CLIENTS, act=np.negative):
@@ -36,7 +40,7 @@ def synthetic(rng, n_rounds, n_runs=1, bad=(), onset=None, n_clients=N_CLIENTS, 
             along = (u * mean).sum(2) / length
         sizes = np.linalg.norm(u, axis=2)
         who = np.broadcast_to(np.arange(n_clients), (n_runs, n_clients))
-        yield Moves(who, u @ np.swapaxes(u, 1, 2), along, np.abs(u).sum(2) / sizes)
+        yield round_of(who, u @ np.swapaxes(u, 1, 2), along, np.abs(u).sum(2) / sizes)
         mean = 0.9 * mean + 0.1 * u / sizes[..., None]
 
 
@@ -62,7 +66,7 @@ def test_features_are_those_of_a_slow_twin():
         )
 
     rows = np.array([row(k) for k in range(N_CLIENTS)])
-    seen = features(moves_of(u, past), kept[None])
+    seen = rows_of(moves_of(u, past), kept[None], JOINT)
     assert np.allclose(seen.rows[0], rows - np.median(rows[kept], axis=0))  # the one left out has others, too
     assert np.isclose(seen.size[0], np.median(rows[kept, 2]))
 
@@ -70,35 +74,51 @@ def test_features_are_those_of_a_slow_twin():
 def test_a_client_that_sends_nothing_has_features():
     u = np.random.default_rng(1).normal(size=(N_CLIENTS, DIM))
     u[2] = 0.0
-    rows = features(moves_of(np.where(u == 0, 1e-30, u), u + 1), np.ones((1, N_CLIENTS), bool)).rows
+    rows = rows_of(moves_of(np.where(u == 0, 1e-30, u), u + 1), np.ones((1, N_CLIENTS), bool), JOINT).rows
     assert np.isfinite(rows).all()
     assert rows[0, 2, 2] < -10
 
 
+JOINT = FEATURES[:5]  # that are judged together
+
+
+def past_of(history, scores=None, known=None):
+    """Rounds (R, K, H, 5) as the watch has them, without scores of single rounds by default."""
+    scores = np.full((*history.shape[:2], 2), np.nan) if scores is None else scores
+    known = np.zeros(history.shape, np.int8) if known is None else known
+    return Past(history, known, np.ones(history.shape[:3], int), scores[..., None])
+
+
 def judged(history, kept=None):
     """Surprise without scores of the past."""
-    kept = np.ones(history.shape[:2], bool) if kept is None else kept
-    return surprise(history, np.full((*history.shape[:2], 2), np.nan), kept).p
+    return surprise(past_of(history), np.ones(history.shape[:2], bool) if kept is None else kept, JOINT).p
 
 
 def test_t2_is_that_of_a_slow_twin():
     rng = np.random.default_rng(2)
-    one, alone = rng.normal(size=(1, 1, 33, 5)), np.ones((1, 1), bool)
+    one, alone = 0.1 * rng.normal(size=(1, 1, 33, 5)), np.ones((1, 1), bool)
     rounds, last = one[0, 0, :30], one[0, 0, 30:]
     residual = rounds - rounds.mean(0)
     scatter = residual.T @ residual
     v = (scatter + 8 * scatter / 29) / 37  # the only client is also all clients
     rho = np.clip((residual[1:] * residual[:-1]).sum(0) / (residual**2).sum(0), 0, 0.9)
+    tolerated = 0.03**2 * np.eye(5)
 
     def variance_of_mean(m):
         lags = np.arange(1, m)
         return (1 + 2 * ((1 - lags[:, None] / m) * rho ** lags[:, None]).sum(0)) / m
 
-    d = np.clip(last - rounds.mean(0), -4 * np.sqrt(np.diag(v)), 4 * np.sqrt(np.diag(v))).mean(0)
-    d = d / np.sqrt(variance_of_mean(3) + variance_of_mean(30))
-    assert np.isclose(t2_of_mean(one, before(one, 3, alone), 3)[0, 0], d @ np.linalg.solve(v, d))
-    e = (last[1] - rounds.mean(0)) / np.sqrt(1 + variance_of_mean(30))
-    assert np.isclose(t2_of_round(one, before(one, 3, alone), 2)[0, 0], e @ np.linalg.solve(v, e))
+    def t2(d, spread):
+        return d @ np.linalg.solve(np.sqrt(np.outer(spread, spread)) * v + tolerated, d)
+
+    (way,) = together(JOINT)
+    history = past_of(one).of(way)
+    most = 4 * np.sqrt(np.diag(v + tolerated))
+    d = np.clip(last - rounds.mean(0), -most, most).mean(0)
+    found = t2_of_mean(history, before(history, 3, alone), 3)[0, 0]
+    assert np.isclose(found, t2(d, variance_of_mean(3) + variance_of_mean(30)))
+    found = t2_of_round(history, before(history, 3, alone), 2)[0, 0]
+    assert np.isclose(found, t2(last[1] - rounds.mean(0), 1 + variance_of_mean(30)))
 
 
 def test_p_values_of_gaussian_rounds_are_not_too_small():
@@ -138,8 +158,8 @@ def test_one_leap_is_no_alarm_where_clients_leap():
     history = rng.standard_t(3, size=(40, 8, 98, 5))
     scores, smallest = np.full((40, 8, 30), np.nan), np.ones(40)
     for t in range(38, 98):
-        p, score = surprise(history[:, :, t - 38 : t], scores, np.ones((40, 8), bool))
-        scores = np.concatenate([scores[:, :, 1:], score[:, :, None]], axis=2)
+        p, score = surprise(past_of(history[:, :, t - 38 : t], scores), np.ones((40, 8), bool), JOINT)
+        scores = np.concatenate([scores[:, :, 1:], score], axis=2)
         smallest = np.minimum(smallest, 8 * p.min(axis=1))
     assert (smallest * 60 <= 0.05).sum() <= stats.binom.isf(1e-4, 40, 0.05)
 
@@ -159,10 +179,11 @@ def test_a_group_is_judged_as_if_it_had_never_been_there():
 
     client = three.clients[0, 0]
     beside = np.array([0, 2, 3, 5, 7, client])
-    rows = np.array([features(moves, ~np.isin(np.arange(8), (1, 4, 6))[None]).rows[0, beside] for moves in rounds[3:]])
+    others = ~np.isin(np.arange(8), (1, 4, 6))[None]
+    rows = np.array([rows_of(moves, others, JOINT).rows[0, beside] for moves in rounds[3:]])
     history = np.swapaxes(rows, 0, 1)[None]
-    scores = watch.scores[:, beside, :-1]
-    assert np.isclose(surprise(history, scores, np.arange(6)[None] < 5).p[0, 5], three.p[0, 0])
+    past = past_of(history, watch.scores[..., 0][:, beside, :-1])
+    assert np.isclose(surprise(past, np.arange(6)[None] < 5, JOINT).p[0, 5], three.p[0, 0])
 
 
 def test_what_rounds_spend_is_alpha_in_all():
@@ -175,13 +196,20 @@ def test_what_rounds_spend_is_alpha_in_all():
 def test_a_sketch_keeps_inner_products():
     rng = np.random.default_rng(5)
     x, y = rng.normal(size=(2, 100_000)) + 1.0
-    small = Sketch(4096, 7)
+
+    def small(move, seed=7):
+        return Sketch(4096, seed)([move]).short[0]
+
     cosine = x @ y / np.linalg.norm(x) / np.linalg.norm(y)
     sx, sy = small(x).astype(float), small(y).astype(float)
     assert len(sx) == 4096
     assert abs(sx @ sy / np.linalg.norm(sx) / np.linalg.norm(sy) - cosine) < 5 / 64  # five deviations
-    assert np.array_equal(Sketch(4096, 7)(x), small(x))
-    assert not np.array_equal(Sketch(4096, 8)(x), small(x))
+    assert np.isclose(sx @ sx, x @ x, rtol=1e-5)  # as long as the move is
+    seen = Sketch(4096, 7)([x, y])
+    assert np.allclose(seen.length, [np.linalg.norm(x), np.linalg.norm(y)], rtol=1e-5)
+    assert np.allclose(seen.total, [np.abs(x).sum(), np.abs(y).sum()], rtol=1e-5)
+    assert np.array_equal(seen.short[0], small(x))
+    assert not np.array_equal(small(x, seed=8), small(x))
     assert np.array_equal(small(x[:8192]), x[:8192].astype(np.float32))
 
 
@@ -237,23 +265,22 @@ def test_leaving_a_client_out_is_as_if_it_had_never_been_there():
     rounds = list(synthetic(rng, 40))
     others = np.arange(N_CLIENTS) != 2
     with_it, without = ClientWatch(1, N_CLIENTS), ClientWatch(1, N_CLIENTS - 1)
-    for who, products, along, evenness in rounds[:30]:
-        with_it.update(Moves(who, products, along, evenness))
-        without.update(_less(who, products, along, evenness, others))
+    for moves in rounds[:30]:
+        with_it.update(moves)
+        without.update(_less(moves, others))
     with_it.leave_out(0, [2], back_to=30)
-    for who, products, along, evenness in rounds[30:]:
-        there = with_it.update(Moves(who, products, along, evenness)).p[0]
-        never = without.update(_less(who, products, along, evenness, others)).p[0]
+    for moves in rounds[30:]:
+        there = with_it.update(moves).p[0]
+        never = without.update(_less(moves, others)).p[0]
         assert np.isnan(there[2])
     assert np.allclose(with_it.values[0, others], without.values[0], equal_nan=True)
     assert np.allclose(with_it.numbers[0, others], without.numbers[0])
     assert np.allclose(there[others] > 0.05, never > 0.05)  # not equal: scores of the past were taken with it
 
 
-def _less(who, products, along, evenness, others):
-    return Moves(
-        np.arange(others.sum())[None], products[:, others][:, :, others], along[:, others], evenness[:, others]
-    )
+def _less(moves, others):
+    fields = {name: values[:, others] for name, values in moves.fields.items()}
+    return Moves(np.arange(others.sum())[None], moves.products[:, others][:, :, others], fields)
 
 
 def test_a_rollback_undoes_rounds():
@@ -263,16 +290,15 @@ def test_a_rollback_undoes_rounds():
     watch.leave_out(0, [0], back_to=25)
     assert watch.numbers[0, 1:].max() == 25
     assert (watch.numbers[0, 1:, -1] == 25).all()
-    assert np.isfinite(watch.values[0, 1:, -1]).all()
+    assert np.isfinite(watch.values[0, 1:, -1, :5]).all()
 
 
 def test_a_jump_that_all_share_is_noticed():
     watch = ClientWatch(1, N_CLIENTS)
     for number, moves in enumerate(synthetic(np.random.default_rng(10), 30), 1):
         scale = 0.1 if number > 20 else 1.0
-        jumped = watch.update(
-            Moves(moves.who, scale**2 * moves.products, scale * moves.along_own, moves.evenness)
-        ).jumped
+        fields = moves.fields | {"along_own": scale * moves.fields["along_own"]}
+        jumped = watch.update(Moves(moves.who, scale**2 * moves.products, fields)).jumped
         assert bool(jumped[0]) == (number == 21)
         watch.forget(jumped)
         if number == 21:

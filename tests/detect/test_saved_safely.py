@@ -229,11 +229,14 @@ def test_a_round_that_was_compared_elsewhere_must_be_finite(part):
     monitor = fg.ClientMonitor(seed=1)
     for each in moves()[:2]:
         monitor.update(each)
-    bad = {part: getattr(monitor.compared, part) * np.inf}
+    clients, products, fields = monitor.compared
+    wrong = (products * np.inf, fields) if part == "products" else (products, {**fields, part: fields[part] * np.inf})
     with pytest.raises(ValueError, match="products of moves must be finite"):
-        fg.ClientMonitor(seed=1).update(monitor.compared._replace(**bad))
+        fg.ClientMonitor(seed=1).update(Compared(clients, *wrong))
     with pytest.raises(ValueError, match="6 clients must each have a row"):
-        fg.ClientMonitor(seed=1).update(Compared(*monitor.compared[:3], np.ones(5)))
+        fg.ClientMonitor(seed=1).update(Compared(clients, products, {**fields, "evenness": np.ones(5)}))
+    with pytest.raises(ValueError, match="must be compared by along_own, evenness beside products; got along_own"):
+        fg.ClientMonitor(seed=1).update(Compared(clients, products, {"along_own": fields["along_own"]}))
 
 
 @pytest.mark.parametrize("kind", ["model", "clients"])

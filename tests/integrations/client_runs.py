@@ -44,6 +44,6 @@ def line(number, moves, **more):
 
 def held(monitor):
     """Everything a client monitor holds."""
-    arrays = {**monitor._watch.state(), "directions": monitor._directions}
+    arrays = {**monitor._watch.state(), "directions": monitor._directions.table}
     words = repr((monitor.round, monitor.clients, monitor.exclusions, monitor.alarm, monitor._dim))
     return words, {name: array.tobytes() for name, array in arrays.items()}

@@ -51,7 +51,7 @@ def judged_lately(watch: ClientWatch, runs: IntArray) -> tuple[BoolArray, FloatA
     """Who can be judged, and their p-values beside all others, (R, K) each; NaN for the rest."""
     lately = watch.lately(runs)
     past = watch.beside(runs, np.zeros_like(lately))
-    p = np.where(lately, surprise(past.values, past.scores, lately).p, np.nan)
+    p = np.where(lately, surprise(past, lately, watch.features).p, np.nan)
     return np.isfinite(p), p
 
 
@@ -62,7 +62,7 @@ def group_of(watch: ClientWatch, runs: IntArray, judged: BoolArray, clients: Int
     inside = np.zeros_like(judged)
     inside[rows, clients] = True
     past = watch.beside(runs, inside)
-    p = np.nan_to_num(surprise(past.values, past.scores, judged & ~inside).p, nan=1.0)
+    p = np.nan_to_num(surprise(past, judged & ~inside, watch.features).p, nan=1.0)
     p = np.where(judged, p, np.nan)
     ordered = np.take_along_axis(clients, np.argsort(p[rows, clients], axis=1, kind="stable"), axis=1)
     of_each = p[rows, ordered]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import secrets
@@ -17,13 +18,14 @@ from fedgauss._types import FloatArray
 from fedgauss.detect import storage
 from fedgauss.detect.channel import INVALID
 from fedgauss.detect.clients.compared import Compared, Exclusion
-from fedgauss.detect.clients.features import Moves, evenness_of
+from fedgauss.detect.clients.directions import Directions
+from fedgauss.detect.clients.features import FEATURES, Feature
 from fedgauss.detect.clients.groups import chance
-from fedgauss.detect.clients.moves import ClientMoves, flat_moves
+from fedgauss.detect.clients.moves import ClientMoves, checked_weights, flat_moves
 from fedgauss.detect.clients.naming import named
 from fedgauss.detect.clients.seen import SeenRounds
 from fedgauss.detect.clients.shown import monitor_html
-from fedgauss.detect.clients.sketch import Single, Sketch
+from fedgauss.detect.clients.sketch import Single, Sketch, width_for
 from fedgauss.detect.clients.stored import FORMAT as FORMAT
 from fedgauss.detect.clients.stored import contents_of, fill
 from fedgauss.detect.clients.surprise import LEAST_PAST, surprise_of
@@ -32,8 +34,6 @@ from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
 from fedgauss.detect.locked import OwnLock, locked
 from fedgauss.detect.spending import spent
 
-_KEPT = 0.9  # of a client's average direction, from round to round
-_WIDTH = 8192  # of the sketch
 _CHANGED = ("round", "compared", "_numbers", "_dim", "_watch", "_directions")  # by a round, without an alarm
 
 
@@ -60,6 +60,8 @@ class ClientMonitor:
     seed : int, optional
         Of the sketch that stands for models with more than 16,384 parameters. Secret and random by default; keep one
         that you give from clients.
+    features : sequence of Feature
+        What is looked at in a client's move.
 
     Attributes
     ----------
@@ -114,13 +116,19 @@ class ClientMonitor:
     """
 
     def __init__(
-        self, alpha: float = 0.05, horizon: int | None = None, rate: float = 0.05, seed: int | None = None
+        self,
+        alpha: float = 0.05,
+        horizon: int | None = None,
+        rate: float = 0.05,
+        seed: int | None = None,
+        features: Sequence[Feature] = FEATURES,
     ) -> None:
         self.alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
         self.horizon = None if horizon is None else _checks.whole("horizon", horizon, fix="It counts rounds.")
         self.rate = _checks.probability("rate", rate, fix="Use 0.05, a wrong name in one alarm of 20?")
         seed = secrets.randbits(63) if seed is None else _checks.whole("seed", seed, at_least=0)
-        self._sketch = Sketch(_WIDTH, seed)
+        self.features = tuple(features)
+        self._seed = seed
         self._lock = OwnLock()
         self._begin(())
 
@@ -132,9 +140,9 @@ class ClientMonitor:
         self.seen = SeenRounds()
         self._numbers: dict[Name, int] = {name: k for k, name in enumerate(out)}
         self._dim = 0
-        self._watch = ClientWatch(1, len(out))
+        self._watch = ClientWatch(1, len(out), self.features)
         self._watch.left_out[:] = True
-        self._directions = np.empty((0, 0), dtype=np.float32)
+        self._directions = Directions(Sketch(width_for(0), self._seed), self.features)
 
     @locked
     def reset(self) -> None:
@@ -187,7 +195,11 @@ class ClientMonitor:
 
     @locked
     def update(
-        self, moves: ClientMoves | Compared, participants: Iterable[int] | None = None, round: int | None = None
+        self,
+        moves: ClientMoves | Compared,
+        participants: Iterable[int] | None = None,
+        round: int | None = None,
+        weights: Mapping[Name, float] | None = None,
     ) -> ClientVerdict:
         """Judge a round.
 
@@ -203,6 +215,8 @@ class ClientMonitor:
             The rows that took part, to be sure that no NaN is taken for an absence.
         round : int, optional
             The number of the round, where rounds before it were missed; one more than the last by default.
+        weights : mapping, optional
+            What each client counts for in the mean, by name or row, such as the examples that it claims.
 
         Returns
         -------
@@ -215,18 +229,19 @@ class ClientMonitor:
         """
         number = self.round + 1 if round is None else _checks.whole("round", round, at_least=self.round + 1)
         if isinstance(moves, Compared):
-            return self._judge(number, moves.checked().without(self.left_out), None, self._dim)
+            return self._judge(number, moves.checked(self.features).without(self.left_out), None, self._dim)
         vectors = flat_moves(moves, participants, self.left_out)
         dim = self._checked_size(vectors)
-        each = [self._sketch(move) for move in vectors.values()]
-        sketches = np.stack(each) if each else np.empty((0, 0), dtype=np.float32)
-        evenness = np.array([evenness_of(move) for move in vectors.values()])
-        return self._judge(number, self._compare(tuple(vectors), sketches, evenness).checked(), sketches, dim)
+        if not self._dim and dim:  # the first round
+            self._directions = Directions(Sketch(width_for(len(vectors)), self._seed), self.features)
+        compared, sketches = self._directions.compared(vectors, self._numbers, checked_weights(weights, vectors))
+        return self._judge(number, compared.checked(self.features), sketches, dim)
 
     def _judge(self, number: int, compared: Compared, sketches: Single | None, dim: int) -> ClientVerdict:
         """A checked round, all of it or nothing; without sketches whoever compared clients keeps their directions."""
         before = {name: getattr(self, name) for name in _CHANGED}
         self._numbers, self._watch = dict(self._numbers), self._watch.copied()
+        self._directions = copy.copy(self._directions)
         self.round, self._dim, self.compared = number, dim, compared
         try:
             return self._judged(compared, sketches)
@@ -242,7 +257,7 @@ class ClientMonitor:
             raise
 
     def _judged(self, compared: Compared, sketches: Single | None) -> ClientVerdict:
-        names, products, own, evenness = compared
+        names = compared.clients
         if len(names) < FEWEST:
             few = self._verdict({}, f"At least {FEWEST} clients must take part in a round; {len(names)} did.")
             self.seen.add(few, {name: self._numbers[name] for name in names if name in self._numbers})
@@ -250,12 +265,12 @@ class ClientMonitor:
         self._join(names)
         who = np.array([self._numbers[name] for name in names])
         self._watch.round = self.round - 1  # rounds with fewer clients, or that were missed, count
-        p, jumped = self._watch.update(Moves(who[None], products[None], own[None], evenness[None]))
+        p, jumped = self._watch.update(compared.moves(who, self.features))
         if (lost := np.isnan(p[0]) & self._watch.has_past(0, who)).any():
             raise _NotANumber(f"The surprise of client {names[int(np.argmax(lost))]!r} would not be a finite number.")
         verdict = self._verdict(dict(zip(names, p[0].tolist(), strict=True)), self._remark(p[0], bool(jumped[0])))
         if sketches is not None:
-            self._turn(who, sketches)
+            self._directions.turn(who, sketches)
         self.seen.add(verdict, {name: self._numbers[name] for name in names})
         if jumped[0] and not verdict.alarm:
             self._watch.forget(jumped)
@@ -281,26 +296,8 @@ class ClientMonitor:
         count = len(self._numbers)
         if count > self._watch.left_out.shape[1]:
             self._watch.grow(count)
-        if self._dim and len(self._directions) < count:
-            fresh = np.zeros((count, self._sketch.length(self._dim)), dtype=np.float32)
-            if self._directions.size:
-                fresh[: len(self._directions)] = self._directions
-            self._directions = fresh
-
-    def _compare(self, names: tuple[Name, ...], sketches: Single, evenness: FloatArray) -> Compared:
-        past = np.zeros_like(sketches)
-        for place, name in enumerate(names):
-            if (k := self._numbers.get(name, len(self._directions))) < len(self._directions):
-                past[place] = self._directions[k]
-        lengths = np.linalg.norm(past, axis=1).astype(np.float64)
-        along = np.einsum("kj,kj->k", sketches, past).astype(np.float64)
-        own = np.divide(along, lengths, out=np.full_like(along, np.nan), where=lengths > 0)
-        return Compared(names, (sketches @ sketches.T).astype(np.float64), own, evenness)
-
-    def _turn(self, who: Any, sketches: Single) -> None:
-        """Clients' average directions after the round."""
-        lengths = np.maximum(np.linalg.norm(sketches, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-        self._directions[who] = _KEPT * self._directions[who] + np.float32(1.0 - _KEPT) * (sketches / lengths)
+        if self._dim:
+            self._directions.grow(count, self._dim)
 
     def _remark(self, p: FloatArray, jumped: bool) -> str:
         if jumped:
@@ -396,11 +393,11 @@ class ClientMonitor:
         storage.write(path, *contents_of(self), FORMAT)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ClientMonitor:
-        """The monitor that `save` wrote; a ValueError says that the file is none, or is damaged."""
+    def load(cls, path: str | os.PathLike[str], features: Sequence[Feature] = FEATURES) -> ClientMonitor:
+        """The monitor that `save` wrote, with its features; a ValueError says that the file is none, or is damaged."""
         words, arrays = storage.read(path, FORMAT, "ClientMonitor.save")
         try:
-            monitor = cls(words["alpha"], words["horizon"], words["rate"], words["seed"])
+            monitor = cls(words["alpha"], words["horizon"], words["rate"], words["seed"], features)
             fill(monitor, words, arrays)
         except Exception as error:  # a damaged file may break anything
             raise ValueError(f"{os.fspath(path)} is not a whole client monitor: {error}.") from error

@@ -39,7 +39,7 @@ def flat_moves(moves: Any, participants: Iterable[int] | None, left_out: Collect
             f"moves must be an array (clients, parameters), or arrays by the clients' names; got {reprlib.repr(moves)}."
         )
     table = real_numbers("moves", table)
-    rows = {k: row for k, row in enumerate(table) if not np.isnan(row).all()}
+    rows = {k: row for k, row in enumerate(table) if not (np.isnan(row[:1]).all() and np.isnan(row).all())}
     if participants is not None:
         present = [_checks.whole("participants", k, at_least=0, at_most=len(table) - 1) for k in participants]
         if len(set(present)) != len(present):
@@ -51,6 +51,33 @@ def flat_moves(moves: Any, participants: Iterable[int] | None, left_out: Collect
     return {k: _flat(f"the move of client {k}", row) for k, row in rows.items() if k not in left_out}
 
 
+def check_lengths(moves: Mapping[Name, FloatArray], lengths: FloatArray) -> None:
+    """Refuse moves that are not finite or too large, which the lengths of nearly all show without another look."""
+    for (name, move), length in zip(moves.items(), lengths, strict=True):
+        if not length <= LARGEST:  # NaN is not
+            largest = np.abs(move).max()
+            if not largest <= LARGEST:
+                raise ValueError(
+                    f"the move of client {name!r} must be finite and at most {LARGEST:g}; got {largest:g}. "
+                    "Leave that client out?"
+                )
+
+
+def checked_weights(weights: Mapping[Name, float] | None, present: Collection[Name]) -> dict[Name, float] | None:
+    """What each client that is there counts for in the mean; a ValueError where one has no such number."""
+    if weights is None:
+        return None
+    if missing := [name for name in present if name not in weights]:
+        raise ValueError(f"weights must have a number for every client that is there; {missing[0]!r} has none.")
+    found = {name: _checks.real(f"the weight of client {name!r}", weights[name]) for name in present}
+    if wrong := [name for name, weight in found.items() if not 0 <= weight <= LARGEST]:
+        raise ValueError(
+            f"weights must lie between 0 and {LARGEST:g}; client {wrong[0]!r} has {found[wrong[0]]:g}. "
+            "Leave that client out?"
+        )
+    return found
+
+
 def _name(name: Any) -> Name:
     if isinstance(name, bool) or not isinstance(name, str | int | np.integer):
         raise ValueError(f"a client's name must be a string or a whole number; got {reprlib.repr(name)}.")
@@ -60,9 +87,6 @@ def _name(name: Any) -> Name:
 def _flat(what: str, move: Any) -> FloatArray:
     parts = [real_numbers(what, array).ravel() for array in _judged(move)]
     vector = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0)
-    largest = np.abs(vector).max(initial=0.0)
-    if not largest <= LARGEST:  # NaN is not
-        raise ValueError(f"{what} must be finite and at most {LARGEST:g}; got {largest:g}. Leave that client out?")
     if not vector.size:
         raise ValueError(
             f"{what} must have at least one parameter to judge; whole numbers and running statistics are none."

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgauss._types import BoolArray, IntArray
+from fedgauss.detect.clients.features import together
 from fedgauss.detect.clients.groups import Group, group_of, groups, judged_lately
-from fedgauss.detect.clients.surprise import LEAST_PAST, before, t2_of_mean
-from fedgauss.detect.clients.watch import ClientWatch, Past
+from fedgauss.detect.clients.surprise import LEAST_PAST, Past, before, t2_of_mean
+from fedgauss.detect.clients.watch import ClientWatch
 
 _LONGEST = 20  # rounds that an onset may lie back
 _DROP = 16.0  # of T^2, down to which a round may still be the onset
@@ -49,7 +50,7 @@ def named(watch: ClientWatch, run: int, rate: float) -> Named | None:
     clients = found.clients[0]
     accused = np.isin(np.arange(judged.shape[1]), clients)[None]
     past = watch.beside(only, accused)
-    onsets = [_onset(past, judged & ~accused, client) for client in clients]
+    onsets = [_onset(watch, past, judged & ~accused, client) for client in clients]
     first = (min(of_each) for of_each in zip(*onsets, strict=True))
     return Named(tuple(clients.tolist()), tuple(found.p[0].tolist()), *first)
 
@@ -65,13 +66,14 @@ def _with_copies(watch: ClientWatch, only: IntArray, judged: BoolArray, found: G
     return group_of(watch, only, judged, guilty)[0] if guilty.size else found
 
 
-def _onset(past: Past, kept: BoolArray, client: int) -> tuple[int, int, int]:
+def _onset(watch: ClientWatch, past: Past, kept: BoolArray, client: int) -> tuple[int, int, int]:
     """The most likely round, the earliest and the latest, of one client beside those kept."""
     numbers = past.numbers[0, client]
     longest = max(1, min(_LONGEST, int((numbers > 0).sum()) - LEAST_PAST))
     windows = range(1, longest + 1)
-    t2 = np.array([t2_of_mean(past.values, before(past.values, w, kept), w, _CLIP)[0, client] for w in windows])
-    t2 = np.nan_to_num(t2, nan=0.0)
+    histories = [past.of(each) for each in together(watch.features)]
+    each = [[t2_of_mean(own, before(own, w, kept), w, _CLIP)[0, client] for w in windows] for own in histories]
+    t2 = np.nan_to_num(each, nan=0.0).max(axis=0)  # of whatever is judged, what changed most
     possible = np.flatnonzero(t2 >= t2.max() - _DROP) + 1  # rounds back
     back = (int(t2.argmax()) + 1, int(possible[-1]), int(possible[0]))
     onset, earliest, latest = (int(numbers[-rounds]) for rounds in back)

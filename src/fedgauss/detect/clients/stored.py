@@ -12,15 +12,16 @@ import numpy.typing as npt
 from fedgauss import _checks
 from fedgauss.detect import storage
 from fedgauss.detect.clients.compared import Exclusion
+from fedgauss.detect.clients.directions import Directions
 from fedgauss.detect.clients.seen import SeenRounds
-from fedgauss.detect.clients.sketch import Single
+from fedgauss.detect.clients.sketch import Single, Sketch, width_for
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
 from fedgauss.detect.clients.watch import ClientWatch
 
 if TYPE_CHECKING:
     from fedgauss.detect.clients.monitor import ClientMonitor
 
-FORMAT = "fedgauss client monitor 1"
+FORMAT = "fedgauss client monitor 2"
 _LONGEST_MOVE = 1.001  # of an average of unit vectors, in any coordinate
 
 
@@ -33,7 +34,9 @@ def contents_of(monitor: ClientMonitor) -> storage.Contents:
         "alpha": monitor.alpha,
         "horizon": monitor.horizon,
         "rate": monitor.rate,
-        "seed": monitor._sketch.seed,
+        "seed": monitor._seed,
+        "width": monitor._directions.sketch.width,
+        "features": [feature.name for feature in monitor.features],
         "round": monitor.round,
         "dim": monitor._dim,
         "clients": list(monitor._numbers),
@@ -42,7 +45,7 @@ def contents_of(monitor: ClientMonitor) -> storage.Contents:
         "alarms": monitor.seen.words(),
     }
     arrays: dict[str, npt.NDArray[Any]] = {
-        "directions": monitor._directions,
+        "directions": monitor._directions.table,
         "seen.rounds": monitor.seen.rounds,
         "seen.tenths": monitor.seen.tenths(len(monitor._numbers)),
         **monitor._watch.state(),
@@ -53,11 +56,15 @@ def contents_of(monitor: ClientMonitor) -> storage.Contents:
 def fill(monitor: ClientMonitor, words: dict[str, Any], arrays: storage.Arrays) -> None:
     """Make a fresh monitor the one that `contents_of` took apart; a ValueError where parts do not fit together."""
     monitor.round = _checks.whole("round", words["round"], at_least=0, at_most=storage.LATEST)
+    if (features := [feature.name for feature in monitor.features]) != words["features"]:
+        raise ValueError(f"it was saved with the features {words['features']}, not {features}: hand those to load")
     monitor._dim = _checks.whole("dim", words["dim"], at_least=0, at_most=storage.LATEST)
     monitor._numbers = {name: k for k, name in enumerate(_names(words["clients"]))}
     count = len(monitor._numbers)
-    monitor._watch = ClientWatch.from_state(arrays, count, monitor.round)
-    monitor._directions = _directions(arrays["directions"], count, monitor)
+    monitor._watch = ClientWatch.from_state(arrays, count, monitor.round, monitor.features)
+    width = _checks.whole("width", words["width"], at_least=1, at_most=width_for(0))
+    monitor._directions = Directions(Sketch(width, monitor._seed), monitor.features)
+    monitor._directions.table = _directions(arrays["directions"], count, monitor)
     monitor.exclusions = tuple(_exclusion(told, monitor.round) for told in words.get("exclusions", ()))
     if words["alarm"] is not None:
         monitor.alarm = _alarm(words["alarm"], monitor.round)
@@ -90,7 +97,7 @@ def _names(given: Any) -> tuple[Name, ...]:
 def _directions(given: npt.NDArray[Any], count: int, monitor: ClientMonitor) -> Single:
     """Clients' average directions. There are none before a round, or where another monitor compared the clients."""
     known = monitor._dim and count and monitor._watch.recent
-    shape = (count, monitor._sketch.length(monitor._dim)) if known else (0, 0)
+    shape = (count, monitor._directions.sketch.length(monitor._dim)) if known else (0, 0)
     if given.shape != shape or given.dtype != np.float32:
         raise ValueError(f"directions must be float32 of shape {shape}")
     if not (np.abs(given) <= _LONGEST_MOVE).all():  # NaN is not

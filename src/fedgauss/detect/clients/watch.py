@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fedgauss._types import BoolArray, FloatArray, IntArray
-from fedgauss.detect.clients.features import N_FEATURES, Moves, features
-from fedgauss.detect.clients.surprise import LEAST_PAST, LENGTH, MEMORY, surprise
+from fedgauss.detect.clients.features import FEATURES, Feature, Known, Moves, rows_of, together
+from fedgauss.detect.clients.surprise import LEAST_PAST, LENGTH, MEMORY, Past, surprise
 
 LEFT_OUT_FIRST = 3  # rounds in which a model moves too fast to be a past
 RECENT = 64  # rounds of which the inner products are kept, to judge the others without those that were named
@@ -21,7 +21,8 @@ FEWEST = 4  # clients in a round that can be compared
 _SAME = 0.99  # the cosine from which on two moves are one
 _LATELY = 6  # rounds in one of which a client must have been there to be judged
 _LARGEST = 1e4  # of features, which are logarithms
-_SAVED = ("values", "numbers", "scores", "left_out", "sizes")
+_ROUNDS = (("values", np.nan), ("known", 0), ("numbers", 0))  # of every client, and what stands for no round
+_SAVED = ("values", "known", "numbers", "scores", "left_out", "sizes")
 
 
 class Judged(NamedTuple):
@@ -31,14 +32,6 @@ class Judged(NamedTuple):
     jumped: BoolArray  # whether the size that all clients share jumped  (R,)
 
 
-class Past(NamedTuple):
-    """Of all clients of R runs."""
-
-    values: FloatArray  # (R, K, H, 5)
-    numbers: IntArray  # of the rounds, 0 for none  (R, K, H)
-    scores: FloatArray  # before the last round of each  (R, K, S)
-
-
 class ClientWatch:
     """The past of K clients in R runs.
 
@@ -46,10 +39,12 @@ class ClientWatch:
     clients share, as when the rate falls by ten, makes all pasts worthless: unless it is an alarm, `forget` them.
     """
 
-    def __init__(self, n_runs: int, n_clients: int) -> None:
-        self.values = np.full((n_runs, n_clients, LENGTH, N_FEATURES), np.nan)
+    def __init__(self, n_runs: int, n_clients: int, features: tuple[Feature, ...] = FEATURES) -> None:
+        self.features = features
+        self.values = np.full((n_runs, n_clients, LENGTH, len(features)), np.nan)
+        self.known = np.zeros((n_runs, n_clients, LENGTH, len(features)), dtype=np.int8)  # what values say
         self.numbers = np.zeros((n_runs, n_clients, LENGTH), dtype=np.int64)  # rounds; 0 for none
-        self.scores = np.full((n_runs, n_clients, MEMORY + 1), np.nan)
+        self.scores = np.full((n_runs, n_clients, MEMORY + 1, len(together(features))), np.nan)
         self.left_out = np.zeros((n_runs, n_clients), dtype=np.bool_)
         self.sizes = np.full((n_runs, MEMORY + 1), np.nan)  # that all clients share, the newest last
         self.recent: deque[tuple[int, Moves]] = deque(maxlen=RECENT)
@@ -72,19 +67,25 @@ class ClientWatch:
         self.round += 1
         runs = np.arange(len(moves.who))[:, None]
         kept = ~self.left_out[runs, moves.who]
-        rows, size = features(moves, kept)
+        rows, known, size = rows_of(moves, kept, self.features)
         self.recent.append((self.round, moves))
-        usable = np.asarray(np.isfinite(rows).all(axis=-1) & kept & (self.round > LEFT_OUT_FIRST))
-        values, numbers = self.values[runs, moves.who], self.numbers[runs, moves.who]
-        values = np.where(usable[..., None, None], np.concatenate([values[:, :, 1:], rows[:, :, None]], axis=2), values)
-        added = np.concatenate([numbers[:, :, 1:], np.full_like(numbers[:, :, :1], self.round)], axis=2)
-        self.values[runs, moves.who] = values
-        self.numbers[runs, moves.who] = np.where(usable[..., None], added, numbers)
-        scores = self.scores[runs, moves.who]
-        p, score = surprise(values, scores[:, :, 1:], kept)
+        needed = together(self.features)[0].places
+        usable = np.asarray(np.isfinite(rows[..., needed]).all(axis=-1) & kept & (self.round > LEFT_OUT_FIRST))
+        taken: dict[str, npt.NDArray[Any]] = {
+            "values": rows,
+            "known": known,
+            "numbers": np.full(usable.shape, self.round),
+        }
+        for name, newest in taken.items():
+            old = getattr(self, name)[runs, moves.who]
+            new = np.concatenate([old[:, :, 1:], newest[:, :, None].astype(old.dtype)], axis=2)
+            there = usable.reshape(*usable.shape, *(1,) * (old.ndim - 2))
+            getattr(self, name)[runs, moves.who] = np.where(there, new, old)
+        values, known, numbers, scores = (getattr(self, name)[runs, moves.who] for name in Past._fields)
+        p, score = surprise(Past(values, known, numbers, scores[:, :, 1:]), kept, self.features)
         judged = usable & np.isfinite(p)
         moved = np.concatenate([scores[:, :, 1:], score[:, :, None]], axis=2)
-        self.scores[runs, moves.who] = np.where(judged[..., None], moved, scores)
+        self.scores[runs, moves.who] = np.where(judged[..., None, None], moved, scores)
         return Judged(np.where(judged, p, np.nan), self._jumped(size))
 
     def _jumped(self, size: FloatArray) -> BoolArray:
@@ -98,12 +99,14 @@ class ClientWatch:
 
     def forget(self, runs: BoolArray) -> None:
         """All rounds of these runs but the last: there, all clients changed together."""
-        self.values[runs, :, :-1], self.numbers[runs, :, :-1], self.scores[runs] = np.nan, 0, np.nan
+        for name, empty in _ROUNDS:
+            getattr(self, name)[runs, :, :-1] = empty
+        self.scores[runs] = np.nan
         self.sizes[runs, :-1] = np.nan
 
     def grow(self, n_clients: int) -> None:
         """Room for clients that join."""
-        for name, empty in (("values", np.nan), ("numbers", 0), ("scores", np.nan), ("left_out", False)):
+        for name, empty in (*_ROUNDS, ("scores", np.nan), ("left_out", False)):
             old = getattr(self, name)
             new = np.full((len(old), n_clients, *old.shape[2:]), empty, dtype=old.dtype)
             new[:, : old.shape[1]] = old
@@ -116,21 +119,21 @@ class ClientWatch:
     def beside(self, runs: IntArray, clients: BoolArray) -> Past:
         """The past of every client of these runs beside those not in `clients` (R', K), as if these had never been."""
         out = self.left_out[runs] | clients
-        values, numbers = self.values[runs], self.numbers[runs]  # copies
+        values, known, numbers = self.values[runs], self.known[runs], self.numbers[runs]  # copies
         for present in {moves.who.shape[1] for _, moves in self.recent}:
             rounds = [(number, moves) for number, moves in self.recent if moves.who.shape[1] == present]
             run, at = np.tile(np.arange(len(runs)), len(rounds)), np.repeat([number for number, _ in rounds], len(runs))
-            arrays = zip(*(moves for _, moves in rounds), strict=True)
-            moves = Moves(*(np.concatenate([array[runs] for array in each]) for each in arrays))
-            rows = features(moves, ~out[run[:, None], moves.who]).rows
+            moves = joined([moves.of_runs(runs) for _, moves in rounds])
+            rows = rows_of(moves, ~out[run[:, None], moves.who], self.features)
             i, client, place = np.nonzero(numbers[run[:, None], moves.who] == at[:, None, None])
-            values[run[i], moves.who[i, client], place] = rows[i, client]
-        return Past(values, numbers, self.scores[runs, :, :-1])
+            values[run[i], moves.who[i, client], place] = rows.rows[i, client]
+            known[run[i], moves.who[i, client], place] = rows.known[i, client]
+        return Past(values, known, numbers, self.scores[runs, :, :-1])
 
     def same_as(self, run: int, clients: IntArray) -> BoolArray:
         """Which clients of a run sent the same in the last round as one of these, copies and copied alike, (K,)."""
-        moves = self.recent[-1][1].of_run(run)
-        who, products = moves.who[0], moves.products[0]
+        moves = self.recent[-1][1]
+        who, products = moves.who[run], moves.products[run]
         size = np.sqrt(np.maximum(np.diagonal(products), np.finfo(np.float64).tiny))
         copies = (products >= _SAME * size[:, None] * size) & ~np.eye(len(who), dtype=np.bool_)
         named = np.isin(who, clients)
@@ -141,13 +144,15 @@ class ClientWatch:
     def leave_out(self, run: int, named: Iterable[int], back_to: int) -> None:
         """From now on without these clients, from where the run was after round `back_to`."""
         self.left_out[run, list(named)] = True
-        self.values[run] = self.beside(np.array([run]), self.left_out[[run]]).values[0]
+        beside = self.beside(np.array([run]), self.left_out[[run]])
+        self.values[run], self.known[run] = beside.values[0], beside.known[0]
         self.scores[run, list(named)] = np.nan
         undone = (self.numbers[run] > back_to).sum(axis=1)
         for client in np.flatnonzero(undone):  # the past stays at the right end
-            self.values[run, client] = np.roll(self.values[run, client], undone[client], axis=0)
-            self.numbers[run, client] = np.roll(self.numbers[run, client], undone[client])
-            self.values[run, client, : undone[client]], self.numbers[run, client, : undone[client]] = np.nan, 0
+            for name, empty in _ROUNDS:
+                rounds = getattr(self, name)[run, client]
+                rounds[:] = np.roll(rounds, undone[client], axis=0)
+                rounds[: undone[client]] = empty
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Everything, as arrays by name; of one run."""
@@ -155,15 +160,17 @@ class ClientWatch:
         held["round"] = np.array(self.round)
         held["recent.round"] = np.array([number for number, _ in self.recent], dtype=np.int64)
         held["recent.present"] = np.array([moves.who.shape[1] for _, moves in self.recent], dtype=np.int64)
-        for field in Moves._fields:
-            flat = [getattr(moves, field).ravel() for _, moves in self.recent]
-            held[f"recent.{field}"] = np.concatenate(flat) if flat else np.empty(0)
+        parts = [{"who": moves.who, "products": moves.products, **moves.fields} for _, moves in self.recent]
+        for name in ("who", "products", *(feature.field for feature in self.features if feature.field)):
+            held[f"recent.{name}"] = np.concatenate([part[name].ravel() for part in parts] or [np.empty(0)])
         return held
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last: int) -> ClientWatch:
+    def from_state(
+        cls, arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last: int, features: tuple[Feature, ...] = FEATURES
+    ) -> ClientWatch:
         """The watch of one run that `state` took apart after round `last`, or a ValueError."""
-        watch = cls(1, 0)
+        watch = cls(1, 0, features)
         for name in _SAVED:
             kept, given = getattr(watch, name), arrays[name]
             shape = kept.shape if name == "sizes" else (1, n_clients, *kept.shape[2:])
@@ -173,6 +180,8 @@ class ClientWatch:
         for name, most in (("values", _LARGEST), ("sizes", _LARGEST), ("scores", np.finfo(np.float64).max)):
             if (np.abs(getattr(watch, name)) > most).any():  # NaN stands for what there was not
                 raise ValueError(f"{name} must be NaN or at most {most:g}")
+        if watch.known.size and not 0 <= watch.known.min() <= watch.known.max() <= max(Known):
+            raise ValueError(f"known must lie in 0, ..., {max(Known)}")
         number = arrays["round"]
         if number.shape != () or number.dtype != np.int64 or not 0 <= number <= last:
             raise ValueError(f"the last round that was judged must lie in 0, ..., {last}")
@@ -183,11 +192,20 @@ class ClientWatch:
             raise ValueError("the rounds of every client must be in order")
         if np.isfinite(watch.values[numbers == 0]).any():
             raise ValueError("only rounds of a client can have values")
-        watch.recent.extend(_recent(arrays, n_clients, watch.round))
+        watch.recent.extend(_recent(arrays, n_clients, watch.round, features))
         return watch
 
 
-def _recent(arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last: int) -> list[tuple[int, Moves]]:
+def joined(rounds: Sequence[Moves]) -> Moves:
+    """Rounds with as many clients each as one, whose runs follow each other."""
+    fields = {name: np.concatenate([moves.fields[name] for moves in rounds]) for name in rounds[0].fields}
+    who, products = (np.concatenate([moves[i] for moves in rounds]) for i in (0, 1))
+    return Moves(who, products, fields)
+
+
+def _recent(
+    arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last: int, features: tuple[Feature, ...]
+) -> list[tuple[int, Moves]]:
     """The inner products of recent rounds."""
     numbers, present = arrays["recent.round"], arrays["recent.present"]
     fits = numbers.shape == present.shape == (len(present),) and len(present) <= RECENT
@@ -198,19 +216,29 @@ def _recent(arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last: int) -
     ordered = (np.diff(numbers) > 0).all() and numbers[0] > 0 and numbers[-1] == last
     if not ordered or present.min() < FEWEST or present.max() > n_clients:
         raise ValueError(f"recent rounds must be in order, the last one {last}, and of {FEWEST} to {n_clients} clients")
-    parts = {}
-    for field in Moves._fields:
-        sizes, flat = present**2 if field == "products" else present, arrays[f"recent.{field}"]
-        if flat.shape != (sizes.sum(),) or flat.dtype != (np.int64 if field == "who" else np.float64):
-            raise ValueError(f"{field} of recent rounds must have {sizes.sum()} numbers")
-        if (np.isinf(flat) if field == "along_own" else ~np.isfinite(flat)).any():
-            raise ValueError(f"{field} of recent rounds must be finite")
-        parts[field] = np.split(flat, np.cumsum(sizes)[:-1])
+    who = _split("who", arrays, present, np.int64)
+    products = _split("products", arrays, present**2, np.float64)
+    with_fields = [feature for feature in features if feature.field]
+    fields = {feature.field: _split(feature.field, arrays, present, np.float64) for feature in with_fields}
     rounds = []
     for i, p in enumerate(present.tolist()):
-        who = parts["who"][i]
-        if who.min() < 0 or who.max() >= n_clients or len(np.unique(who)) != p:
+        if who[i].min() < 0 or who[i].max() >= n_clients or len(np.unique(who[i])) != p:
             raise ValueError(f"clients of a recent round must lie in 0, ..., {n_clients - 1}, each once")
-        one = (who, parts["products"][i].reshape(p, p), parts["along_own"][i], parts["evenness"][i])
-        rounds.append((int(numbers[i]), Moves(*(part[None] for part in one))))
+        if not np.isfinite(products[i]).all():
+            raise ValueError("products of recent rounds must be finite")
+        size = np.sqrt(np.maximum(np.diagonal(products[i].reshape(p, p)), 0.0))
+        for feature in with_fields:
+            given = fields[feature.field][i]
+            if not (feature.allowed(given, size) | (feature.optional & np.isnan(given))).all():
+                raise ValueError(f"of recent rounds {feature.rule}")
+        each = {name: parts[i][None] for name, parts in fields.items()}
+        rounds.append((int(numbers[i]), Moves(who[i][None], products[i].reshape(1, p, p), each)))
     return rounds
+
+
+def _split(name: str, arrays: Mapping[str, npt.NDArray[Any]], sizes: IntArray, kind: type) -> list[npt.NDArray[Any]]:
+    """What was joined, with so many numbers a round."""
+    flat = arrays[f"recent.{name}"]
+    if flat.shape != (sizes.sum(),) or flat.dtype != kind:
+        raise ValueError(f"{name} of recent rounds must have {sizes.sum()} numbers")
+    return np.split(flat, np.cumsum(sizes)[:-1])

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.detect.clients import ClientMonitor, Compared, Exclusion
+from fedgauss.detect.clients.features import FEATURES, Feature
 from fedgauss.detect.clients.verdict import Name
 from fedgauss.integrations.live.rounds import checked_names, count, numbers, object_from_json, short
 
@@ -17,7 +18,6 @@ MOST_CLIENTS = 1000  # in a run: products of all pairs are kept for 64 rounds
 SHOWN = ("accuracy", "loss")  # that the page draws below the clients
 _SETTINGS = ("alpha", "horizon", "rate")
 _LARGEST = 1e38  # of a product: beyond float32
-_EVENEST = 1e12  # the square root of more parameters than any model has
 _ROUNDING = 1e-3  # of float32 sums of thousands
 _TINY = 1e-37  # where float32 products vanish
 _LONGEST = 1000  # characters of a reason
@@ -54,20 +54,19 @@ def round_to_json(number: int, compared: Compared, left_out: tuple[Exclusion, ..
         "round": number,
         "clients": list(compared.clients),
         "products": [row[: k + 1].tolist() for k, row in enumerate(compared.products)],
-        "along_own": [None if math.isnan(along) else along for along in compared.along_own.tolist()],
-        "evenness": compared.evenness.tolist(),
+        **{name: [None if math.isnan(x) else x for x in values.tolist()] for name, values in compared.fields.items()},
     }
     if left_out:
         said["left_out"] = [{"clients": list(out.clients), "back_to": out.back_to} for out in left_out]
     return json.dumps(said, allow_nan=False)
 
 
-def client_line_from_json(text: bytes) -> ClientLine:
+def client_line_from_json(text: bytes, features: Iterable[Feature] = FEATURES) -> ClientLine:
     """The round in a line or body of JSON; a ValueError says what is wrong with it.
 
         {"round": 7, "moves": {"a": [0.1, -0.3], "b": [0.2, -0.1], ...}, "accuracy": 0.91}
 
-    or, as `client_log` writes it, "clients" with "products", "along_own" and "evenness" in place of "moves".
+    or, as `client_log` writes it, "clients" with "products" and the fields of features in place of "moves".
     """
     said = object_from_json(text)
     if "monitor" in said:
@@ -83,7 +82,7 @@ def client_line_from_json(text: bytes) -> ClientLine:
     if "moves" in said:
         moves = _moves(said["moves"])
     elif "products" in said:
-        moves = _compared(said)
+        moves = _compared(said, features)
     elif "parameters" in said:
         raise ValueError(
             "a round must have what clients changed, as 'moves'; this one has parameters. To watch those, use "
@@ -122,7 +121,7 @@ def _moves(value: Any) -> dict[Name, FloatArray]:
     return {name: numbers("a client's move", move) for name, move in value.items()}
 
 
-def _compared(said: Mapping[str, Any]) -> Compared:
+def _compared(said: Mapping[str, Any], features: Iterable[Feature]) -> Compared:
     names = _names("clients", said.get("clients"))
     rows = said["products"]
     if not isinstance(rows, list) or len(rows) != len(names):
@@ -131,23 +130,27 @@ def _compared(said: Mapping[str, Any]) -> Compared:
     for k, given in enumerate(rows):
         row = _array("products", given, k + 1)
         products[k, : k + 1] = products[: k + 1, k] = row
-    along = said.get("along_own")
-    if not isinstance(along, list):
-        raise ValueError(f"along_own must be a list of numbers or null; got {short(along)}.")
-    known = np.array([x is not None for x in along], dtype=np.bool_)
-    own = np.full(len(along), np.nan)
-    own[known] = numbers("along_own", [x for x in along if x is not None]) if known.any() else 0.0
-    evenness = _array("evenness", said.get("evenness"), len(names))
     size = np.sqrt(np.maximum(np.diag(products), 0.0))
-    if len(own) != len(names):
-        raise ValueError(f"along_own must have {len(names)} numbers, one a client; got {len(own)}.")
     if not np.all(np.abs(products) <= np.minimum((1 + _ROUNDING) * np.outer(size, size) + _TINY, _LARGEST)):
         raise ValueError("products must be inner products: finite, none beyond the lengths of its clients' moves.")
-    if not np.all(np.abs(own[known]) <= (1 + _ROUNDING) * size[known] + np.sqrt(_TINY)):
-        raise ValueError("along_own must be parts of the clients' moves; one is longer than the move.")
-    if not np.all((evenness >= 0.0) & (evenness <= _EVENEST)):
-        raise ValueError("evenness must be finite and not negative; one is not.")
-    return Compared(names, products, own, evenness)
+    fields = {}
+    for feature in features:
+        if feature.field and not (feature.optional and feature.field not in said):
+            fields[feature.field] = _field(feature.field, said.get(feature.field), len(names))
+            known = [x is not None for x in said[feature.field]]
+            if np.isnan(fields[feature.field][known]).any() or not feature.allowed(fields[feature.field], size).all():
+                raise ValueError(feature.rule)
+    return Compared(names, products, fields)
+
+
+def _field(name: str, value: Any, length: int) -> FloatArray:
+    """A number for each client; null, which is NaN, where there is none."""
+    if not isinstance(value, list) or len(value) != length:
+        raise ValueError(f"{name} must have {length} numbers or null, one a client; got {short(value)}.")
+    known = np.array([x is not None for x in value], dtype=np.bool_)
+    row = np.full(length, np.nan)
+    row[known] = numbers(name, [x for x in value if x is not None]) if known.any() else 0.0
+    return row
 
 
 def _array(name: str, value: Any, length: int) -> FloatArray:

@@ -103,7 +103,7 @@ class ClientRun(FollowedRun[ClientLine]):
 
     def read(self, text: bytes) -> ClientLine:
         """What a line of its log means."""
-        return client_line_from_json(text)
+        return client_line_from_json(text, self.monitor.features)
 
     def number_of(self, line: ClientLine) -> int | None:
         """The number of the round that a line tells of; None where it tells of none."""

@@ -1,0 +1,58 @@
+"""Clients' average directions, and a round's moves beside them: where moves are, they are measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedgauss._types import FloatArray, IntArray
+from fedgauss.detect.clients.compared import Compared
+from fedgauss.detect.clients.features import Feature, Sent
+from fedgauss.detect.clients.moves import check_lengths
+from fedgauss.detect.clients.sketch import Single, Sketch
+from fedgauss.detect.clients.verdict import Name
+
+_KEPT = 0.9  # of a client's average direction, from round to round
+
+
+class Directions:
+    """The average direction of each client, (K, L); no row, or zeros, before its first round."""
+
+    def __init__(self, sketch: Sketch, features: Sequence[Feature], table: Single | None = None) -> None:
+        self.sketch, self.features = sketch, features
+        self.table = np.empty((0, 0), dtype=np.float32) if table is None else table
+
+    def compared(
+        self, moves: Mapping[Name, FloatArray], numbers: Mapping[Name, int], weights: Mapping[Name, float] | None = None
+    ) -> tuple[Compared, Single]:
+        """What the clients of a round are compared by, and the sketches of their moves, (P, L)."""
+        short, lengths, totals = self.sketch([*moves.values()])
+        check_lengths(moves, lengths)
+        past = np.zeros_like(short)
+        for place, name in enumerate(moves):
+            if (k := numbers.get(name, len(self.table))) < len(self.table):
+                past[place] = self.table[k]
+        given = np.array([math.nan if weights is None else weights[name] for name in moves])
+        sent = Sent([*moves.values()], short, past, lengths, totals, given)
+        fields = {
+            feature.field: feature.measured(sent)
+            for feature in self.features
+            if feature.field and not (feature.optional and weights is None)
+        }
+        return Compared(tuple(moves), (short @ short.T).astype(np.float64), fields), short
+
+    def grow(self, count: int, dim: int) -> None:
+        """Room for clients that join, of a model with so many parameters."""
+        if len(self.table) < count:
+            fresh = np.zeros((count, self.sketch.length(dim)), dtype=np.float32)
+            if self.table.size:
+                fresh[: len(self.table)] = self.table
+            self.table = fresh
+
+    def turn(self, who: IntArray, sketches: Single) -> None:
+        """Let the round count, where moves are not 0."""
+        lengths = np.maximum(np.linalg.norm(sketches, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        turned = _KEPT * self.table[who] + np.float32(1.0 - _KEPT) * (sketches / lengths)
+        self.table[who] = turned if sketches.all() else np.where(sketches != 0, turned, self.table[who])

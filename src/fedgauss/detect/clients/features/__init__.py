@@ -1,0 +1,15 @@
+"""What is looked at in a client's move: a feature is one class in one file, and is listed here."""
+
+from fedgauss.detect.clients.features.base import Feature, Known, Moves, Sent
+from fedgauss.detect.clients.features.claim import Claim
+from fedgauss.detect.clients.features.closest import Closest
+from fedgauss.detect.clients.features.evenness import Evenness
+from fedgauss.detect.clients.features.length import Length
+from fedgauss.detect.clients.features.own import Own
+from fedgauss.detect.clients.features.rows import Rows, rows_of
+from fedgauss.detect.clients.features.together import together
+from fedgauss.detect.clients.features.typical import Typical
+
+FEATURES: tuple[Feature, ...] = (Typical(), Closest(), Length(), Own(), Evenness(), Claim())
+
+__all__ = ["FEATURES", "Feature", "Known", "Moves", "Rows", "Sent", "rows_of", "together"]
