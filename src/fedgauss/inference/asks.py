@@ -296,7 +296,7 @@ def _apart(scores: FloatArray, observed: FloatArray, compared: FloatArray) -> An
         "apart.square": np.zeros(()), "apart.pull": np.zeros(few), "apart.weight": np.zeros((few, few)),
         "apart.sites": np.zeros(()),
     }  # fmt: skip
-    others = np.setdiff1d(np.arange(dim), compared)
+    others = np.delete(np.arange(dim), compared)
     if n_rows < _ROWS_A_PARAMETER * dim or not np.all(np.isfinite(observed)) or not np.all(np.isfinite(scores)):
         return nothing
     away = np.linalg.pinv(observed[np.ix_(others, others)], _NOTHING, hermitian=True) @ observed[others][:, compared]
@@ -304,7 +304,7 @@ def _apart(scores: FloatArray, observed: FloatArray, compared: FloatArray) -> An
     information = observed[np.ix_(compared, compared)] - observed[compared][:, others] @ away
     try:
         within, whole = inverse(left.T @ left), left.sum(axis=0)
-        inverse(information)
+        factor(information)
     except NoFiniteEstimate:
         return nothing
     return {

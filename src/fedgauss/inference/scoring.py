@@ -98,7 +98,8 @@ def ascent(
         if family.steadied is not None:
             here = family.steadied(theta, here)
         step = np.zeros(len(theta))
-        step[moving] = solve(factor(here.information[np.ix_(moving, moving)]), here.score[moving])
+        own = here.information if free is None else here.information[np.ix_(moving, moving)]
+        step[moving] = solve(factor(own), here.score[moving])
         if np.abs(step).max(initial=0.0) <= close * (1.0 + np.abs(theta).max(initial=0.0)):
             return Ascent(theta + step, theta, here, rounds, matrices)
         if taken == steps:

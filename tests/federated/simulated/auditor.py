@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss.federated.fixed_point import Shapes, add, negate, pack, to_words
+from fedgauss.federated.fixed_point import Shapes, pack, subtract, to_words
 from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.roster import Entry
 from fedgauss.federated.wire import Message, digest
@@ -347,7 +347,7 @@ class Auditor:
         hidden = [numbers[0].tobytes()]
         if one.plain is not None and self.rounds % _EVERY == 0:
             row = np.concatenate([[1.0], pack(one.plain, shapes)])
-            masks = add(numbers, negate(to_words(row)))
+            masks = subtract(numbers, to_words(row))
             hidden = [mask.tobytes() for mask in masks]
             hidden[0] = numbers[0].tobytes()
             signs, uniform = np.sign(row), numbers[:, -1] / 2.0**64 - 0.5
