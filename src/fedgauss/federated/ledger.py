@@ -122,6 +122,7 @@ class Ledger:
         self._known = Known()  # what was told, as far as this process has looked at it
         self._placed = Known()  # the same, with what rows count for where sums are exact
         self._own = Known()  # of the run alone
+        self._numbered: tuple[Mapping[str, Sequence[Any]], list[str], AnyArray] | None = None
         self._let_go: Callable[[], None] | None = None
         self._load()
         if not self._history.key:
@@ -147,12 +148,16 @@ class Ledger:
     def digests(self, table: Mapping[str, Sequence[Any]]) -> AnyArray:
         """A number for each row of the whole table, before any row is dropped, (n,) uint64.
 
-        Rows are known by the columns that the table had at first. If one of these has gone, all rows are new.
+        Rows are known by the columns that the table had at first. If one of these has gone, all rows are new. A table
+        that is the same object is taken to have the same rows.
         """
         if not self._history.names or not set(self._history.names) <= set(table):
             with self._held():
                 self._write("rows", names=sorted(table))
-        return row_numbers(table, self._history.names, self._history.key)
+        if self._numbered is None or self._numbered[0] is not table or self._numbered[1] is not self._history.names:
+            numbers = row_numbers(table, self._history.names, self._history.key)
+            self._numbered = table, self._history.names, numbers
+        return self._numbered[2]
 
     def begin(
         self, run: str, about: str, roster: Sequence[tuple[str, str]], asker: str, model: Mapping[str, Any],
@@ -309,7 +314,6 @@ class Ledger:
 
         What `has_answered` knows is free: who lies in a repeat moves the parameter, and that counts.
         """
-        run = self._running()
         free = self.has_answered(question)
         for name, more in (("parameters", parameters), ("matrices", matrices), ("passes", passes)):
             most = getattr(self._budget, name)

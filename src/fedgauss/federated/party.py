@@ -91,7 +91,7 @@ class Transcript:
             raise Blamed(
                 f"sites {who[0]!r} and {who[1]!r} committed to one message in round {self.round}: one repeats it."
             )
-        self._commitments, self._next = commitments, digest({"before": self.digest, "commitments": dict(messages)})
+        self._commitments, self._next = commitments, digest({"before": self.digest, "commitments": messages})
 
     def check_openings(self, messages: Messages) -> None:
         """Each site's message is the one that it committed to."""
@@ -112,7 +112,7 @@ class Transcript:
         self.digest, self.round, self._commitments = self._next, self.round + 1, None
 
     def _check_names(self, messages: Any, what: str) -> None:
-        if not isinstance(messages, Mapping):
+        if not isinstance(messages, dict):
             raise Blamed(f"round {self.round} must have a {what} of each site, by name; got {type(messages).__name__}.")
         if messages.keys() == self._names:
             return

@@ -6,6 +6,7 @@ Every column whose sums are told goes by the ledger first, from the counts of ro
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from fedgauss.federated.private_rows import Noise
 from fedgauss.federated.program import Counted, is_poolable
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.shares import ONE, Functions, rows_needed, shares_of
-from fedgauss.federated.spans import span_of
+from fedgauss.federated.spans import Span, span_of
 from fedgauss.federated.told_columns import ONES, Columns, columns_of, functions_of, outcomes_of, products_of
 from fedgauss.federated.wire import Message, digest
 from fedgauss.inference.asks import Ask, answer, client_rows
@@ -234,11 +235,11 @@ class SiteRows:
             with rules.noted(reasons):
                 rules.check_cells(policy.few, self._product_names, cells, self._n_rows)
             with rules.noted(reasons):
-                columns = columns_of(data)
-                self._span = span_of(np.column_stack(list(columns.values())))
+                self._told = columns = columns_of(data)
                 functions = self._count_shares(data, agreed)
                 told = {**self._ledger.functions, **functions}
-                rules.check_functions(policy.few, rows_needed(told), self._span)
+                if (needed := rows_needed(told)) > policy.few:
+                    rules.check_functions(needed, self._span)
                 self._ledger.admit(Admission(columns, self._numbers, functions, self._shares))
         self._refuse_with_reasons()
         self._data = data
@@ -288,6 +289,11 @@ class SiteRows:
         if ask.kind == "own" and not rules.are_enough(few, self._behind("final", numbers["theta"])):
             numbers |= _zeros(numbers, "found", "theta", "cov")
         return numbers, {}
+
+    @cached_property
+    def _span(self) -> Span:
+        """Of all columns of which products are added up; a repeat asks for none of it."""
+        return span_of(np.column_stack(list(self._told.values())))
 
     def _behind(self, kind: str, theta: FloatArray) -> Columns:
         """What rows count for in an answer."""

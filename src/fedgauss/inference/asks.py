@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from scipy.special import chdtrc
 
-from fedgauss._types import FloatArray
+from fedgauss._types import FloatArray, IntArray
 from fedgauss.families import Family
 from fedgauss.families.rows import Ask as Ask
 from fedgauss.families.rows import Goodness, NoFiniteEstimate, Rows
@@ -283,7 +283,7 @@ def _parts(family: Family, rows: Rows, ask: Ask) -> Answer:
     return found
 
 
-def _apart(scores: FloatArray, observed: FloatArray, compared: FloatArray) -> Answer:
+def _apart(scores: FloatArray, observed: FloatArray, compared: IntArray) -> Answer:
     """How far a site's own estimate e of the compared parameters is from that of all, and its weight W.
 
     By one step of scoring, with the others free: with scores s_i and information A of the compared, from which the

@@ -80,7 +80,7 @@ class Auditor:
         self._commitment: dict[tuple[str, str, str], str] = {}
         self._masks: set[bytes] = set()
         self._pooled: dict[tuple[str, ...], tuple[Cohort, Twin]] = {}
-        self._digests: dict[int, tuple[Message, str]] = {}
+        self._digests: dict[tuple[Any, ...], tuple[Message, str]] = {}
         self.correlation = np.zeros(
             2
         )  # n, and the sum over it of masked numbers, from -1/2 to 1/2, times signs of what they hide
@@ -180,10 +180,11 @@ class Auditor:
         self._digests.clear()
 
     def digest(self, message: Message) -> str:
-        """That of a message, worked out once where several parties hear one and the same."""
-        if id(message) not in self._digests:
-            self._digests[id(message)] = message, digest(message)
-        return self._digests[id(message)][1]
+        """That of a message, worked out once where several parties hear the very same parts of one."""
+        place = tuple((name, part if isinstance(part, str) else id(part)) for name, part in message.items())
+        if place not in self._digests:
+            self._digests[place] = message, digest(message)
+        return self._digests[place][1]
 
     # What an honest mailbox finds.
 
