@@ -97,10 +97,10 @@ def _escaped(value: Any) -> Any:
 
 
 def _restore(name: str, value: Any, depth: int) -> Any:
-    if depth > _DEEPEST:
-        raise ValueError(f"a message may be nested {_DEEPEST} deep; {name!r} is deeper.")
     if type(value) in _AS_IT_IS:
         return value
+    if depth + isinstance(value, dict) > _DEEPEST:
+        raise ValueError(f"a message may be nested {_DEEPEST} deep; {name!r} is deeper.")
     if isinstance(value, dict):
         if len(value) == 1:
             ((tag, pair),) = value.items()
@@ -108,7 +108,7 @@ def _restore(name: str, value: Any, depth: int) -> Any:
                 return _TAGS[tag](name, *(pair if isinstance(pair, list) and len(pair) == 2 else (None, None)))
         return _restore_parts(value, depth + 1)
     if isinstance(value, list):
-        return [_restore(name, part, depth + 1) for part in value]
+        return [part if type(part) in _AS_IT_IS else _restore(name, part, depth + 1) for part in value]
     if not math.isfinite(value):
         raise ValueError(f"{name!r} must hold finite numbers.")
     return value
@@ -121,7 +121,7 @@ def _restore_parts(value: Message, depth: int) -> Message:
             if not name.startswith("$$"):
                 raise ValueError(f"a name that begins with $ must begin with two; got {name[:_SHOWN]!r}.")
             name = name[1:]
-        parts[name] = part if type(part) is str else _restore(name[:_SHOWN], part, depth)
+        parts[name] = part if type(part) in _AS_IT_IS else _restore(name[:_SHOWN], part, depth)
     return parts
 
 

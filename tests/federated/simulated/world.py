@@ -23,7 +23,7 @@ from simulated import cohort
 from simulated.auditor import Auditor, Failure
 from simulated.course import Course
 from simulated.dishonest import DISHONEST_SITES, PLOTS, SHADOW, Mailbox
-from simulated.keychain import Keychain
+from simulated.keychain import Keychain, stream
 from simulated.machine import Machine, Surroundings, try_start
 from simulated.memory_journal import MemoryJournal
 from simulated.network import AT_A_SITE, HARMLESS, ON_THE_WAY, Clock, Fault, MailboxStops, Network
@@ -109,7 +109,7 @@ class World:
             stack.callback(setattr, party, "digest", party.digest)
             party.digest = self.auditor.digest
             stack.callback(setattr, masks, "stream", masks.stream)
-            masks.stream = lru_cache(_PAIRS)(masks.stream)  # which both sites of a pair work out
+            masks.stream = lru_cache(_PAIRS)(stream)  # which both sites of a pair work out
             for number in range(runs):
                 if number >= _HOPELESS and not self._has_fit:
                     return
