@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from protocol_parts import FIXED
 
-from fedgauss.federated.fixed_point import LARGEST, add, from_words, negate, to_words
+from fedgauss.federated.fixed_point import LARGEST, add, from_words, subtract, to_words
 
 RNG = np.random.default_rng(5)
 NUMBERS = st.integers(0, 2**256 - 1) | st.integers(0, 3) | st.integers(2**256 - 3, 2**256 - 1) | st.just(2**255)
@@ -56,7 +56,8 @@ def test_floats_are_the_nearest(numbers):
 def test_sums_and_signs_are_those_of_integers(pairs):
     left, right = words_of([a for a, _ in pairs]), words_of([b for _, b in pairs])
     assert [integer(words) for words in add(left, right)] == [(a + b) % 2**256 for a, b in pairs]
-    assert [integer(words) for words in negate(left)] == [-a % 2**256 for a, _ in pairs]
+    assert [integer(words) for words in add(left, right, left)] == [(2 * a + b) % 2**256 for a, b in pairs]
+    assert [integer(words) for words in subtract(left, right)] == [(a - b) % 2**256 for a, b in pairs]
 
 
 def test_nothing_is_carried_into_the_next_number():
@@ -72,11 +73,11 @@ def test_shapes_are_kept(shape):
     assert words.shape == (*shape, 4)
     assert words.dtype == np.uint64
     assert words.flags.writeable
-    for same in (add(words, words), negate(words)):
+    for same in (add(words, words), subtract(words, words)):
         assert same.shape == words.shape
     assert from_words(words).shape == shape
     np.testing.assert_array_equal(from_words(add(words, words)), 2 * values)
-    np.testing.assert_array_equal(from_words(negate(words)), -values)
+    np.testing.assert_array_equal(from_words(subtract(words, add(words, words))), -values)
 
 
 def test_words_that_do_not_lie_side_by_side_are_read_as_they_are():

@@ -566,8 +566,8 @@ class TestPlaces:
             self.ends(site, site.columns("bmi"), changed(site.table["bmi"], 9, 0.5))
         runs = site.ledger._history.runs
         rows = site.ledger.digests(site.table)
-        reach = [site.ledger._columns.read(run.reach[0]).tolist() if run.reach else None for run in runs[:3]]
-        assert reach == [[rows[7]], [rows[7]], [rows[9]]]
+        reach = [[site.ledger._columns.read(own).tolist() for own in run.reach.values()] for run in runs[:3]]
+        assert reach == [[[rows[7]]], [[rows[7]]], [[rows[9]]]]
         assert [len(run.places) for run in runs] == [1, 1, 1, 0, 0]
 
     def test_a_run_that_ends_where_another_did_may_go_on_from_there(self, site):

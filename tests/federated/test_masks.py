@@ -9,7 +9,7 @@ import pytest
 from protocol_parts import run_key_of
 from scipy import stats
 
-from fedgauss.federated.fixed_point import add, from_words, negate, to_words
+from fedgauss.federated.fixed_point import add, from_words, subtract, to_words
 from fedgauss.federated.keys import RunKey
 from fedgauss.federated.masks import Masks
 from fedgauss.federated.refusal import Refused
@@ -41,6 +41,10 @@ def quarter_round(x, a, b, c, d):
         x[left] = (x[left] + x[right]) % 2**32
         mixed = x[other] ^ x[left]
         x[other] = (mixed << turn | mixed >> 32 - turn) % 2**32
+
+
+def negate(words):
+    return subtract(np.zeros_like(words), words)
 
 
 def key_stream(key, size):

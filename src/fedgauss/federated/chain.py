@@ -31,7 +31,7 @@ class Chain:
     """
 
     def __init__(self, path: Path, disk: Disk) -> None:
-        self._path, self._disk, self._content = path, disk, b""
+        self._path, self._disk, self._content = path, disk, bytearray()
         self.heads: list[str] = []
 
     def load(self) -> list[Entry]:
@@ -40,33 +40,34 @@ class Chain:
         if content == self._content:
             return []
         content = content[: content.rfind(b"\n") + 1]
-        same = content.startswith(self._content)  # of these lines nothing has to be worked out again
+        same = content[: len(self._content)] == self._content  # of these lines nothing has to be worked out again
         texts: list[bytes] = []
         heads = self.heads.copy() if same else []
+        before = heads[-1].encode() if heads else b""
         for line in content[len(self._content) if same else 0 :].split(b"\n")[:-1]:
             text, _, end = line.rpartition(b" ")
-            head = end.decode(errors="replace")
-            if head != _digest(heads[-1] if heads else "", text):
+            if end != (head := _digest(before, text)).encode():
                 raise Refused(
                     f"a ledger must be as it was written; line {len(heads) + 1} of {self._path} is not. Put back the "
                     "file from before it was edited: what the line said may be what must be refused."
                 )
             texts.append(text)
             heads.append(head)
+            before = end
         if not same:
             raise Refused(
                 f"a ledger must not lose lines; {self._path} has {len(heads)} and had {len(self.heads)}, or others. "
                 "Put the file back."
             )
         entries: list[Entry] = json.loads(b"[" + b",".join(texts) + b"]")  # each by itself would take twice as long
-        self.heads, self._content = heads, content
+        self.heads, self._content = heads, bytearray(content)
         return entries
 
     def append(self, entry: Entry) -> Entry:
         """Add a line, which is returned as it would be read; it is on disk by then."""
-        text = _encode(entry).encode()
-        head = _digest(self.heads[-1] if self.heads else "", text)
-        body = text + b" " + head.encode()
+        text = _encode(entry)
+        head = _digest(self.heads[-1].encode() if self.heads else b"", text.encode())
+        body = f"{text} {head}".encode()
         write(self._disk, self._path, body, len(self._content))
         write(self._disk, self._path, b"\n", len(self._content) + len(body))
         self._content += body + b"\n"
@@ -86,5 +87,5 @@ def write(disk: Disk, path: Path, content: bytes, at: int) -> None:
         ) from error
 
 
-def _digest(before: str, text: bytes) -> str:
-    return hashlib.sha256(before.encode() + text).hexdigest()
+def _digest(before: bytes, text: bytes) -> str:
+    return hashlib.sha256(before + text).hexdigest()

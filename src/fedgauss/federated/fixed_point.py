@@ -17,6 +17,7 @@ words beside that of the upper ones, which is more than the total.
 import math
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,43 +35,54 @@ _BYTES = 8 * WORDS
 
 def size(shapes: Shapes) -> int:
     """How many numbers there are."""
-    return sum(_length(shape) for shape in shapes.values())
+    return sum(length for *_, length in _parts(tuple(shapes.items())))
 
 
 def pack(arrays: Mapping[str, FloatArray], shapes: Shapes) -> FloatArray:
     """One row of all numbers; of a square matrix, which is symmetric, the upper triangle."""
     if arrays.keys() != shapes.keys() or any(np.shape(arrays[name]) != shape for name, shape in shapes.items()):
         raise ValueError(f"an answer must have the arrays {shapes}; it has others.")
-    parts = [np.asarray(arrays[name], dtype=float) for name in shapes]
-    rows = [part[_upper(len(part))] if _square(part.shape) else part.ravel() for part in parts]
-    return np.concatenate([np.empty(0), *rows])
+    row = np.empty(size(shapes))
+    start = 0
+    for name, _, square, length in _parts(tuple(shapes.items())):
+        row[start : start + length] = arrays[name].take(square.upper) if square else np.ravel(arrays[name])
+        start += length
+    return row
 
 
 def unpack(row: FloatArray, shapes: Shapes) -> dict[str, FloatArray]:
     """The arrays that `pack` made a row of."""
     arrays, start = {}, 0
-    for name, shape in shapes.items():
-        part = row[start : start + _length(shape)]
-        start += len(part)
-        if _square(shape):
-            matrix = np.empty(shape)
-            matrix[_upper(shape[0])] = matrix.T[_upper(shape[0])] = part
-            part = matrix
-        arrays[name] = part.reshape(shape)
+    for name, shape, square, length in _parts(tuple(shapes.items())):
+        part = row[start : start + length]
+        arrays[name] = part.take(square.places) if square else part.reshape(shape)
+        start += length
     return arrays
 
 
-def _square(shape: tuple[int, ...]) -> bool:
-    return len(shape) == 2 and shape[0] == shape[1]
+class _Square(NamedTuple):
+    """Where the upper triangle of a square matrix is in its numbers, and where each of these is in the triangle."""
+
+    upper: IntArray
+    places: IntArray
 
 
 @lru_cache
-def _upper(dim: int) -> tuple[IntArray, IntArray]:
-    return np.triu_indices(dim)
+def _parts(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> list[tuple[str, tuple[int, ...], _Square | None, int]]:
+    """Name, shape and length of each array in a row."""
+    squares = [_square(shape[0]) if len(shape) == 2 and shape[0] == shape[1] else None for _, shape in shapes]
+    return [
+        (name, shape, square, len(square.upper) if square else math.prod(shape))
+        for (name, shape), square in zip(shapes, squares, strict=True)
+    ]
 
 
-def _length(shape: tuple[int, ...]) -> int:
-    return shape[0] * (shape[0] + 1) // 2 if _square(shape) else math.prod(shape)
+@lru_cache
+def _square(dim: int) -> _Square:
+    rows, columns = np.triu_indices(dim)
+    places = np.zeros((dim, dim), dtype=int)
+    places[rows, columns] = places[columns, rows] = np.arange(len(rows))
+    return _Square(rows * dim + columns, places)
 
 
 def to_words(values: FloatArray) -> Words:
@@ -89,30 +101,32 @@ def from_words(words: Words) -> FloatArray:
     return np.ldexp(np.array(floats, dtype=float), -_FRACTION).reshape(words.shape[:-1])
 
 
-def add(left: Words, right: Words) -> Words:
+def add(*terms: Words) -> Words:
     """The sum modulo 2^256.
 
-    All numbers are added at once, as two long integers. The top bit of each is put aside before and added without its
+    All numbers are added at once, as long integers. The top bit of each is put aside before and added without its
     carry afterwards, so that nothing is carried into the next number.
     """
+    tops, lows = _tops(terms[0].size // WORDS)
+    total, *more = (int.from_bytes(_text(term), "little") for term in terms)
+    for number in more:
+        total = ((total & lows) + (number & lows)) ^ ((total ^ number) & tops)
+    return _words(total.to_bytes(8 * terms[0].size, "little"), terms[0].shape[:-1])
+
+
+def subtract(left: Words, right: Words) -> Words:
+    """The difference modulo 2^256. A top bit that is put aside is lent before."""
+    tops, lows = _tops(left.size // WORDS)
     ours, theirs = int.from_bytes(_text(left), "little"), int.from_bytes(_text(right), "little")
-    tops = _tops(left.size // WORDS)
-    our_tops, their_tops = ours & tops, theirs & tops
-    total = ((ours ^ our_tops) + (theirs ^ their_tops)) ^ our_tops ^ their_tops
+    total = ((ours | tops) - (theirs & lows)) ^ (~(ours ^ theirs) & tops)
     return _words(total.to_bytes(8 * left.size, "little"), left.shape[:-1])
 
 
-def negate(words: Words) -> Words:
-    """Minus each number, modulo 2^256: all bits the other way round, and one more."""
-    one = np.zeros_like(words)
-    one[..., 0] = 1
-    return add(~words, one)
-
-
 @lru_cache
-def _tops(count: int) -> int:
-    """The top bit of each of so many numbers."""
-    return int.from_bytes((bytes(_BYTES - 1) + b"\x80") * count, "little")
+def _tops(count: int) -> tuple[int, int]:
+    """The top bit of each of so many numbers, and all others."""
+    tops = int.from_bytes((bytes(_BYTES - 1) + b"\x80") * count, "little")
+    return tops, tops ^ ((1 << (8 * _BYTES * count)) - 1)
 
 
 def _text(words: Words) -> bytes:

@@ -32,7 +32,8 @@ class Run:
     questions: set[str] = field(default_factory=set)  # digests of those that sums were told of, here or before it
     told: dict[Told, None] = field(default_factory=dict)  # in the order of telling
     places: dict[Told, None] = field(default_factory=dict)  # what rows count for where sums are exact
-    reach: list[str] = field(default_factory=list)  # digests of numbers of rows that it could single out there
+    reach: dict[tuple[Told, ...], str] = field(default_factory=dict)
+    """By all places so far, a digest of the numbers of the rows that it could single out there."""
     privacy: str = ""  # in words, what it was asked to cost
     cost: Cost = ()  # of its noise
 
@@ -65,9 +66,10 @@ class History:
 
     def apply(self, entry: Entry) -> None:
         """Take a line into account, be it a new one or one that was read."""
-        run = self.runs[-1] if self.runs else None
         kind = entry["is"]
-        if kind == "ledger":
+        if kind == "spend":  # most of them
+            self._spend(self.runs[-1], entry, entry["free"])
+        elif kind == "ledger":
             self.key = bytes.fromhex(entry["key"])
         elif kind == "rows":
             self.names = entry["names"]
@@ -88,8 +90,7 @@ class History:
             self.by_name[entry["run"]] = self.runs[-1]
             self.spent["tries"] += entry["counts"]
         else:
-            assert run is not None
-            self._apply_to(run, kind, entry)
+            self._apply_to(self.runs[-1], kind, entry)
 
     def _apply_to(self, run: Run, kind: str, entry: Entry) -> None:
         if kind == "tell":
@@ -99,19 +100,9 @@ class History:
             run.counts = True
         elif kind == "place":
             run.places.update({Told(name, entry["rows"], own): None for name, own in entry["columns"]})
-            run.reach.append(entry["reach"])
+            run.reach[tuple(run.places)] = entry["reach"]
             self.spent["tries"] += entry["counts"]
             run.counts |= entry["counts"]
-        elif kind == "spend":
-            for name in ("parameters", "matrices", "passes"):
-                if more := entry[name]:
-                    setattr(run, name, getattr(run, name) + more)
-                    self.spent[name] += 0 if entry["free"] else more
-            run.free = entry["free"]
-            for digest, (more, most) in {} if entry["free"] else entry["told"].items():
-                self.told[digest] = self.told[digest][0] + more, max(self.told[digest][1], most)
-            for one in (run, *self.repeated(run)):  # a repeat of a repeat is told no more than that was
-                one.questions.add(entry["question"])
         elif kind == "repeats":
             run.repeats = entry["repeats"]
         elif kind == "privacy":
@@ -129,6 +120,18 @@ class History:
             for old in self.runs:
                 if entry["answered"] and old.result != "answered" and _same(old, run):
                     run.questions |= old.questions  # it may have gone on from there
+
+    def _spend(self, run: Run, entry: Entry, free: bool) -> None:
+        run.free = free
+        for name in ("parameters", "matrices", "passes"):
+            if more := entry[name]:
+                setattr(run, name, getattr(run, name) + more)
+                self.spent[name] += 0 if free else more
+        for digest, (more, most) in {} if free else entry["told"].items():
+            self.told[digest] = self.told[digest][0] + more, max(self.told[digest][1], most)
+        run.questions.add(entry["question"])
+        for old in run.repeats:  # a repeat of a repeat is told no more than that was
+            self.by_name[old].questions.add(entry["question"])
 
 
 def _same(one: Run, other: Run) -> bool:

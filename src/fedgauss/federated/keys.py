@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -23,7 +24,7 @@ from fedgauss.federated.refusal import Refused
 _BYTES = 32  # of a key of either kind
 _GROUPS, _DIGITS = 6, 5  # of a fingerprint: 120 bits, which nobody finds a second key for
 
-_DIGITS_OF_HEX = frozenset("0123456789abcdef")
+_ARE_HEX = re.compile("[0-9a-f]+").fullmatch
 _SIGN = 1 << 255  # of a point, beside its y
 # y of the points of order 1, 2, 4 and 8 on edwards25519 and what else is read as them: 0, +-1, +-y8 and p, p + 1.
 _PRIME = 2**255 - 19
@@ -149,4 +150,4 @@ def fingerprint(public: str) -> str:
 
 def is_hex(text: Any, n_bytes: int) -> bool:
     """Whether this is text of so many bytes in lower-case hexadecimal digits."""
-    return isinstance(text, str) and len(text) == 2 * n_bytes and _DIGITS_OF_HEX.issuperset(text)
+    return isinstance(text, str) and len(text) == 2 * n_bytes and _ARE_HEX(text) is not None

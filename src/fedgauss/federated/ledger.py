@@ -122,6 +122,7 @@ class Ledger:
         self._known = Known()  # what was told, as far as this process has looked at it
         self._placed = Known()  # the same, with what rows count for where sums are exact
         self._own = Known()  # of the run alone
+        self._numbered: tuple[Mapping[str, Sequence[Any]], list[str], AnyArray] | None = None
         self._let_go: Callable[[], None] | None = None
         self._load()
         if not self._history.key:
@@ -147,12 +148,16 @@ class Ledger:
     def digests(self, table: Mapping[str, Sequence[Any]]) -> AnyArray:
         """A number for each row of the whole table, before any row is dropped, (n,) uint64.
 
-        Rows are known by the columns that the table had at first. If one of these has gone, all rows are new.
+        Rows are known by the columns that the table had at first. If one of these has gone, all rows are new. A table
+        that is the same object is taken to have the same rows.
         """
         if not self._history.names or not set(self._history.names) <= set(table):
             with self._held():
                 self._write("rows", names=sorted(table))
-        return row_numbers(table, self._history.names, self._history.key)
+        if self._numbered is None or self._numbered[0] is not table or self._numbered[1] is not self._history.names:
+            numbers = row_numbers(table, self._history.names, self._history.key)
+            self._numbered = table, self._history.names, numbers
+        return self._numbered[2]
 
     def begin(
         self, run: str, about: str, roster: Sequence[tuple[str, str]], asker: str, model: Mapping[str, Any],
@@ -223,7 +228,7 @@ class Ledger:
             if not {one[1:] for one in told} <= {one[1:] for one in before}:
                 self._known = self._known.add(before, self._columns.read)
                 known = check_spans(self._known, told, self._few, self._columns.read)
-                reach = [self._columns.read(rows) for earlier in self._history.runs for rows in earlier.reach]
+                reach = [self._columns.read(rows) for earlier in self._history.runs for rows in earlier.reach.values()]
                 if reach:  # as these columns and places of before would be told together
                     check_together(self._with_places().add(told, self._columns.read), reach, self._few)
             self._check_sites(run, told)
@@ -270,16 +275,19 @@ class Ledger:
             if run.counts or led:  # a repeat tells nothing that was not told
                 placed = self._with_places().add(told, read)
                 for old in earlier:
-                    reach = [read(rows) for rows in old.reach]
+                    reach = [read(rows) for rows in old.reach.values()]
                     before += reach
                     if not (self._has_told(old.places, told) or self._has_told(places, list(old.places))):
                         elsewhere += reach
-            own = placed
-            if own is None or any(old.told for old in earlier):
-                same = [one for old in self._history.repeated(run) for one in old.told]  # which a repeat has told, too
-                own = self._own = self._own.add([*same, *run.told, *places], read)
-            alone = check_places(placed or own, own, elsewhere, before, self._few)
-            held.append(self._columns.hold(alone))
+            reached = None if run.counts or led or run.told else self._reached(run, tuple(dict.fromkeys(places)))
+            if reached is None:
+                own = placed
+                if own is None or any(old.told for old in earlier):
+                    same = [one for old in self._history.repeated(run) for one in old.told]  # a repeat has told it, too
+                    own = self._own = self._own.add([*same, *run.told, *places], read)
+                alone = check_places(placed or own, own, elsewhere, before, self._few)
+                reached = self._columns.hold(alone)
+            held.append(reached)
             written = self._columns.write(held)
             self._write(
                 "place", rows=held[0], columns=[[one.name, one.values] for one in told], reach=held[-1],
@@ -288,6 +296,10 @@ class Ledger:
             self._placed = placed or self._placed
         finally:
             self._columns.forget(held)
+
+    def _reached(self, run: Run, places: tuple[Told, ...]) -> str | None:
+        """What a run that this one repeats to the letter could single out so far."""
+        return next((old.reach[places] for old in self._history.repeated(run) if places in old.reach), None)
 
     def _with_places(self) -> Known:
         """The span of all columns that were told, and of what rows counted for where sums were exact."""
@@ -300,11 +312,9 @@ class Ledger:
     ) -> None:  # fmt: skip
         """Count what a reply is about to tell, in all and of shares of the rows, before it leaves.
 
-        A repeat that has told nothing new is free where an answered run, or one that it may have gone on from, has told
-        this very question, by its digest: who lies in a repeat moves the parameter, and that counts.
+        What `has_answered` knows is free: who lies in a repeat moves the parameter, and that counts.
         """
-        run = self._running()
-        free = any(question in old.questions for old in self._history.repeated(run))
+        free = self.has_answered(question)
         for name, more in (("parameters", parameters), ("matrices", matrices), ("passes", passes)):
             most = getattr(self._budget, name)
             if more and not free and self._history.spent[name] + more > most:
@@ -325,6 +335,13 @@ class Ledger:
         self._write(
             "spend", parameters=parameters, matrices=matrices, passes=passes, question=question, free=free, told=numbers
         )
+
+    def has_answered(self, question: str) -> bool:
+        """Whether a question, by its digest, tells nothing new: in a repeat that has told nothing else either.
+
+        An answered run that it repeats, or one that it may have gone on from, has told this very question.
+        """
+        return any(question in old.questions for old in self._history.repeated(self._running()))
 
     def check_privacy(self, cost: Cost) -> None:
         """Refuse a private run for which the budget of the table has no room."""
@@ -535,7 +552,7 @@ class Ledger:
             self._apply(entry)
 
     def _apply(self, entry: Entry) -> None:
-        if entry["is"] in ("tell", "place"):
+        if "places" in entry:
             self._columns.note(entry["places"])
         self._history.apply(entry)
 

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-from fedgauss.federated.fixed_point import WORDS, Words, add, negate
+from fedgauss.federated.fixed_point import WORDS, Words, add, subtract
 from fedgauss.federated.keys import RunKeyLike
 from fedgauss.federated.refusal import Refused
 
@@ -59,11 +59,12 @@ class Masks:
 
     def words(self, transcript: bytes, size: int) -> Words:
         """The sum over the other sites of the words shared with each: plus where this site's name comes first."""
-        total = np.zeros((size, WORDS), np.uint64)
-        for other, key in self._pairs.items():
-            shared = _stream(key, transcript, size)
-            total = add(total, shared if self._name < other else negate(shared))
-        return total
+        nothing = np.zeros((size, WORDS), np.uint64)
+        shared = [(other, stream(key, transcript, size)) for other, key in self._pairs.items()]
+        after, before = (
+            [words for other, words in shared if (self._name < other) is is_after] for is_after in (True, False)
+        )
+        return subtract(add(nothing, *after), add(nothing, *before))
 
     def tags(self, digest: bytes) -> dict[str, str]:
         """For each other site a tag of something: two sites have the same tag for each other where theirs is the same.
@@ -97,7 +98,7 @@ def _pair(name: str, other: str) -> bytes:
     return json.dumps(["fedgauss pair", *sorted((name, other))]).encode()
 
 
-def _stream(key: bytes, transcript: bytes, size: int) -> Words:
+def stream(key: bytes, transcript: bytes, size: int) -> Words:
     """`size` numbers modulo 2^256. The key is used for this message alone, and so the nonce may be 0."""
     one_time = hmac.digest(key, b"fedgauss words" + transcript, "sha256")
     return _numbers(one_time, WORDS * size).reshape(size, WORDS)

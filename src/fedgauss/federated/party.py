@@ -13,7 +13,6 @@ with a name.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from fedgauss.inference.tables import repeats
 
 Messages = Mapping[str, Message]  # by the name of the site
 Program = Generator[Question, Heard, Any]
-_FIELDS = ("commitment", "head", "length", "signature")
+_FIELDS = dict.fromkeys(("commitment", "head", "length", "signature")).keys()
 _LONGEST_SIGNATURE = 128  # characters
 _LONGEST = 1000  # characters of a reason
 _MOST_REASONS = 50
@@ -57,7 +56,7 @@ class Transcript:
     """
 
     def __init__(self, roster: Roster, verify: Verify, past: str = "") -> None:
-        self._roster, self._verify = roster, verify
+        self._roster, self._verify, self._names = roster, verify, frozenset(roster.names)
         self.round = 1
         self.digest = digest({"what": "fedgauss run 1", "roster": roster.digest, "past": past})
         self._commitments: dict[str, str] | None = None
@@ -92,7 +91,7 @@ class Transcript:
             raise Blamed(
                 f"sites {who[0]!r} and {who[1]!r} committed to one message in round {self.round}: one repeats it."
             )
-        self._commitments, self._next = commitments, digest({"before": self.digest, "commitments": dict(messages)})
+        self._commitments, self._next = commitments, digest({"before": self.digest, "commitments": messages})
 
     def check_openings(self, messages: Messages) -> None:
         """Each site's message is the one that it committed to."""
@@ -113,9 +112,11 @@ class Transcript:
         self.digest, self.round, self._commitments = self._next, self.round + 1, None
 
     def _check_names(self, messages: Any, what: str) -> None:
-        if not isinstance(messages, Mapping):
+        if not isinstance(messages, dict):
             raise Blamed(f"round {self.round} must have a {what} of each site, by name; got {type(messages).__name__}.")
-        names = set(self._roster.names)
+        if messages.keys() == self._names:
+            return
+        names = self._names
         missing, surplus = sorted(names - messages.keys()), sorted(messages.keys() - names)
         if missing:
             raise Blamed(
@@ -209,7 +210,7 @@ class Party:
         there = [one for one in numbers if one is not None]
         if len(there) < len(sites):
             return Heard(None, words, [])
-        row = from_words(reduce(add, there))
+        row = from_words(add(*there))
         if row[0] != len(sites):
             raise Blamed(
                 f"the masks of {len(sites)} sites must cancel; in round {self.transcript.round} they do not. One of "
@@ -220,7 +221,7 @@ class Party:
 
 
 def _check_fields(name: str, message: Any) -> None:
-    if not isinstance(message, dict) or message.keys() != set(_FIELDS):
+    if not isinstance(message, dict) or message.keys() != _FIELDS:
         raise Blamed(f"site {name!r} sent something else than {', '.join(_FIELDS)}.")
     signature = message["signature"]
     short = isinstance(signature, str) and len(signature) <= _LONGEST_SIGNATURE

@@ -25,6 +25,9 @@ and a place of its own.
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from fedgauss._types import FloatArray
@@ -87,8 +90,8 @@ class Path:
             return 0.0
         if sloped and not self._sloped:  # from the model without covariates
             self._sloped, self._places, self._reach, self.exact = True, [], [], False
-        with_offset = np.column_stack([slopes, np.ones(len(slopes))])
-        if not np.all(np.linalg.norm(with_offset @ self._spreads.T, axis=1) <= _WIDEST * self._size):
+        spread = self._spreads[:, :-1] @ slopes.T + self._spreads[:, -1:]
+        if not (np.sqrt(np.square(spread).sum(axis=0)) <= _WIDEST * self._size).all():
             return None
         if self._places and (self._between(theta, np.array(self._places)) > self._reach).any():
             return None
@@ -101,13 +104,10 @@ class Path:
 
     def rounded(self, numbers: dict[str, FloatArray], step: float) -> dict[str, FloatArray]:
         """The log-likelihood, the score and the information with the digits that a step of this length asks for."""
-        length, units = _power(np.array(step)), self._units
-        by_dim = [
-            length**2 * self._size * self._residual, length * self._residual * units,
-            length * self._residual / self._size * np.multiply.outer(units, units),
-        ]  # fmt: skip
-        grids = {name: _DIGITS * by_dim[value.ndim] for name, value in numbers.items()}
-        return {name: np.rint(value / grids[name]) * grids[name] for name, value in numbers.items()}
+        length, units = _DIGITS * 2.0 ** (math.frexp(step)[1] - 1), self._units
+        grids: list[Any] = [length**2 / _DIGITS * self._size * self._residual, length * self._residual * units]
+        grids.append(length * self._residual / self._size * np.multiply.outer(units, units))
+        return {name: np.rint(value / grids[value.ndim]) * grids[value.ndim] for name, value in numbers.items()}
 
     def _between(self, one: FloatArray, others: FloatArray) -> FloatArray:
         return np.asarray((np.abs(one - others) * self._units).max(axis=-1) / self._size)

@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
     def statement(self, run: str) -> bytes:
         """What a site signs."""
-        return encode({"what": "fedgauss entry 1", "run": run, **self._replace(signature="")._asdict()}).encode()
+        return encode({"what": "fedgauss entry 1", "run": run, **self._asdict(), "signature": ""}).encode()
 
 
 class Roster:

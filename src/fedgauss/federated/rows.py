@@ -6,6 +6,7 @@ Every column whose sums are told goes by the ledger first, from the counts of ro
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from fedgauss.federated.private_rows import Noise
 from fedgauss.federated.program import Counted, is_poolable
 from fedgauss.federated.refusal import Refused
 from fedgauss.federated.shares import ONE, Functions, rows_needed, shares_of
-from fedgauss.federated.spans import span_of
+from fedgauss.federated.spans import Span, span_of
 from fedgauss.federated.told_columns import ONES, Columns, columns_of, functions_of, outcomes_of, products_of
 from fedgauss.federated.wire import Message, digest
 from fedgauss.inference.asks import Ask, answer, client_rows
@@ -220,7 +221,7 @@ class SiteRows:
             rules.check_spreads(self._terms, self._design.needed(self._design_rows), agreed)
             data = model_data(
                 self._plan.model, self._terms, self._columns, self._response(), ("here",), (self._n_rows,),
-                counted.n_rows, sites=self._plan.sites, here=self._here, agreed=agreed,
+                counted.n_rows, agreed=agreed, made=(self._design, self._design_rows),
             )  # fmt: skip
             with rules.noted(reasons):
                 enough = counted.n_rows if masked else self._n_rows
@@ -234,11 +235,11 @@ class SiteRows:
             with rules.noted(reasons):
                 rules.check_cells(policy.few, self._product_names, cells, self._n_rows)
             with rules.noted(reasons):
-                columns = columns_of(data)
-                self._span = span_of(np.column_stack(list(columns.values())))
+                self._told = columns = columns_of(data)
                 functions = self._count_shares(data, agreed)
                 told = {**self._ledger.functions, **functions}
-                rules.check_functions(policy.few, rows_needed(told), self._span)
+                if (needed := rows_needed(told)) > policy.few:
+                    rules.check_functions(needed, self._span)
                 self._ledger.admit(Admission(columns, self._numbers, functions, self._shares))
         self._refuse_with_reasons()
         self._data = data
@@ -269,31 +270,40 @@ class SiteRows:
     def _ask(self, ask: Ask, columns: Location) -> tuple[Numbers, Message]:
         """Sums at a parameter."""
         family, rows, few = self._data.family, self._settle(columns), self._policy.few
-        with np.errstate(all="ignore"):  # of a parameter too far off
-            behind = family.behind(rows, ask.kind, ask.theta)
-        squared = any(part.startswith("squares") for part in ask.parts)
-        rules.check_parameter(few, behind if squared else _some(behind, squares=False), self._span)
+        question = digest({"ask": ask._asdict(), "columns": columns._asdict()})
+        if not self._ledger.has_answered(question):
+            squared = any(part.startswith("squares") for part in ask.parts)
+            behind = self._behind(ask.kind, ask.theta)
+            rules.check_parameter(few, behind if squared else _some(behind, squares=False), self._span)
         step = self._follow(ask, columns)
         matrices = int(ask.kind == "sums" or bool(ask.parts))
         told = {of: (one, one.numbers(ask, step, family)) for of, one in self._shares.items()}
-        self._ledger.spend(1, matrices, digest({"ask": ask._asdict(), "columns": columns._asdict()}), told=told)
+        self._ledger.spend(1, matrices, question, told=told)
         numbers = None if step is None else answer(family, rows, ask)
         if numbers is None or step is None:
             return None, {}
         if step:
             return self._path.rounded(numbers, step), {}
-        if ask.compared and not rules.are_enough(few, _some(behind, squares=True)):
+        if ask.compared and not rules.are_enough(few, _some(self._behind(ask.kind, ask.theta), squares=True)):
             numbers |= _zeros(numbers, "apart.")
-        if ask.kind == "own":
-            with np.errstate(all="ignore"):
-                behind = family.behind(rows, "final", numbers["theta"])
-            if not rules.are_enough(few, behind):
-                numbers |= _zeros(numbers, "found", "theta", "cov")
+        if ask.kind == "own" and not rules.are_enough(few, self._behind("final", numbers["theta"])):
+            numbers |= _zeros(numbers, "found", "theta", "cov")
         return numbers, {}
+
+    @cached_property
+    def _span(self) -> Span:
+        """Of all columns of which products are added up; a repeat asks for none of it."""
+        return span_of(np.column_stack(list(self._told.values())))
+
+    def _behind(self, kind: str, theta: FloatArray) -> Columns:
+        """What rows count for in an answer."""
+        assert self._rows is not None
+        with np.errstate(all="ignore"):  # of a parameter too far off
+            return self._data.family.behind(self._rows, kind, theta)
 
     def _follow(self, ask: Ask, columns: Location) -> float | None:
         """The step of the path to a parameter, once the ledger knows what rows count for where sums become exact."""
-        rows = self._settle(columns)
+        self._settle(columns)
         was_exact = self._path.exact
         step = self._path.step(ask)
         ends = ask.kind == "final" and not self._ended  # another end is near the first
@@ -301,9 +311,7 @@ class SiteRows:
         if ends or self._path.exact > was_exact:
             parts = tuple(part.partition(".")[0] for part in ask.parts)
             exact = parts if was_exact else (*parts, "score")  # scores since the first short step are all but one
-            with np.errstate(all="ignore"):
-                behind = self._data.family.behind(rows, ask.kind, ask.theta)
-            own = {name: column for name, column in behind.items() if name.startswith(exact)}
+            own = {name: column for name, column in self._behind(ask.kind, ask.theta).items() if name.startswith(exact)}
             self._ledger.admit_place(Admission(own, self._numbers))
         return step
 

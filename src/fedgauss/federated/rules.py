@@ -209,9 +209,9 @@ def check_stretches(few: int, fewest: Mapping[str, int]) -> None:
         )
 
 
-def check_functions(few: int, needed: int, of_model: Span) -> None:
+def check_functions(needed: int, of_model: Span) -> None:
     """Combinations of columns must rest on so many rows as the model's functions leave unknown (`shares`)."""
-    if needed > few and not _is_enough(search(of_model, needed, _EFFORT)):
+    if not _is_enough(search(of_model, needed, _EFFORT)):
         raise Refused(
             f"so many functions of so few columns tell the rows that a combination of them rests on, unless there are "
             f"{needed} at this site; this could not be shown. Use fewer powers, splines and products, or pool levels."

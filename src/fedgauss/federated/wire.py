@@ -29,13 +29,31 @@ _DEEPEST = 12
 _ARRAY, _WORDS = "$array", "$words"  # of a shape and numbers
 _SHOWN = 60  # characters of what is no message, in words about it
 _NUMBERS = {int, float}
-_AS_IT_IS = {str, int, float, bool, type(None)}
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True).encode
+_AS_IT_IS = {str, int, bool, type(None)}
+
+
+class _Encoder(json.JSONEncoder):
+    """Writes arrays as objects with one name, and counts them."""
+
+    def __init__(self) -> None:
+        super().__init__(separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True)
+        self.arrays = 0
+
+    def default(self, value: Any) -> Any:
+        """What stands for a value that JSON has no words for."""
+        if isinstance(value, np.ndarray):
+            self.arrays += 1
+            if value.dtype == np.uint64:
+                return {_WORDS: [value.shape, base64.b64encode(value.astype("<u8", copy=False).tobytes()).decode()]}
+            return {_ARRAY: [value.shape, value.astype(float).ravel().tolist()]}
+        return value.item() if isinstance(value, np.generic) else super().default(value)
 
 
 def encode(message: Message) -> str:
     """The one line of JSON for a message, of ASCII alone."""
-    return _encode(_plain(message))
+    encoder = _Encoder()
+    text = encoder.encode(message)
+    return text if text.count('"$') == encoder.arrays else _Encoder().encode(_escaped(message))
 
 
 def digest(message: Message) -> str:
@@ -51,7 +69,7 @@ def decode(text: str | bytes) -> Message:
     if sum(map(text.count, ",[{")) > _MOST_PARTS:
         raise ValueError(f"a message must have at most {_MOST_PARTS:,} parts; this one has more.")
     try:
-        message = json.loads(text, parse_constant=_refused)
+        message = _read(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"a message must be one line of JSON; got {text[:_SHOWN]!r}.") from error
     if not isinstance(message, dict):
@@ -68,43 +86,42 @@ def _refused(constant: str) -> NoReturn:
     raise ValueError(f"numbers must be finite; got {constant}.")
 
 
-def _plain(value: Any) -> Any:
-    if type(value) in _AS_IT_IS:
-        return value
+_read = json.JSONDecoder(parse_constant=_refused).decode
+
+
+def _escaped(value: Any) -> Any:
+    """With a second $ before names that begin with one."""
     if isinstance(value, dict):
-        return {
-            f"${name}" if str(name).startswith("$") else name: part if type(part) in _AS_IT_IS else _plain(part)
-            for name, part in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, np.ndarray) and value.dtype == np.uint64:
-        return {_WORDS: [list(value.shape), base64.b64encode(value.astype("<u8", copy=False).tobytes()).decode()]}
-    if isinstance(value, np.ndarray):
-        return {_ARRAY: [list(value.shape), value.astype(float).ravel().tolist()]}
-    return value.item() if isinstance(value, np.generic) else value
+        return {f"${name}" if str(name).startswith("$") else name: _escaped(part) for name, part in value.items()}
+    return [_escaped(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _restore(name: str, value: Any, depth: int) -> Any:
-    if depth > _DEEPEST:
+    if type(value) in _AS_IT_IS:
+        return value
+    if depth + isinstance(value, dict) > _DEEPEST:
         raise ValueError(f"a message may be nested {_DEEPEST} deep; {name!r} is deeper.")
     if isinstance(value, dict):
-        for tag, read in ((_ARRAY, _array), (_WORDS, _words)):
-            if value.keys() == {tag}:
-                pair = value[tag]
-                return read(name, *(pair if isinstance(pair, list) and len(pair) == 2 else (None, None)))
+        if len(value) == 1:
+            ((tag, pair),) = value.items()
+            if tag in _TAGS:
+                return _TAGS[tag](name, *(pair if isinstance(pair, list) and len(pair) == 2 else (None, None)))
         return _restore_parts(value, depth + 1)
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, list):
+        return [part if type(part) in _AS_IT_IS else _restore(name, part, depth + 1) for part in value]
+    if not math.isfinite(value):
         raise ValueError(f"{name!r} must hold finite numbers.")
-    return [_restore(name, part, depth + 1) for part in value] if isinstance(value, list) else value
+    return value
 
 
 def _restore_parts(value: Message, depth: int) -> Message:
     parts = {}
     for name, part in value.items():
-        if name.startswith("$") and not name.startswith("$$"):
-            raise ValueError(f"a name that begins with $ must begin with two; got {name[:_SHOWN]!r}.")
-        parts[name.removeprefix("$")] = part if type(part) is str else _restore(name[:_SHOWN], part, depth)
+        if name.startswith("$"):
+            if not name.startswith("$$"):
+                raise ValueError(f"a name that begins with $ must begin with two; got {name[:_SHOWN]!r}.")
+            name = name[1:]
+        parts[name] = part if type(part) in _AS_IT_IS else _restore(name[:_SHOWN], part, depth)
     return parts
 
 
@@ -131,6 +148,9 @@ def _words(name: str, shape: Any, text: Any) -> Any:
     if not same or not _is_shape(shape) or len(held) != 8 * math.prod(shape):
         raise ValueError(f"{name!r} must hold 64-bit words in base64, as many as its shape says.")
     return np.frombuffer(held, "<u8").astype(np.uint64).reshape(shape)
+
+
+_TAGS = {_ARRAY: _array, _WORDS: _words}
 
 
 def _is_shape(shape: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from scipy.special import chdtrc
 
-from fedgauss._types import FloatArray
+from fedgauss._types import FloatArray, IntArray
 from fedgauss.families import Family
 from fedgauss.families.rows import Ask as Ask
 from fedgauss.families.rows import Goodness, NoFiniteEstimate, Rows
@@ -283,7 +283,7 @@ def _parts(family: Family, rows: Rows, ask: Ask) -> Answer:
     return found
 
 
-def _apart(scores: FloatArray, observed: FloatArray, compared: FloatArray) -> Answer:
+def _apart(scores: FloatArray, observed: FloatArray, compared: IntArray) -> Answer:
     """How far a site's own estimate e of the compared parameters is from that of all, and its weight W.
 
     By one step of scoring, with the others free: with scores s_i and information A of the compared, from which the
@@ -296,7 +296,7 @@ def _apart(scores: FloatArray, observed: FloatArray, compared: FloatArray) -> An
         "apart.square": np.zeros(()), "apart.pull": np.zeros(few), "apart.weight": np.zeros((few, few)),
         "apart.sites": np.zeros(()),
     }  # fmt: skip
-    others = np.setdiff1d(np.arange(dim), compared)
+    others = np.delete(np.arange(dim), compared)
     if n_rows < _ROWS_A_PARAMETER * dim or not np.all(np.isfinite(observed)) or not np.all(np.isfinite(scores)):
         return nothing
     away = np.linalg.pinv(observed[np.ix_(others, others)], _NOTHING, hermitian=True) @ observed[others][:, compared]
@@ -304,7 +304,7 @@ def _apart(scores: FloatArray, observed: FloatArray, compared: FloatArray) -> An
     information = observed[np.ix_(compared, compared)] - observed[compared][:, others] @ away
     try:
         within, whole = inverse(left.T @ left), left.sum(axis=0)
-        inverse(information)
+        factor(information)
     except NoFiniteEstimate:
         return nothing
     return {

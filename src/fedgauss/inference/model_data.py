@@ -326,6 +326,7 @@ def model_data(
     here: int | None = None,
     agreed: Agreed | None = None,
     dropped: IntArray | None = None,
+    made: tuple[Design, Mapping[str, FrameColumn]] | None = None,
 ) -> ModelData:
     """The model on the rows of these columns, of which there may be none: clients have `total` rows together.
 
@@ -345,6 +346,8 @@ def model_data(
         Means and standard deviations of what `design.needs()`; by default those of the rows at hand.
     dropped : (K,) array, optional
         Rows of each client that were left out: of weight 0, or with missing values.
+    made : (Design, mapping), optional
+        What `design_of` gives, where it is there already.
 
     Returns
     -------
@@ -361,7 +364,7 @@ def model_data(
             f"strata must be left out for family {response[2].name!r}, whose rows are not compared. Use "
             "site_effects=True, or the column as a covariate."
         )
-    design, rows = design_of(model, formula, columns, total, clients if sites is None else sites, here, counts)
+    design, rows = made or design_of(model, formula, columns, total, sites or clients, here, counts)
     if agreed is None:
         agreed = design.agreed(rows) if n_rows else {}
     values, classes, family = response

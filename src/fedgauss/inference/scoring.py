@@ -21,7 +21,7 @@ import numpy as np
 from fedgauss._types import FloatArray
 from fedgauss.families import Family
 from fedgauss.families.rows import Ask, NoFiniteEstimate, Sums
-from fedgauss.families.same_bits import dot, factor, solve, times
+from fedgauss.families.same_bits import Factor, dot, factor, solve, times
 
 CLOSE = 1e-9  # a last step, relative to the parameter; Newton's follows
 MOST_ROUNDS = 60
@@ -98,7 +98,8 @@ def ascent(
         if family.steadied is not None:
             here = family.steadied(theta, here)
         step = np.zeros(len(theta))
-        step[moving] = solve(factor(here.information[np.ix_(moving, moving)]), here.score[moving])
+        by = factor(here.information if free is None else here.information[np.ix_(moving, moving)])
+        step[moving] = solve(by, here.score[moving])
         if np.abs(step).max(initial=0.0) <= close * (1.0 + np.abs(theta).max(initial=0.0)):
             return Ascent(theta + step, theta, here, rounds, matrices)
         if taken == steps:
@@ -126,7 +127,7 @@ def ascent(
             continue
         told_here = wanted == "sums"
         if not told_here:
-            there = there._replace(information=mended(here, there, step))
+            there = there._replace(information=mended(here, there, step, by if free is None else None))
         theta, here, taken, before = theta + step, there, taken + 1, gain
 
 
@@ -145,8 +146,10 @@ def penalised(
     return Sums(likelihood - dot(ridge, theta * theta) / 2.0, score - ridge * theta, matrix)
 
 
-def mended(here: Sums, there: Sums, step: FloatArray) -> FloatArray:
+def mended(here: Sums, there: Sums, step: FloatArray, by: Factor | None = None) -> FloatArray:
     """B, so that it gives the curvature that the last step d has met; as it was where that step tells nothing.
+
+    `by` is the factor of B, where that is known.
 
     The score fell by y over the step, B d = y on average. With log-likelihoods and scores at both ends of it
 
@@ -172,7 +175,7 @@ def mended(here: Sums, there: Sums, step: FloatArray) -> FloatArray:
     left = fall - expected
     along = dot(left, step)
     if abs(along) > _CURVED * before:
-        grown = 1.0 + dot(left, solve(factor(matrix), left)) / along  # what becomes of the determinant
+        grown = 1.0 + dot(left, solve(by or factor(matrix), left)) / along  # what becomes of the determinant
         if _DEFINITE < grown < _STEEP:  # where r'd is next to nothing, B would allow no steps along r any more
             return np.asarray(matrix + np.multiply.outer(left, left) / along)
     return np.asarray(matrix + np.multiply.outer(fall, fall) / found - np.multiply.outer(expected, expected) / before)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgauss.federated.fixed_point import Shapes, add, negate, pack, to_words
+from fedgauss.federated.fixed_point import Shapes, pack, subtract, to_words
 from fedgauss.federated.plan import Plan, Question
 from fedgauss.federated.roster import Entry
 from fedgauss.federated.wire import Message, digest
@@ -80,7 +80,7 @@ class Auditor:
         self._commitment: dict[tuple[str, str, str], str] = {}
         self._masks: set[bytes] = set()
         self._pooled: dict[tuple[str, ...], tuple[Cohort, Twin]] = {}
-        self._digests: dict[int, tuple[Message, str]] = {}
+        self._digests: dict[tuple[Any, ...], tuple[Message, str]] = {}
         self.correlation = np.zeros(
             2
         )  # n, and the sum over it of masked numbers, from -1/2 to 1/2, times signs of what they hide
@@ -180,10 +180,11 @@ class Auditor:
         self._digests.clear()
 
     def digest(self, message: Message) -> str:
-        """That of a message, worked out once where several parties hear one and the same."""
-        if id(message) not in self._digests:
-            self._digests[id(message)] = message, digest(message)
-        return self._digests[id(message)][1]
+        """That of a message, worked out once where several parties hear the very same parts of one."""
+        place = tuple((name, part if isinstance(part, str) else id(part)) for name, part in message.items())
+        if place not in self._digests:
+            self._digests[place] = message, digest(message)
+        return self._digests[place][1]
 
     # What an honest mailbox finds.
 
@@ -347,7 +348,7 @@ class Auditor:
         hidden = [numbers[0].tobytes()]
         if one.plain is not None and self.rounds % _EVERY == 0:
             row = np.concatenate([[1.0], pack(one.plain, shapes)])
-            masks = add(numbers, negate(to_words(row)))
+            masks = subtract(numbers, to_words(row))
             hidden = [mask.tobytes() for mask in masks]
             hidden[0] = numbers[0].tobytes()
             signs, uniform = np.sign(row), numbers[:, -1] / 2.0**64 - 0.5

@@ -1,4 +1,4 @@
-"""Keys that are keyed hashes, a hundred times as fast as curves, behind the protocols of `fedgauss.federated.keys`.
+"""Keys and masks that are keyed hashes, a hundred times as fast as curves, behind the protocols of `federated.keys`.
 
 Whoever holds the chain could sign for everybody. In a simulation that is nobody: parties have their own keys alone, and
 `verify`.
@@ -10,6 +10,9 @@ import hashlib
 from collections.abc import Callable
 from random import Random
 
+import numpy as np
+
+from fedgauss.federated.fixed_point import WORDS, Words
 from fedgauss.federated.keys import is_hex
 from fedgauss.federated.refusal import Refused
 
@@ -78,6 +81,12 @@ class RunKey:
         own = bytes.fromhex(self.private)
         other = self._privates.get(other_public, bytes.fromhex(other_public))  # any 32 bytes are a point
         return hashlib.blake2b(b"".join(sorted((own, other))) + context, digest_size=32).digest()
+
+
+def stream(key: bytes, transcript: bytes, size: int) -> Words:
+    """As `masks.stream`: numbers that only who has the key can work out."""
+    held = hashlib.shake_128(key + transcript).digest(8 * WORDS * size)
+    return np.frombuffer(held, "<u8").astype(np.uint64).reshape(size, WORDS)
 
 
 def _hash(kind: bytes, private: bytes) -> str:

@@ -147,7 +147,9 @@ def simulate(
     with ExitStack() as stack:
         if defect is not None:
             stack.enter_context(plant(defect))
-        gc.disable()  # each world is let go at once when it ends
+        gc.disable()  # each world is let go at once when it ends, and what is there before is not looked at
+        gc.freeze()
+        stack.callback(gc.unfreeze)
         stack.callback(gc.enable)
         for one in islice(seeds(seed), study.worlds, None):
             if study.seconds >= seconds or study.rounds >= rounds or (until_found and study.failures):

@@ -6,12 +6,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from fedgauss.federated import mailbox, party
+from fedgauss.federated import mailbox, masks, party
 from fedgauss.federated.mailbox import LostSite, federate
 from fedgauss.federated.plan import Plan
 from fedgauss.federated.policy import Policy
@@ -22,7 +23,7 @@ from simulated import cohort
 from simulated.auditor import Auditor, Failure
 from simulated.course import Course
 from simulated.dishonest import DISHONEST_SITES, PLOTS, SHADOW, Mailbox
-from simulated.keychain import Keychain
+from simulated.keychain import Keychain, stream
 from simulated.machine import Machine, Surroundings, try_start
 from simulated.memory_journal import MemoryJournal
 from simulated.network import AT_A_SITE, HARMLESS, ON_THE_WAY, Clock, Fault, MailboxStops, Network
@@ -35,6 +36,7 @@ ASKER = "mailbox"
 CHANGES = ("consent withdrawn", "policy changed", "key lost", "ledger put back")
 FIT, ODD = "fit, checked", "fit with a dishonest site"
 _TURNS = 24  # about two a round
+_PAIRS = 32  # of sites, and more
 
 
 class World:
@@ -106,6 +108,8 @@ class World:
             mailbox.run_program = self._program
             stack.callback(setattr, party, "digest", party.digest)
             party.digest = self.auditor.digest
+            stack.callback(setattr, masks, "stream", masks.stream)
+            masks.stream = lru_cache(_PAIRS)(stream)  # which both sites of a pair work out
             for number in range(runs):
                 if number >= _HOPELESS and not self._has_fit:
                     return
@@ -284,8 +288,8 @@ class World:
         self._ends["runs"] += 1
         self.number += 1
         who = ", ".join(name if one.behaves else f"{name} ({one.kind.__name__})" for name, one in machines.items())
-        masks = "masked" if self._masked else "not masked"
-        self._say(f"run {self.number}: {model.formula}, {model.family}, {masks}, of {who}{plot and f'; {plot}'}")
+        how = "masked" if self._masked else "not masked"
+        self._say(f"run {self.number}: {model.formula}, {model.family}, {how}, of {who}{plot and f'; {plot}'}")
 
     def _end(self, how: str, words: str = "") -> None:
         self._ends[how] += 1

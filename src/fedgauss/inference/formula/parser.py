@@ -11,6 +11,7 @@
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from fedgauss.inference.formula.factors import Factors, function_named
@@ -20,6 +21,7 @@ from fedgauss.inference.tables import Frame
 
 _MOST_TERMS = 500
 _MOST_FACTORS = 4
+_KEPT = 64  # formulas: a run between sites reads one several times, on few kinds of columns
 
 
 def parse(formula: Any, frame: Frame, target: str, others: Sequence[str]) -> Formula:
@@ -52,7 +54,13 @@ def parse(formula: Any, frame: Frame, target: str, others: Sequence[str]) -> For
     """
     if not isinstance(formula, str):
         raise ValueError(f"formula must be text such as 'y ~ a + b'; got {formula!r}.")
-    tree = tree_of(formula, _right_hand_side(formula, tokens_of(formula, frame.names), target))
+    return _parsed(formula, tuple(frame.names), target, tuple(others))
+
+
+@lru_cache(_KEPT)
+def _parsed(formula: str, names: tuple[str, ...], target: str, others: tuple[str, ...]) -> Formula:
+    frame = Frame(dict.fromkeys(names))
+    tree = tree_of(formula, _right_hand_side(formula, tokens_of(formula, names), target))
     read = _Terms(formula, frame, _without_levels(others, tree)).all(tree)
     numbers = {column_of(factor) for factor in (*read.factors, *read.offsets) if not isinstance(factor, Levels)}
     if both := sorted(numbers & read.as_levels):

@@ -183,7 +183,7 @@ def check_columns(formula: Formula, columns: Mapping[str, FrameColumn]) -> None:
             continue
         values = values_of(part, columns)
         shown = part.name if part.steps else f"column {part.column!r}"
-        if np.median(np.abs(values)) > _LARGEST:
+        if np.abs(values).max(initial=0.0) > _LARGEST and np.median(np.abs(values)) > _LARGEST:
             raise ValueError(f"numbers must be at most {_LARGEST:g} in size; {shown} has larger ones. Change its unit.")
         if is_wild(values):
             fix = "leave the rows out" if part.steps else f"use log({part.column}), or leave the rows out"
@@ -201,7 +201,7 @@ def is_wild(values: FloatArray) -> bool:
     """
     if len(values) < 3:
         return False
-    low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
+    low, median, high = _quartiles(values)
     away = np.abs(values - median)
     largest = away.max()
     if high > low and largest > _RANGES * (high - low):
@@ -209,6 +209,13 @@ def is_wild(values: FloatArray) -> bool:
     if largest == 0.0 or _SHARE * np.sum((away / largest) ** 2) >= 1.0:
         return False
     return len(np.unique(values)) > 2
+
+
+def _quartiles(values: FloatArray) -> FloatArray:
+    """Three, between neighbours in proportion; NumPy's quantiles take ten times as long for a hundred rows."""
+    ordered, places = np.sort(values), (len(values) - 1) * np.array([0.25, 0.5, 0.75])
+    below = places.astype(int)
+    return ordered[below] + (places - below) * (ordered[below + 1] - ordered[below])
 
 
 def reads_as_numbers(column: FrameColumn) -> bool:
