@@ -11,8 +11,8 @@ import fedgauss as fg
 from fedgauss.detect import Channel, MeanChannel, Peak, SpreadChannel, boundary, watch_runs
 from fedgauss.detect.thresholds import margin, null_maxima
 from fedgauss.integrations.live.guard import Guard
-from fedgauss.integrations.live.rounds import LoggedRound
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.lines import Line
+from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.live.server import LiveServer
 from fedgauss.integrations.live.state import state_of
 from fedgauss.integrations.sinks.base import readings
@@ -126,7 +126,7 @@ def test_its_alarm_speaks_for_itself(alarmed):
 
 
 def test_it_is_told_of_uploads(alarmed):
-    assert alarmed[0]._watch.channels[0].uploads_seen == 20 - 1  # the first says where the run begins
+    assert alarmed[0].watch.channels[0].uploads_seen == 20 - 1  # the first says where the run begins
 
 
 def test_saved_and_restored_it_goes_on_to_the_bit(alarmed, tmp_path):
@@ -140,31 +140,31 @@ def test_saved_and_restored_it_goes_on_to_the_bit(alarmed, tmp_path):
     assert [c.name for c in restored.channels] == ["ewma"]
     for y in rest:
         assert restored.update(y, clients=np.tile(y, (4, 1))) == monitor.update(y, clients=np.tile(y, (4, 1)))
-    first, second = monitor._state(), restored._state()
+    first, second = monitor.state(), restored.state()
     assert first[0] == second[0]
     assert {k: a.tobytes() for k, a in first[1].items()} == {k: a.tobytes() for k, a in second[1].items()}
 
 
 def test_the_live_page_shows_it_by_name(lin):
-    run = LiveRun(fg.Monitor(lin, STEPS, TAU, horizon=500, channels=CHANNELS))
+    run = Run(fg.Monitor(lin, STEPS, TAU, horizon=500, channels=CHANNELS))
     for j, y in enumerate(paths(1, shift=2.0, change=240)[0]):
-        run.take(LoggedRound(j + 1, y))
+        run.take(Line(j + 1, y))
     state = state_of(run)
-    assert [row[0] for row in state["channels"]] == ["mean", "spread", "ewma"]
-    assert all(statistic >= 0 and threshold > 0 for _, statistic, threshold in state["channels"])
+    assert [row[0] for row in state["parts"]["Channels"]["rows"]] == ["mean", "spread", "ewma"]
+    assert all(statistic >= 0 and threshold > 0 for _, statistic, threshold, _ in state["parts"]["Channels"]["rows"])
     reasons = {channel.name: channel.alarm_words for channel in CHANNELS}
     assert state["alarm"]["reason"] == reasons[state["alarm"]["channel"]]
     server = LiveServer(run, "toy", Guard("127.0.0.1", None), 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         with urllib.request.urlopen(f"{server.address}state") as reply:
-            assert "ewma" in [row[0] for row in json.loads(reply.read())["channels"]]
+            assert "ewma" in [row[0] for row in json.loads(reply.read())["parts"]["Channels"]["rows"]]
         with urllib.request.urlopen(server.address) as reply:
             page = reply.read().decode()
     finally:
         server.shutdown()
         server.server_close()
-    assert 'fill("channels", state.channels.map(([name, statistic, threshold])' in page  # whatever they are called
+    assert "showParts(state.parts)" in page  # whatever they are called
     assert '"spread"' not in page
 
 

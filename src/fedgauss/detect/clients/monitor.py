@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +26,7 @@ from fedgauss.detect.clients.seen import SeenRounds
 from fedgauss.detect.clients.shown import monitor_html
 from fedgauss.detect.clients.sketch import Single, Sketch, width_for
 from fedgauss.detect.clients.stored import FORMAT as FORMAT
-from fedgauss.detect.clients.stored import contents_of, fill
+from fedgauss.detect.clients.stored import ClientState
 from fedgauss.detect.clients.surprise import LEAST_PAST, surprise_of
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
 from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
@@ -41,7 +40,7 @@ class _NotANumber(Exception):
     """A statistic is not a number, which is no silence."""
 
 
-class ClientMonitor:
+class ClientMonitor(ClientState):
     """Raises an alarm when clients turn bad, names them, and says since when, whatever the model and its optimiser.
 
     Each client is compared with the others in the round and with its own past: the direction, length and shape of what
@@ -153,6 +152,14 @@ class ClientMonitor:
     def clients(self) -> tuple[Name, ...]:
         """All clients seen, in the order in which they joined."""
         return tuple(self._numbers)
+
+    @property
+    def blind(self) -> str:
+        """Why an attack in the next round would not be seen though there were rounds enough; empty where it would."""
+        if self.horizon is None or self.round <= self.horizon:
+            return ""
+        over = f"the horizon of {self.horizon} rounds is over, and no client is judged any more"
+        return f"{over}. Use a longer --horizon?"
 
     @property
     def left_out(self) -> tuple[Name, ...]:
@@ -385,20 +392,20 @@ class ClientMonitor:
         return chosen
 
     @locked
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: storage.Place) -> None:
         """Write the monitor to one file, that only its owner can read; `load` goes on from it to the bit.
 
         It is written completely or not at all, and is on disk when this returns. It holds the sketch's secret seed.
         """
-        storage.write(path, *contents_of(self), FORMAT)
+        storage.write(path, *self.state(), FORMAT)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], features: Sequence[Feature] = FEATURES) -> ClientMonitor:
+    def load(cls, path: storage.Place, features: Sequence[Feature] = FEATURES) -> ClientMonitor:
         """The monitor that `save` wrote, with its features; a ValueError says that the file is none, or is damaged."""
         words, arrays = storage.read(path, FORMAT, "ClientMonitor.save")
         try:
             monitor = cls(words["alpha"], words["horizon"], words["rate"], words["seed"], features)
-            fill(monitor, words, arrays)
+            monitor.restore(words, arrays)
         except Exception as error:  # a damaged file may break anything
-            raise ValueError(f"{os.fspath(path)} is not a whole client monitor: {error}.") from error
+            raise ValueError(f"{storage.called(path)} is not a whole client monitor: {error}.") from error
         return monitor
