@@ -115,10 +115,13 @@ def test_words_of_two_rounds_sessions_and_models_differ():
     who = members()
     agreed(who)
     changes, directions = numbers()
+    other = gs.Member(3, 3)
+    other.restore(who["1"].state())
     first, second = (uploads(who, changes, directions, number)["1"].words for number in (1, 2))
+    told = {"arrays": "another"}
+    other = other.upload(2, told, changes["1"], 11.0, np.empty(0), directions, key_of("1")).words
     agreed(who)
     again = uploads(who, changes, directions)["1"].words
-    other = who["1"].upload(2, {"arrays": "another"}, changes["1"], 11.0, np.empty(0), directions, key_of("1")).words
     for one, two in itertools.combinations((first, second, again, other), 2):
         assert (one != two).all()
 
@@ -158,6 +161,19 @@ def test_who_lies_about_shared_words_is_named_and_its_peer_never_is(by, which, o
     assert gs.disputes(shared, NAMES) == [("1", other)]
     shown = {} if shows else {"1": hashlib.sha256(str(by).encode()).hexdigest()}
     assert blame(("1", other), shared, tags, who, sent, directions, shown) == ["1"]
+
+
+def test_a_liar_cannot_choose_a_key_for_its_lie():
+    """It says what another key would give, and shows that one: the tag by which it agreed is of the right one alone."""
+    who = members()
+    _, tags = agreed(who)
+    changes, directions = numbers()
+    sent = uploads(who, changes, directions)
+    shared = {name: dict(upload.shared) for name, upload in sent.items()}
+    another = hashlib.sha256(b"another key").digest()
+    words = gs.short_words(another, bytes.fromhex(who["1"].transcript), D)
+    shared["1"]["2"] = (words * directions.view(np.uint64)).sum(axis=1, dtype=np.uint64)
+    assert blame(("1", "2"), shared, tags, who, sent, directions, {"1": another.hex()}) == ["1"]
 
 
 def test_who_shows_no_key_is_named():
@@ -238,6 +254,7 @@ def test_clients_that_share_no_key_are_found_before_any_round():
     assert gs.untagged(tags, NAMES) == []
     assert gs.untagged(tags | {"2": tags["2"] | {"4": "0" * 64}}, NAMES) == [("2", "4")]
     assert gs.untagged(tags | {"2": {}}, NAMES) == [("1", "2"), ("2", "3"), ("2", "4")]
+    assert ("2", "3") in gs.untagged(tags | {"2": {}, "3": {}}, NAMES)
 
 
 # ---- what a client refuses

@@ -46,6 +46,7 @@ from fedgauss.integrations.flower.records import Views, numbers, plain
 FAR = 100.0  # times the usual length of a group's mean: neither a group nor a client's own number goes so far
 _FAR_AT_RANDOM = 30.0  # the same for numbers along random directions, of a client whose group went too far
 _LOOKS = 8  # of them
+_WAIT = 300.0  # seconds for an answer; processes of their own need 12, and 30 on a busy machine
 
 
 class Group(NamedTuple):
@@ -225,7 +226,7 @@ def ask(grid: Grid, order: str, contents: Mapping[int, Mapping[str, Any]]) -> di
         Message(RecordDict({RECORD: order_record(order, content)}), node, MessageType.TRAIN)
         for node, content in contents.items()
     ]
-    replies = grid.send_and_receive(messages)
+    replies = grid.send_and_receive(messages, timeout=_WAIT)
     return {reply.metadata.src_node_id: found for reply in replies if (found := _content(reply)) is not None}
 
 
