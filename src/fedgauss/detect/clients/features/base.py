@@ -77,9 +77,9 @@ class Feature(ABC):
     rule: ClassVar[str] = ""  # what such a number must be, in words
     optional: ClassVar[bool] = False  # whether a round may come without the field
     centred: ClassVar[bool] = True  # whether values are taken less the clients' median, which moves as they all do
-    # One and a half per cent of a length is no reason to alarm. Honest runs without gradient noise move by that, 11 of 20
-    # alarm without it and none with it; twice as much costs flips under signs, whose angles have little noise, three in
-    # ten. Measured on benchmarks/watch_settings.py, stage 1; benchmarks/watch_calibration.py does it for a new feature.
+    # One and a half per cent of a length is no reason to alarm. Honest runs without gradient noise move by that: of 10,
+    # 5 alarm without it and none with it. Twice as much costs flips under signs, whose angles have little noise, three
+    # in ten. Measured on benchmarks/watch_settings.py, stage 1; benchmarks/watch_calibration.py does it for others.
     tolerance: ClassVar[float] = 0.015
     share: ClassVar[float] = 0.0  # of alpha, of a feature that is judged alone; 0: jointly with others
 
