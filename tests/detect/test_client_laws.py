@@ -47,7 +47,7 @@ def past_with(known, rng):
     values = 0.1 * rng.normal(size=(1, 4, 38, 5))
     said = np.zeros(values.shape, np.int8)
     said[..., 0] = known
-    return Past(values, said, np.ones((1, 4, 38), int), np.full((1, 4, 2, 1), np.nan))
+    return Past(values, said, np.ones((1, 4, 38), int), np.full((1, 4, 2, 1), np.nan), np.full((1, 5), 0.03))
 
 
 @pytest.mark.parametrize(

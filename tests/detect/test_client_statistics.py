@@ -82,11 +82,12 @@ def test_a_client_that_sends_nothing_has_features():
 JOINT = FEATURES[:5]  # that are judged together
 
 
-def past_of(history, scores=None, known=None):
+def past_of(history, scores=None, tolerances=None):
     """Rounds (R, K, H, 5) as the watch has them, without scores of single rounds by default."""
     scores = np.full((*history.shape[:2], 2), np.nan) if scores is None else scores
-    known = np.zeros(history.shape, np.int8) if known is None else known
-    return Past(history, known, np.ones(history.shape[:3], int), scores[..., None])
+    known = np.zeros(history.shape, np.int8)
+    tolerances = np.full((len(history), 5), 0.03) if tolerances is None else tolerances
+    return Past(history, known, np.ones(history.shape[:3], int), scores[..., None], tolerances)
 
 
 def judged(history, kept=None):
@@ -182,7 +183,7 @@ def test_a_group_is_judged_as_if_it_had_never_been_there():
     others = ~np.isin(np.arange(8), (1, 4, 6))[None]
     rows = np.array([rows_of(moves, others, JOINT).rows[0, beside] for moves in rounds[3:]])
     history = np.swapaxes(rows, 0, 1)[None]
-    past = past_of(history, watch.scores[..., 0][:, beside, :-1])
+    past = past_of(history, watch.scores[..., 0][:, beside, :-1], watch.tolerances[:, :5])
     assert np.isclose(surprise(past, np.arange(6)[None] < 5, JOINT).p[0, 5], three.p[0, 0])
 
 

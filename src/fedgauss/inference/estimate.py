@@ -51,7 +51,7 @@ class Ellipsoid:
 
 @dataclass(frozen=True, repr=False)
 class Estimate(Shown):
-    """An estimate with standard errors, intervals and tests: what `infer` and `infer_run` return. Printed, it is a table.
+    """An estimate with standard errors, intervals and tests, of `infer` and `infer_run`. Printed, it is a table.
 
     Attributes
     ----------

@@ -57,8 +57,8 @@ class ClientMonitor(ClientState):
         The chance of a wrong name in an alarm, by Holm's rule. Where few clients take part in a round it may be more
         (docs/limits.md).
     seed : int, optional
-        Of the sketch that stands for models with more than 16,384 parameters. Secret and random by default; keep one
-        that you give from clients.
+        Of the sketch that stands for models with more than 16,384 parameters, or 2,048 where a thousand clients are
+        compared. Secret and random by default; keep one that you give from clients.
     features : sequence of Feature
         What is looked at in a client's move.
 
@@ -89,6 +89,9 @@ class ClientMonitor(ClientState):
     independent over rounds, and clients nearly so given what they share; that real runs are tame enough is measured
     (docs/clients.md). A client that was bad from its first round on has a bad past, and is not seen.
 
+    Values that a clip bounds, that tie or that barely vary have laws of their own (docs/clients.md). A client whose
+    weight in the mean jumps is an alarm, if `update` is told weights.
+
     Memory is 35 kB a client, and inner products of the last 64 rounds; time a round does not grow. Several threads may
     call one monitor: calls wait for each other.
 
@@ -109,7 +112,7 @@ class ClientMonitor(ClientState):
     ...     if verdict.alarm:
     ...         break
     >>> number, verdict.suspects, verdict.onset, verdict.rollback
-    (21, (7,), 21, 20)
+    (22, (7,), 21, 20)
     >>> monitor.exclude()  # go on without them, from the model of round 20
     (7,)
     """

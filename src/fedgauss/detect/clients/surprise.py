@@ -43,10 +43,12 @@ class Past(NamedTuple):
     known: Bounds  # what each value says of its number  (R, K, H, F)
     numbers: IntArray  # of the rounds, 0 for none  (R, K, H)
     scores: FloatArray  # of single rounds before the last, in each way that features are judged  (R, K, S, G)
+    tolerances: FloatArray  # of each feature in the last round  (R, F)
 
     def of(self, features: Together) -> History:
         """Features that are judged together."""
-        return History(self.values[..., features.places], self.known[..., features.places], features.tolerance)
+        places = features.places
+        return History(self.values[..., places], self.known[..., places], self.tolerances[:, None, places])
 
 
 class History(NamedTuple):
@@ -54,7 +56,7 @@ class History(NamedTuple):
 
     values: FloatArray  # NaN where there was no round  (R, P, H, F)
     known: Bounds  # what each value says of its number  (R, P, H, F)
-    tolerance: FloatArray  # (F,)
+    tolerance: FloatArray  # (R, 1, F)
 
 
 class Before(NamedTuple):
@@ -67,7 +69,7 @@ class Before(NamedTuple):
     n: FloatArray  # rounds; NaN where they are too few  (R, P)
     counted: FloatArray  # rounds that the mean is of, in each feature  (R, P, F)
     correlation: FloatArray  # of a round with the next one, in each feature  (R, 1, F)
-    tolerance: FloatArray  # (F,)
+    tolerance: FloatArray  # (R, 1, F)
 
     @property
     def dof(self) -> FloatArray:
@@ -76,7 +78,7 @@ class Before(NamedTuple):
         if self.n_features > 1:
             return dof
         noise = np.maximum(self.covariance[..., 0, 0], 1.0 / _MANY**2)
-        return np.minimum(dof * (1.0 + self.tolerance[0] ** 2 / noise) ** 2, _MANY)
+        return np.minimum(dof * (1.0 + self.tolerance[..., 0] ** 2 / noise) ** 2, _MANY)
 
     @property
     def n_features(self) -> int:

@@ -22,7 +22,7 @@ _SAME = 0.99  # the cosine from which on two moves are one
 _LATELY = 6  # rounds in one of which a client must have been there to be judged
 _LARGEST = 1e4  # of features, which are logarithms
 _ROUNDS = (("values", np.nan), ("known", 0), ("numbers", 0))  # of every client, and what stands for no round
-_SAVED = ("values", "known", "numbers", "scores", "left_out", "sizes")
+_SAVED = ("values", "known", "numbers", "scores", "left_out", "sizes", "tolerances")
 
 
 class Judged(NamedTuple):
@@ -46,6 +46,7 @@ class ClientWatch:
         self.numbers = np.zeros((n_runs, n_clients, LENGTH), dtype=np.int64)  # rounds; 0 for none
         self.scores = np.full((n_runs, n_clients, MEMORY + 1, len(together(features))), np.nan)
         self.left_out = np.zeros((n_runs, n_clients), dtype=np.bool_)
+        self.tolerances = np.zeros((n_runs, len(features)))  # in the last round
         self.sizes = np.full((n_runs, MEMORY + 1), np.nan)  # that all clients share, the newest last
         self.recent: deque[tuple[int, Moves]] = deque(maxlen=RECENT)
         self.round = 0
@@ -67,7 +68,7 @@ class ClientWatch:
         self.round += 1
         runs = np.arange(len(moves.who))[:, None]
         kept = ~self.left_out[runs, moves.who]
-        rows, known, size = rows_of(moves, kept, self.features)
+        rows, known, self.tolerances, size = rows_of(moves, kept, self.features)
         self.recent.append((self.round, moves))
         needed = together(self.features)[0].places
         usable = np.asarray(np.isfinite(rows[..., needed]).all(axis=-1) & kept & (self.round > LEFT_OUT_FIRST))
@@ -81,8 +82,8 @@ class ClientWatch:
             new = np.concatenate([old[:, :, 1:], newest[:, :, None].astype(old.dtype)], axis=2)
             there = usable.reshape(*usable.shape, *(1,) * (old.ndim - 2))
             getattr(self, name)[runs, moves.who] = np.where(there, new, old)
-        values, known, numbers, scores = (getattr(self, name)[runs, moves.who] for name in Past._fields)
-        p, score = surprise(Past(values, known, numbers, scores[:, :, 1:]), kept, self.features)
+        values, known, numbers, scores = (getattr(self, name)[runs, moves.who] for name in Past._fields[:4])
+        p, score = surprise(Past(values, known, numbers, scores[:, :, 1:], self.tolerances), kept, self.features)
         judged = usable & np.isfinite(p)
         moved = np.concatenate([scores[:, :, 1:], score[:, :, None]], axis=2)
         self.scores[runs, moves.who] = np.where(judged[..., None, None], moved, scores)
@@ -128,7 +129,7 @@ class ClientWatch:
             i, client, place = np.nonzero(numbers[run[:, None], moves.who] == at[:, None, None])
             values[run[i], moves.who[i, client], place] = rows.rows[i, client]
             known[run[i], moves.who[i, client], place] = rows.known[i, client]
-        return Past(values, known, numbers, self.scores[runs, :, :-1])
+        return Past(values, known, numbers, self.scores[runs, :, :-1], self.tolerances[runs])
 
     def same_as(self, run: int, clients: IntArray) -> BoolArray:
         """Which clients of a run sent the same in the last round as one of these, copies and copied alike, (K,)."""
@@ -173,11 +174,18 @@ class ClientWatch:
         watch = cls(1, 0, features)
         for name in _SAVED:
             kept, given = getattr(watch, name), arrays[name]
-            shape = kept.shape if name == "sizes" else (1, n_clients, *kept.shape[2:])
+            shape = kept.shape if name in ("sizes", "tolerances") else (1, n_clients, *kept.shape[2:])
             if given.shape != shape or given.dtype != kept.dtype:
                 raise ValueError(f"{name} must be {kept.dtype} of shape {shape}")
             setattr(watch, name, given.copy())
-        for name, most in (("values", _LARGEST), ("sizes", _LARGEST), ("scores", np.finfo(np.float64).max)):
+        if not (watch.tolerances >= 0).all():  # NaN is not
+            raise ValueError("tolerances must not be negative")
+        for name, most in (
+            ("values", _LARGEST),
+            ("tolerances", _LARGEST),
+            ("sizes", _LARGEST),
+            ("scores", np.finfo(np.float64).max),
+        ):
             if (np.abs(getattr(watch, name)) > most).any():  # NaN stands for what there was not
                 raise ValueError(f"{name} must be NaN or at most {most:g}")
         if watch.known.size and not 0 <= watch.known.min() <= watch.known.max() <= max(Known):

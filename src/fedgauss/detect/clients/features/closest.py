@@ -3,10 +3,10 @@
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.detect.clients.features.base import Beside, Feature, Moves, angle
+from fedgauss.detect.clients.features.base import Angle, Beside, Moves, angle
 
 
-class Closest(Feature):
+class Closest(Angle):
     """atanh max_l cos(u_k, u_l): copies have a neighbour that honest clients lack."""
 
     name = "closest direction"

@@ -5,13 +5,13 @@ import math
 import numpy as np
 
 from fedgauss._types import BoolArray, FloatArray
-from fedgauss.detect.clients.features.base import Beside, Feature, Moves, Sent, angle
+from fedgauss.detect.clients.features.base import Angle, Beside, Moves, Sent, angle
 
 _ROUNDING = 1e-3  # of float32 sums of thousands
 _TINY = 1e-37  # where float32 products vanish
 
 
-class Own(Feature):
+class Own(Angle):
     """atanh cos(u_k, e_k), with e_k the unit vector of the client's average direction where u_k is not 0.
 
     What a client did not send, as under top-k compression, is missing and no zero.

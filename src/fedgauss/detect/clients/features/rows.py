@@ -17,6 +17,7 @@ class Rows(NamedTuple):
 
     rows: FloatArray  # less the clients' median; NaN where something is not known  (R, P, F)
     known: Bounds  # what they say of the numbers that they stand for  (R, P, F)
+    tolerances: FloatArray  # of each feature, in this round  (R, F)
     size: FloatArray  # the median of log |u_k|, which all clients share  (R,)
 
 
@@ -40,7 +41,9 @@ def rows_of(moves: Moves, kept: BoolArray, features: tuple[Feature, ...]) -> Row
     medians = [_median(rows[..., i], kept) if feature.centred else nothing for i, feature in enumerate(features)]
     centre = np.stack(medians, axis=-1)
     known = np.stack([feature.known(moves, beside, kept) for feature in features], axis=-1)
-    return Rows(rows - centre[:, None], known, _median(np.log(beside.size), kept))
+    each = zip(features, np.moveaxis(centre, -1, 0), strict=True)
+    tolerances = np.stack([feature.tolerated(median) for feature, median in each], axis=-1)
+    return Rows(rows - centre[:, None], known, tolerances, _median(np.log(beside.size), kept))
 
 
 def beside_others(moves: Moves, kept: BoolArray) -> Beside:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgauss._types import FloatArray, IntArray
+from fedgauss._types import IntArray
 from fedgauss.detect.clients.features.base import Feature
 
 
@@ -16,7 +16,6 @@ class Together(NamedTuple):
 
     places: IntArray  # in the list of features
     share: float
-    tolerance: FloatArray  # of each
 
 
 def together(features: Sequence[Feature]) -> list[Together]:
@@ -25,7 +24,4 @@ def together(features: Sequence[Feature]) -> list[Together]:
     rest = [place for place, feature in enumerate(features) if not feature.share]
     left = 1.0 - sum(features[place].share for place in alone)
     parts = [(rest, left), *(([place], features[place].share) for place in alone)]
-    return [
-        Together(np.array(places), share, np.array([features[place].tolerance for place in places]))
-        for places, share in parts
-    ]
+    return [Together(np.array(places), share) for places, share in parts]

@@ -3,10 +3,10 @@
 import numpy as np
 
 from fedgauss._types import FloatArray
-from fedgauss.detect.clients.features.base import Beside, Feature, Moves, angle
+from fedgauss.detect.clients.features.base import Angle, Beside, Moves, angle
 
 
-class Typical(Feature):
+class Typical(Angle):
     """atanh median_l cos(u_k, u_l)."""
 
     name = "direction"
