@@ -17,7 +17,6 @@ words beside that of the upper ones, which is more than the total.
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,54 +34,36 @@ _BYTES = 8 * WORDS
 
 def size(shapes: Shapes) -> int:
     """How many numbers there are."""
-    return sum(length for *_, length in _parts(tuple(shapes.items())))
+    return sum(len(_layout(shape)[0]) for shape in shapes.values())
 
 
 def pack(arrays: Mapping[str, FloatArray], shapes: Shapes) -> FloatArray:
     """One row of all numbers; of a square matrix, which is symmetric, the upper triangle."""
     if arrays.keys() != shapes.keys() or any(np.shape(arrays[name]) != shape for name, shape in shapes.items()):
         raise ValueError(f"an answer must have the arrays {shapes}; it has others.")
-    row = np.empty(size(shapes))
-    start = 0
-    for name, _, square, length in _parts(tuple(shapes.items())):
-        row[start : start + length] = arrays[name].take(square.upper) if square else np.ravel(arrays[name])
-        start += length
-    return row
+    rows = [np.take(arrays[name], _layout(shape)[0]) for name, shape in shapes.items()]
+    return np.concatenate([np.empty(0), *rows])
 
 
 def unpack(row: FloatArray, shapes: Shapes) -> dict[str, FloatArray]:
     """The arrays that `pack` made a row of."""
     arrays, start = {}, 0
-    for name, shape, square, length in _parts(tuple(shapes.items())):
-        part = row[start : start + length]
-        arrays[name] = part.take(square.places) if square else part.reshape(shape)
-        start += length
+    for name, shape in shapes.items():
+        numbers, places = _layout(shape)
+        arrays[name] = row[start : start + len(numbers)].take(places).reshape(shape)
+        start += len(numbers)
     return arrays
 
 
-class _Square(NamedTuple):
-    """Where the upper triangle of a square matrix is in its numbers, and where each of these is in the triangle."""
-
-    upper: IntArray
-    places: IntArray
-
-
 @lru_cache
-def _parts(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> list[tuple[str, tuple[int, ...], _Square | None, int]]:
-    """Name, shape and length of each array in a row."""
-    squares = [_square(shape[0]) if len(shape) == 2 and shape[0] == shape[1] else None for _, shape in shapes]
-    return [
-        (name, shape, square, len(square.upper) if square else math.prod(shape))
-        for (name, shape), square in zip(shapes, squares, strict=True)
-    ]
-
-
-@lru_cache
-def _square(dim: int) -> _Square:
-    rows, columns = np.triu_indices(dim)
-    places = np.zeros((dim, dim), dtype=int)
-    places[rows, columns] = places[columns, rows] = np.arange(len(rows))
-    return _Square(rows * dim + columns, places)
+def _layout(shape: tuple[int, ...]) -> tuple[IntArray, IntArray]:
+    """Which numbers of an array travel, and where among them each of its numbers is."""
+    numbers = places = np.arange(math.prod(shape))
+    if len(shape) == 2 and shape[0] == shape[1]:
+        rows, columns = np.triu_indices(shape[0])
+        numbers, places = rows * shape[0] + columns, np.empty(shape, dtype=int)
+        places[rows, columns] = places[columns, rows] = np.arange(len(numbers))
+    return numbers, places
 
 
 def to_words(values: FloatArray) -> Words:

@@ -68,7 +68,7 @@ class History:
         """Take a line into account, be it a new one or one that was read."""
         kind = entry["is"]
         if kind == "spend":  # most of them
-            self._spend(self.runs[-1], entry, entry["free"])
+            self._spend(self.runs[-1], entry)
         elif kind == "ledger":
             self.key = bytes.fromhex(entry["key"])
         elif kind == "rows":
@@ -121,12 +121,11 @@ class History:
                 if entry["answered"] and old.result != "answered" and _same(old, run):
                     run.questions |= old.questions  # it may have gone on from there
 
-    def _spend(self, run: Run, entry: Entry, free: bool) -> None:
-        run.free = free
+    def _spend(self, run: Run, entry: Entry) -> None:
+        run.free = free = entry["free"]
         for name in ("parameters", "matrices", "passes"):
-            if more := entry[name]:
-                setattr(run, name, getattr(run, name) + more)
-                self.spent[name] += 0 if free else more
+            setattr(run, name, getattr(run, name) + entry[name])
+            self.spent[name] += 0 if free else entry[name]
         for digest, (more, most) in {} if free else entry["told"].items():
             self.told[digest] = self.told[digest][0] + more, max(self.told[digest][1], most)
         run.questions.add(entry["question"])

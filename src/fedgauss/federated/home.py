@@ -38,11 +38,7 @@ class Home:
         The key is made on first use. A second run on the table is refused while one lives.
         """
         ledger = Ledger(
-            ledger_place(table),
-            few=policy.few,
-            sites_apart=policy.sites_apart,
-            budget=policy.budget,
-            privacy=policy.privacy,
+            ledger_place(table), policy.few, policy.sites_apart, budget=policy.budget, privacy=policy.privacy
         )
         return cls(Key.read(key_place(table)), ledger)
 

@@ -55,9 +55,8 @@ from fedgauss.federated.spans import BLIND
 from fedgauss.inference.tables import listed
 
 _BUDGET, _DISK = Budget(), RealDisk()
-_SILENCES = (
-    3  # of a run, before it ends: honest fits had none (`benchmarks/rounds.py`), without an estimate all they may
-)
+# Of a run, before it ends: honest fits had none (`benchmarks/rounds.py`), without an estimate all they may.
+_SILENCES = 3
 _RUNS = {
     "tries": "takes part in at most {} runs, refused ones among them; it has in {}",
     "refusals": "refuses at most {} runs for what its rows say, as that tells of them; it has refused {}",
@@ -122,7 +121,6 @@ class Ledger:
         self._known = Known()  # what was told, as far as this process has looked at it
         self._placed = Known()  # the same, with what rows count for where sums are exact
         self._own = Known()  # of the run alone
-        self._numbered: tuple[Mapping[str, Sequence[Any]], list[str], AnyArray] | None = None
         self._let_go: Callable[[], None] | None = None
         self._load()
         if not self._history.key:
@@ -148,16 +146,12 @@ class Ledger:
     def digests(self, table: Mapping[str, Sequence[Any]]) -> AnyArray:
         """A number for each row of the whole table, before any row is dropped, (n,) uint64.
 
-        Rows are known by the columns that the table had at first. If one of these has gone, all rows are new. A table
-        that is the same object is taken to have the same rows.
+        Rows are known by the columns that the table had at first. If one of these has gone, all rows are new.
         """
         if not self._history.names or not set(self._history.names) <= set(table):
             with self._held():
                 self._write("rows", names=sorted(table))
-        if self._numbered is None or self._numbered[0] is not table or self._numbered[1] is not self._history.names:
-            numbers = row_numbers(table, self._history.names, self._history.key)
-            self._numbered = table, self._history.names, numbers
-        return self._numbered[2]
+        return row_numbers(table, self._history.names, self._history.key)
 
     def begin(
         self, run: str, about: str, roster: Sequence[tuple[str, str]], asker: str, model: Mapping[str, Any],
@@ -279,14 +273,15 @@ class Ledger:
                     before += reach
                     if not (self._has_told(old.places, told) or self._has_told(places, list(old.places))):
                         elsewhere += reach
-            reached = None if run.counts or led or run.told else self._reached(run, tuple(dict.fromkeys(places)))
+            so_far = tuple(dict.fromkeys(places))
+            to_the_letter = [] if run.counts or led or run.told else self._history.repeated(run)
+            reached = next((old.reach[so_far] for old in to_the_letter if so_far in old.reach), None)
             if reached is None:
                 own = placed
                 if own is None or any(old.told for old in earlier):
                     same = [one for old in self._history.repeated(run) for one in old.told]  # a repeat has told it, too
                     own = self._own = self._own.add([*same, *run.told, *places], read)
-                alone = check_places(placed or own, own, elsewhere, before, self._few)
-                reached = self._columns.hold(alone)
+                reached = self._columns.hold(check_places(placed or own, own, elsewhere, before, self._few))
             held.append(reached)
             written = self._columns.write(held)
             self._write(
@@ -296,10 +291,6 @@ class Ledger:
             self._placed = placed or self._placed
         finally:
             self._columns.forget(held)
-
-    def _reached(self, run: Run, places: tuple[Told, ...]) -> str | None:
-        """What a run that this one repeats to the letter could single out so far."""
-        return next((old.reach[places] for old in self._history.repeated(run) if places in old.reach), None)
 
     def _with_places(self) -> Known:
         """The span of all columns that were told, and of what rows counted for where sums were exact."""

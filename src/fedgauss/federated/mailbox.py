@@ -49,20 +49,11 @@ class Exchange(Protocol):
 
 
 def federate(
-    model: Model,
-    exchange: Exchange,
-    *,
-    masked: bool = False,
-    privacy: Privacy | None = None,
-    solver: Literal["scoring"] | SGD = "scoring",
-    level: float = 0.95,
-    asker: str = "coordinator",
-    key: Signer | None = None,
-    journal: Journal | None = None,
-    nonce: str | None = None,
-    tick: Tick = lambda what, done, total: None,
-    verify: Verify = verify,
-) -> Fit:
+    model: Model, exchange: Exchange, *, masked: bool = False, privacy: Privacy | None = None,
+    solver: Literal["scoring"] | SGD = "scoring", level: float = 0.95, asker: str = "coordinator",
+    key: Signer | None = None, journal: Journal | None = None, nonce: str | None = None,
+    tick: Tick = lambda what, done, total: None, verify: Verify = verify,
+) -> Fit:  # fmt: skip
     """Fit a model to rows that stay at their sites: by scoring, the fit of all rows together to rounding.
 
     Parameters

@@ -59,12 +59,10 @@ class Masks:
 
     def words(self, transcript: bytes, size: int) -> Words:
         """The sum over the other sites of the words shared with each: plus where this site's name comes first."""
-        nothing = np.zeros((size, WORDS), np.uint64)
-        shared = [(other, stream(key, transcript, size)) for other, key in self._pairs.items()]
-        after, before = (
-            [words for other, words in shared if (self._name < other) is is_after] for is_after in (True, False)
-        )
-        return subtract(add(nothing, *after), add(nothing, *before))
+        sums = [np.zeros((size, WORDS), np.uint64)] * 2
+        for other, key in self._pairs.items():
+            sums[other < self._name] = add(sums[other < self._name], stream(key, transcript, size))
+        return subtract(*sums)
 
     def tags(self, digest: bytes) -> dict[str, str]:
         """For each other site a tag of something: two sites have the same tag for each other where theirs is the same.

@@ -114,10 +114,7 @@ class Transcript:
     def _check_names(self, messages: Any, what: str) -> None:
         if not isinstance(messages, dict):
             raise Blamed(f"round {self.round} must have a {what} of each site, by name; got {type(messages).__name__}.")
-        if messages.keys() == self._names:
-            return
-        names = self._names
-        missing, surplus = sorted(names - messages.keys()), sorted(messages.keys() - names)
+        missing, surplus = sorted(self._names - messages.keys()), sorted(messages.keys() - self._names)
         if missing:
             raise Blamed(
                 f"the {what} of site {missing[0]!r} in round {self.round} is missing: every site must take part."

@@ -26,7 +26,6 @@ and a place of its own.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -104,8 +103,8 @@ class Path:
 
     def rounded(self, numbers: dict[str, FloatArray], step: float) -> dict[str, FloatArray]:
         """The log-likelihood, the score and the information with the digits that a step of this length asks for."""
-        length, units = _DIGITS * 2.0 ** (math.frexp(step)[1] - 1), self._units
-        grids: list[Any] = [length**2 / _DIGITS * self._size * self._residual, length * self._residual * units]
+        length, units = np.ldexp(_DIGITS, math.frexp(step)[1] - 1), self._units
+        grids = [length**2 / _DIGITS * self._size * self._residual, length * self._residual * units]
         grids.append(length * self._residual / self._size * np.multiply.outer(units, units))
         return {name: np.rint(value / grids[value.ndim]) * grids[value.ndim] for name, value in numbers.items()}
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from fedgauss._types import FloatArray, IntArray
-from fedgauss.families import Family
 from fedgauss.federated.fixed_point import Shapes
 from fedgauss.federated.levels import KINDS
 from fedgauss.federated.plan import Heard, Plan, Question, total_of
@@ -71,17 +70,18 @@ class Counted:
 
 def run_program(plan: Plan, level: float = 0.95) -> Generator[Question, Heard, Fit]:
     """The questions of a run, and at its end the fit."""
-    model = _of_family(plan.model, usual_family(plan.model.family, plan.model.trials, plan.model.event))
+    model = plan.model.of_family(usual_family(plan.model.family, plan.model.trials, plan.model.event))
     described = (yield Question("describe", {}, {})).words
     for site, words in described.items():
         _check_description(site, words, plan.privacy is not None)
     _check_tables({site: words["tags"] for site, words in described.items()})
     counted, counts, dropped = yield from _count(plan, model, {site: described[site]["levels"] for site in plan.sites})
-    model = _of_family(model, model.family or "gaussian")  # sites have refused targets that are no numbers
+    model = (
+        model if model.family else replace(model, family="gaussian")
+    )  # sites have refused targets that are no numbers
     if plan.privacy is not None:
-        return (
-            yield from _private(plan, model, counted, counts, [words["ranges"] for words in described.values()], level)
-        )
+        policies = [words["ranges"] for words in described.values()]
+        return (yield from _private(plan, model, counted, counts, policies, level))
     data, totals = yield from _design(plan, model, counted, counts, dropped)
     columns, response = yield from _locate(data, totals, counted.n_rows)
     check_constant(data.names, columns)
@@ -97,10 +97,6 @@ def run_program(plan: Plan, level: float = 0.95) -> Generator[Question, Heard, F
         facts = {name: fact for name, fact in found.facts.items() if name != "Rows per client"}
         found = replace(found, facts=facts).with_notes(_MASKED)
     return found
-
-
-def _of_family(model: Model, family: str | Family | None) -> Model:
-    return model if family == model.family else replace(model, family=family)
 
 
 def _count(
@@ -184,8 +180,8 @@ def _design(
     columns = empty_columns(model, counted.levels)
     response = response_of(columns[model.target], model.family, *beside_columns(model, columns), link=model.link)
     right = right_hand_side(Frame(columns), model)  # columns that nobody named come in the order of `columns`
-    design, rows = design_of(model, right, columns, counted.n_rows, plan.sites, None, counts)
-    needs = design.needs()
+    made = design_of(model, right, columns, counted.n_rows, plan.sites, None, counts)
+    needs = made[0].needs()
     sums = squares = np.zeros(len(needs))
     if needs:
         sums = total_of((yield Question("means", {"counted": counted}, {"needed": (len(needs),)})))["needed"]
@@ -196,9 +192,8 @@ def _design(
         if found.sd == 0.0:
             raise ValueError(f"columns must vary; {name!r} is constant ({found.mean:g}). Leave it out.")
     data = model_data(
-        model, right, columns, response, plan.sites, counts, counted.n_rows, agreed=agreed, dropped=dropped,
-        made=(design, rows),
-    )  # fmt: skip
+        model, right, columns, response, plan.sites, counts, counted.n_rows, agreed=agreed, dropped=dropped, made=made
+    )
     shown, classes = (tuple(map(_shown, labels)) for labels in (data.names, data.classes))
     marks = data.family.start_terms(np.zeros(1)).shape[1]
     wanted: Shapes = {"sums": (len(data.names),), "response": (), "marks": (marks,)}

@@ -273,7 +273,7 @@ class SiteRows:
         question = digest({"ask": ask._asdict(), "columns": columns._asdict()})
         if not self._ledger.has_answered(question):
             squared = any(part.startswith("squares") for part in ask.parts)
-            behind = self._behind(ask.kind, ask.theta)
+            behind = self._behind(rows, ask.kind, ask.theta)
             rules.check_parameter(few, behind if squared else _some(behind, squares=False), self._span)
         step = self._follow(ask, columns)
         matrices = int(ask.kind == "sums" or bool(ask.parts))
@@ -284,9 +284,9 @@ class SiteRows:
             return None, {}
         if step:
             return self._path.rounded(numbers, step), {}
-        if ask.compared and not rules.are_enough(few, _some(self._behind(ask.kind, ask.theta), squares=True)):
+        if ask.compared and not rules.are_enough(few, _some(self._behind(rows, ask.kind, ask.theta), squares=True)):
             numbers |= _zeros(numbers, "apart.")
-        if ask.kind == "own" and not rules.are_enough(few, self._behind("final", numbers["theta"])):
+        if ask.kind == "own" and not rules.are_enough(few, self._behind(rows, "final", numbers["theta"])):
             numbers |= _zeros(numbers, "found", "theta", "cov")
         return numbers, {}
 
@@ -295,15 +295,14 @@ class SiteRows:
         """Of all columns of which products are added up; a repeat asks for none of it."""
         return span_of(np.column_stack(list(self._told.values())))
 
-    def _behind(self, kind: str, theta: FloatArray) -> Columns:
+    def _behind(self, rows: Rows, kind: str, theta: FloatArray) -> Columns:
         """What rows count for in an answer."""
-        assert self._rows is not None
         with np.errstate(all="ignore"):  # of a parameter too far off
-            return self._data.family.behind(self._rows, kind, theta)
+            return self._data.family.behind(rows, kind, theta)
 
     def _follow(self, ask: Ask, columns: Location) -> float | None:
         """The step of the path to a parameter, once the ledger knows what rows count for where sums become exact."""
-        self._settle(columns)
+        rows = self._settle(columns)
         was_exact = self._path.exact
         step = self._path.step(ask)
         ends = ask.kind == "final" and not self._ended  # another end is near the first
@@ -311,7 +310,11 @@ class SiteRows:
         if ends or self._path.exact > was_exact:
             parts = tuple(part.partition(".")[0] for part in ask.parts)
             exact = parts if was_exact else (*parts, "score")  # scores since the first short step are all but one
-            own = {name: column for name, column in self._behind(ask.kind, ask.theta).items() if name.startswith(exact)}
+            own = {
+                name: column
+                for name, column in self._behind(rows, ask.kind, ask.theta).items()
+                if name.startswith(exact)
+            }
             self._ledger.admit_place(Admission(own, self._numbers))
         return step
 

@@ -146,6 +146,5 @@ def shares_of(
 
 def _apart(column: FloatArray) -> AnyArray:
     """Which rows have another value than the commonest; all of them, unless more than half have that one."""
-    middle = len(column) // 2
-    apart = column != np.partition(column, middle)[middle]
+    apart = column != np.partition(column, len(column) // 2)[len(column) // 2]
     return apart if np.mean(apart) < _ALL else np.ones_like(apart)

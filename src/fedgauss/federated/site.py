@@ -12,8 +12,6 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from copy import copy
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,8 +84,8 @@ class Site:
         self.home = home if isinstance(home, Home) else Home.of(home, self.policy)
         self._say, self._parts = say or _to_owner, parts or Parts()
         table = Frame(frame)
-        self._whole = {name: copy(table.column(name)) for name in table.names}  # whatever becomes of the frame
-        self._table = Frame({name: self._whole[name] for name in self.policy.open_columns(table.names)})
+        self._table = Frame({name: table.column(name) for name in self.policy.open_columns(table.names)})
+        self._whole = {name: table.column(name) for name in table.names}
         self._ledger: Any = Pausable(self.home.ledger)
         self._heard: list[tuple[str, Message]] = []  # orders, from which the site can be restored
         self._message: Message = {}  # that this site has committed to
@@ -207,7 +205,7 @@ class Site:
         context = self._roster.digest.encode() + self._secret()
         pairs = Masks(self._run_key, self._roster.run_keys, self._name, context)
         self._masks = pairs if plan.masked else None
-        tags = {} if plan.privacy else pairs.tags(self._digest)  # by which peers could test a guess
+        tags = {} if plan.privacy else pairs.tags(self.home.digest(self._whole))  # by which peers could test a guess
         self._rows = self._parts.rows(
             self._table, self._whole, self.policy, plan, self._name, tags, ledger, self._parts.noise
         )
@@ -217,11 +215,6 @@ class Site:
         if not ledger.paused:
             self._say(f"A run of {len(keys)} sites, asked for by {plan.asker!r}:\n{self._roster}")
         return self._commit()
-
-    @cached_property
-    def _digest(self) -> bytes:
-        """Of the whole table."""
-        return self.home.digest(self._whole)
 
     def _open(self, commitments: Message) -> Message:
         """This site's message, once all have committed to theirs."""

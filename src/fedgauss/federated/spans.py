@@ -133,11 +133,8 @@ def plainly_enough_beside(span: Span, columns: FloatArray, few: int) -> bool:
     """The same of a span and more columns, each of which is in it or far from it, such as residuals."""
     rest = scale(columns)
     rest -= span.basis @ (span.basis.T @ rest)
-    rest = rest[:, np.einsum("ij,ij->j", rest, rest) > BLIND**2]
-    if not rest.size:
-        return _is_plain(span.basis, few)
-    more, triangle = np.linalg.qr(rest)
-    if np.abs(np.diag(triangle)).min() < np.sqrt(_FAR):
+    more, triangle = np.linalg.qr(rest[:, np.einsum("ij,ij->j", rest, rest) > BLIND**2])
+    if np.abs(np.diag(triangle)).min(initial=1.0) < np.sqrt(_FAR):
         return False
     return _is_plain(np.hstack([span.basis, more]), few)
 
@@ -221,13 +218,11 @@ class _Branches:
 
     def search(self, taken: tuple[int, ...], k: int) -> tuple[int, ...] | None:
         """Rows that contain those taken and k others at most, or None where there are none."""
-        rows, tau, leverages = list(taken), 1.0 - ETA, self._leverages
+        rows, tau = list(taken), 1.0 - ETA
         beside = self._basis @ self._basis[rows].T
-        solved = beside.T
-        if rows:
-            solved = np.asarray(np.linalg.solve(tau * np.eye(len(rows)) - beside[rows], solved), dtype=float)
-            leverages = leverages + np.einsum("ij,ji->i", beside, solved)
-            leverages[rows] = 0.0
+        solved = np.asarray(np.linalg.solve(tau * np.eye(len(rows)) - beside[rows], beside.T), dtype=float)
+        leverages = self._leverages + np.einsum("ij,ji->i", beside, solved)
+        leverages[rows] = 0.0
         candidates = np.flatnonzero(leverages >= tau / k)
         candidates = candidates[np.argsort(-leverages[candidates])]
         for one in candidates[leverages[candidates] >= tau].tolist():

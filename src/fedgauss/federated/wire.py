@@ -17,6 +17,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import IO, Any, NoReturn
 
 import numpy as np
@@ -35,9 +36,7 @@ _AS_IT_IS = {str, int, bool, type(None)}
 class _Encoder(json.JSONEncoder):
     """Writes arrays as objects with one name, and counts them."""
 
-    def __init__(self) -> None:
-        super().__init__(separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True)
-        self.arrays = 0
+    arrays = 0
 
     def default(self, value: Any) -> Any:
         """What stands for a value that JSON has no words for."""
@@ -49,11 +48,14 @@ class _Encoder(json.JSONEncoder):
         return value.item() if isinstance(value, np.generic) else super().default(value)
 
 
+_encoder = partial(_Encoder, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True)
+
+
 def encode(message: Message) -> str:
     """The one line of JSON for a message, of ASCII alone."""
-    encoder = _Encoder()
+    encoder = _encoder()
     text = encoder.encode(message)
-    return text if text.count('"$') == encoder.arrays else _Encoder().encode(_escaped(message))
+    return text if text.count('"$') == encoder.arrays else _encoder().encode(_escaped(message))
 
 
 def digest(message: Message) -> str:
@@ -102,10 +104,9 @@ def _restore(name: str, value: Any, depth: int) -> Any:
     if depth + isinstance(value, dict) > _DEEPEST:
         raise ValueError(f"a message may be nested {_DEEPEST} deep; {name!r} is deeper.")
     if isinstance(value, dict):
-        if len(value) == 1:
-            ((tag, pair),) = value.items()
-            if tag in _TAGS:
-                return _TAGS[tag](name, *(pair if isinstance(pair, list) and len(pair) == 2 else (None, None)))
+        if len(value) == 1 and (tag := next(iter(value))) in _TAGS:
+            pair = value[tag]
+            return _TAGS[tag](name, *(pair if isinstance(pair, list) and len(pair) == 2 else (None, None)))
         return _restore_parts(value, depth + 1)
     if isinstance(value, list):
         return [part if type(part) in _AS_IT_IS else _restore(name, part, depth + 1) for part in value]
@@ -117,11 +118,9 @@ def _restore(name: str, value: Any, depth: int) -> Any:
 def _restore_parts(value: Message, depth: int) -> Message:
     parts = {}
     for name, part in value.items():
-        if name.startswith("$"):
-            if not name.startswith("$$"):
-                raise ValueError(f"a name that begins with $ must begin with two; got {name[:_SHOWN]!r}.")
-            name = name[1:]
-        parts[name] = part if type(part) in _AS_IT_IS else _restore(name[:_SHOWN], part, depth)
+        if name.startswith("$") and not name.startswith("$$"):
+            raise ValueError(f"a name that begins with $ must begin with two; got {name[:_SHOWN]!r}.")
+        parts[name.removeprefix("$")] = part if type(part) in _AS_IT_IS else _restore(name[:_SHOWN], part, depth)
     return parts
 
 

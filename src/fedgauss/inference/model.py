@@ -199,6 +199,10 @@ class Model:
         if self.features is not None and self.formula is not None:
             raise ValueError("give features or a formula, not both.")
 
+    def of_family(self, family: str | Family | None) -> Self:
+        """The model with this family."""
+        return self if family == self.family else replace(self, family=family)
+
     @property
     def roles(self) -> dict[str, str]:
         """Columns that are no covariates, by what they are for."""
