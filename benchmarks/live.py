@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 
 import fedgauss as fg
-from fedgauss.integrations.live.client_run import ClientRun
-from fedgauss.integrations.live.client_state import client_state
-from fedgauss.integrations.live.command import Run, batches
+from fedgauss.integrations.live.command import batches
 from fedgauss.integrations.live.journal import Journal
+from fedgauss.integrations.live.lines import line_from_json
 from fedgauss.integrations.live.logs import LineLog
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.live.state import state_of
 from fedgauss.integrations.sinks import client_log
 
@@ -63,7 +62,7 @@ def timed(name: str, rounds: int) -> Iterator[None]:
 
 def follow(log: Path, run: Run) -> Run:
     """As the command does."""
-    for lines in batches(LineLog(log, run.read, run.goes_on).poll()):
+    for lines in batches(LineLog(log, line_from_json, run.goes_on).poll()):
         for _ in run.take_many(lines):
             pass
     return run
@@ -83,7 +82,7 @@ def clients_logged(log: Path, rounds: int) -> None:
 def page(run: Run) -> None:
     """What a page loads."""
     began = time.perf_counter()
-    state: dict[str, Any] = client_state(run, 0, 0) if isinstance(run, ClientRun) else state_of(run)
+    state: dict[str, Any] = state_of(run)
     size = len(json.dumps(state))
     print(f"  the page's state: {len(state['rows']):,} rows, {size / 1e6:.2f} MB, {time.perf_counter() - began:.3f} s")
 
@@ -101,15 +100,15 @@ def main() -> None:
                 file.write(json.dumps({"round": j, "parameters": y}) + "\n")
         print(f"{'':<52}{'rounds / s':>12}{'by CPU':>12}{'MB':>8}")
         with timed("a log of parameters (d = 2)", given.rounds):
-            run = follow(log, LiveRun(monitor()))
+            run = follow(log, Run(monitor()))
         page(run)
         with timed("the same, one round at a time", few):
-            alone = LiveRun(monitor())
-            for line in islice(LineLog(log, alone.read).poll(), few):
+            alone = Run(monitor())
+            for line in islice(LineLog(log, line_from_json).poll(), few):
                 if not isinstance(line, ValueError):
                     alone.take(line)
         with timed("the same, judged in an earlier session", given.rounds):
-            again = follow(log, LiveRun(run.monitor))
+            again = follow(log, Run(run.monitor))
         page(again)
         told = Path(folder, "told.jsonl")
         with told.open("w") as file:
@@ -117,13 +116,13 @@ def main() -> None:
                 uploads = {str(k): y for k in range(CLIENTS)}
                 file.write(json.dumps({"round": j, "parameters": y, "clients": uploads}) + "\n")
         with timed("with what six clients uploaded, one round at a time", few):
-            follow(told, LiveRun(monitor()))
+            follow(told, Run(monitor()))
         of_clients = Path(folder, "clients.jsonl")
         clients_logged(of_clients, few)
         with timed("a log of ten clients of any model", few):
-            watched = follow(of_clients, ClientRun(fg.ClientMonitor()))
+            watched = follow(of_clients, Run(fg.ClientMonitor()))
         with timed("the same, judged in an earlier session", few):
-            page(follow(of_clients, ClientRun(watched.monitor)))
+            page(follow(of_clients, Run(watched.monitor)))
         text, journal = b'{"round": 1, "parameters": [0.5, 1.5]}', Journal(Path(folder, "journal"))
         journal.begin({})
         with timed("POSTed rounds on disk: a line in the journal", 100):

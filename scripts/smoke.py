@@ -66,7 +66,7 @@ def check_contents(folder):
 
     here = Path(fedgauss.__file__).parent
     wanted = ["py.typed", "detect/thresholds.json", "paper/printed.json", "report/page.css"]
-    wanted += [f"integrations/live/{name}" for name in ("page.html", "clients.html", "page.css", "chart.js")]
+    wanted += [f"integrations/live/{name}" for name in ("page.html", "page.css", "chart.js")]
     missing = [name for name in wanted if not (here / name).is_file()]
     assert not missing, f"{missing} are missing"
     assert not (here.parent / "tests").exists(), "tests are installed beside the package"

@@ -12,8 +12,8 @@ from typer.main import get_command
 
 import fedgauss as fg
 from fedgauss.cli import app
-from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.metrics import metrics
+from fedgauss.integrations.live.run import Run
 
 ROOT = Path(__file__).parents[1]
 FILES = ROOT / "examples" / "operations"
@@ -64,7 +64,7 @@ def test_systemd_accepts_the_unit(tmp_path):
 
 
 def test_rules_ask_for_metrics_that_the_watcher_has():
-    there = set(re.findall(r"^# TYPE (\S+)", metrics(ClientRun(fg.ClientMonitor()), {}), re.MULTILINE))
+    there = set(re.findall(r"^# TYPE (\S+)", metrics(Run(fg.ClientMonitor()), {}), re.MULTILINE))
     rules = yaml.safe_load((FILES / "alerts.yml").read_text())["groups"][0]["rules"]
     asked = {name for rule in rules for name in re.findall(r"fedgauss_\w+", rule["expr"])}
     assert asked <= there

@@ -11,8 +11,8 @@ import fedgauss as fg
 from fedgauss.detect import Channel, MeanChannel, Peak, SpreadChannel, boundary, watch_runs
 from fedgauss.detect.thresholds import margin, null_maxima
 from fedgauss.integrations.live.guard import Guard
-from fedgauss.integrations.live.rounds import LoggedRound
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.lines import Line
+from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.live.server import LiveServer
 from fedgauss.integrations.live.state import state_of
 from fedgauss.integrations.sinks.base import readings
@@ -146,25 +146,25 @@ def test_saved_and_restored_it_goes_on_to_the_bit(alarmed, tmp_path):
 
 
 def test_the_live_page_shows_it_by_name(lin):
-    run = LiveRun(fg.Monitor(lin, STEPS, TAU, horizon=500, channels=CHANNELS))
+    run = Run(fg.Monitor(lin, STEPS, TAU, horizon=500, channels=CHANNELS))
     for j, y in enumerate(paths(1, shift=2.0, change=240)[0]):
-        run.take(LoggedRound(j + 1, y))
+        run.take(Line(j + 1, y))
     state = state_of(run)
-    assert [row[0] for row in state["channels"]] == ["mean", "spread", "ewma"]
-    assert all(statistic >= 0 and threshold > 0 for _, statistic, threshold in state["channels"])
+    assert [row[0] for row in state["parts"]["Channels"]["rows"]] == ["mean", "spread", "ewma"]
+    assert all(statistic >= 0 and threshold > 0 for _, statistic, threshold, _ in state["parts"]["Channels"]["rows"])
     reasons = {channel.name: channel.alarm_words for channel in CHANNELS}
     assert state["alarm"]["reason"] == reasons[state["alarm"]["channel"]]
     server = LiveServer(run, "toy", Guard("127.0.0.1", None), 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         with urllib.request.urlopen(f"{server.address}state") as reply:
-            assert "ewma" in [row[0] for row in json.loads(reply.read())["channels"]]
+            assert "ewma" in [row[0] for row in json.loads(reply.read())["parts"]["Channels"]["rows"]]
         with urllib.request.urlopen(server.address) as reply:
             page = reply.read().decode()
     finally:
         server.shutdown()
         server.server_close()
-    assert 'fill("channels", state.channels.map(([name, statistic, threshold])' in page  # whatever they are called
+    assert "showParts(state.parts)" in page  # whatever they are called
     assert '"spread"' not in page
 
 

@@ -7,11 +7,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 import fedgauss as fg
-from fedgauss.integrations.live.client_lines import ClientLine, client_line_from_json
-from fedgauss.integrations.live.client_run import ClientRun
+from fedgauss.integrations.live.lines import Line, line_from_json
 from fedgauss.integrations.live.logs import ArrayLog, LineLog
-from fedgauss.integrations.live.rounds import LoggedRound, round_from_json
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Run
 from fuzz.damaged import archive_mutants, byte_mutants, fuzzed, json_mutants, refused_or
 
 NAMES = ["a", "b", "c", "d"]
@@ -44,8 +42,8 @@ lines = st.one_of(json_mutants(PARAMETERS, MOVES, PRODUCTS, SETTINGS), byte_muta
 
 @fuzzed(lines)
 def test_a_line_is_read_or_refused(folder, line):
-    assert isinstance(refused_or(round_from_json, line), LoggedRound | None)
-    assert isinstance(refused_or(client_line_from_json, line), ClientLine | None)
+    assert isinstance(refused_or(line_from_json, line), Line | None)
+    assert isinstance(refused_or(line_from_json, line), Line | None)
 
 
 def _monitor():
@@ -56,7 +54,7 @@ def _monitor():
 @fuzzed(st.lists(lines, min_size=1, max_size=6), few=20, many=1000)
 def test_a_watched_run_takes_a_body_or_refuses_it_unchanged(folder, bodies):
     """Of several in a row, so that some meet a run that has begun."""
-    for run in (ClientRun(fg.ClientMonitor(horizon=50, seed=1)), LiveRun(_monitor())):
+    for run in (Run(fg.ClientMonitor(horizon=50, seed=1)), Run(_monitor())):
         for body in bodies:
             before = run.monitor.round
             if refused_or(run.take_json, body) is None:
@@ -68,10 +66,10 @@ def test_a_growing_log_of_lines_gives_rounds_or_refusals(folder, parts, cut):
     whole = b"\n".join(parts)
     path = folder / "run.jsonl"
     path.write_bytes(whole[:cut])
-    log = LineLog(path, client_line_from_json)
+    log = LineLog(path, line_from_json)
     for _ in range(2):
         found = refused_or(lambda: list(log.poll()))
-        assert found is None or all(isinstance(one, ClientLine | ValueError) for one in found)
+        assert found is None or all(isinstance(one, Line | ValueError) for one in found)
         with path.open("ab") as file:
             file.write(whole[cut:])
 
@@ -110,4 +108,4 @@ def test_a_log_of_arrays_gives_rounds_or_refusals(folder, content):
     path.write_bytes(content)
     log = ArrayLog(path)
     for _ in range(25):  # until it is called broken, and not half written
-        assert all(isinstance(one, LoggedRound | ValueError) for one in log.poll())
+        assert all(isinstance(one, Line | ValueError) for one in log.poll())

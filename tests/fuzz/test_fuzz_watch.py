@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import fedgauss as fg
-from fedgauss.integrations.live.client_run import ClientRun
+from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.live.saving import SaveFile
 from fedgauss.integrations.live.starting_point import _hessian
 from fuzz.damaged import byte_mutants, fuzzed, json_mutants, refused_or
@@ -23,7 +23,7 @@ def _resumed(path):
     """A watch that goes on from what is there, with one more round."""
     file = SaveFile(path, True)
     try:
-        run = ClientRun(fg.ClientMonitor(horizon=50, seed=1))
+        run = Run(fg.ClientMonitor(horizon=50, seed=1))
         run.take_up(file)
         refused_or(run.take_json, MOVES[-1])
         return run
@@ -37,7 +37,7 @@ def test_a_damaged_journal_is_taken_up_or_refused(folder, data):
     for left in folder.iterdir():
         left.unlink()
     file = SaveFile(path, True)
-    run = ClientRun(fg.ClientMonitor(horizon=50, seed=1))
+    run = Run(fg.ClientMonitor(horizon=50, seed=1))
     run.take_up(file)
     for line in MOVES[:4]:
         run.take_json(line)

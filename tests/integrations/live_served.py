@@ -8,7 +8,7 @@ import threading
 from live_runs import monitor
 
 from fedgauss.integrations.live.guard import Guard
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.live.server import LiveServer
 
 TOKEN = "a-token-of-some-length"
@@ -18,7 +18,7 @@ JSON = {"Content-Type": "application/json"}
 class Served:
     def __init__(self, token=None, listen=True, limits=None, tls=None, run=None, hear=None):
         self.heard = []
-        self.run = run or LiveRun(monitor())
+        self.run = run or Run(monitor())
         hear = (hear or self.heard.append) if listen else None
         self.server = LiveServer(self.run, "Watching <b>run</b>.jsonl", Guard("127.0.0.1", token, tls), 0, hear, limits)
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
 
 import fedgauss as fg
 from fedgauss.integrations.flower import Alarmed, Clients, Monitored, ServerOnly
-from fedgauss.integrations.live.client_run import ClientRun
+from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.sinks import client_log
 from fedgauss.integrations.sinks.base import as_json
 
@@ -343,7 +343,7 @@ def test_a_protected_run_has_a_log_from_which_a_watcher_judges_alike(tmp_path):
     strategy = Monitored(inner(), watcher, on_alarm="exclude", sink=log)
     start(strategy, ATTACK, tamper, n_rounds=26)
     log.close()
-    run, verdicts = ClientRun(fg.ClientMonitor()), {}
+    run, verdicts = Run(fg.ClientMonitor()), {}
     for text in (tmp_path / "run.jsonl").read_bytes().splitlines():
         run.take_json(text)
         if run.verdict is not None:

@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedgauss as fg
-from fedgauss.integrations.live.client_lines import client_line_from_json
-from fedgauss.integrations.live.client_run import ClientRun
-from fedgauss.integrations.live.client_state import client_state
 from fedgauss.integrations.live.command import watch
-from fedgauss.integrations.live.followed import Ended
 from fedgauss.integrations.live.history import OutOfOrder
+from fedgauss.integrations.live.lines import line_from_json
 from fedgauss.integrations.live.options import WatchOptions
+from fedgauss.integrations.live.run import Ended, Run
+from fedgauss.integrations.live.state import state_of
 from fedgauss.integrations.sinks import client_log
 
 
@@ -34,7 +33,7 @@ def judged(run, text):
 
 
 def shown(run, since=0, numbers=0):
-    return json.loads(json.dumps(client_state(run, since, numbers), allow_nan=False))
+    return json.loads(json.dumps(state_of(run, since, numbers), allow_nan=False))
 
 
 @pytest.mark.parametrize(("dim", "onset"), [(40, 31), (20_000, 18)], ids=["whole", "sketched"])
@@ -44,19 +43,19 @@ def test_a_watcher_says_what_the_run_said_to_the_bit(tmp_path, dim, onset):
     It would fail if a line rounded a number, or if who was left out reached the watcher too late.
     """
     wanted = logged(tmp_path / "log", rounds(onset + 6, dim, onset=onset))
-    run = ClientRun(fg.ClientMonitor())
+    run = Run(fg.ClientMonitor())
     assert judged(run, (tmp_path / "log").read_bytes()) == wanted
     (alarm,) = [verdict for verdict in wanted if verdict.alarm]
     assert set(alarm.suspects) == {NAMES[2], NAMES[7]}
     assert set(run.monitor.left_out) == {NAMES[2], NAMES[7]}
     assert (run.monitor.horizon, run.outcome.kind, run.alarm) == (60, "quiet", None)
     (line_of_alarm,) = shown(run)["alarms"]
-    assert sorted(line_of_alarm["clients"]) == sorted(run.numbered[name] for name in alarm.suspects)
-    assert "left out; the run went back to round" in shown(run)["exclusions"][0]["words"]
+    assert sorted(line_of_alarm["clients"]) == sorted(run.roll.numbered[name] for name in alarm.suspects)
+    assert "left out; the run went back to round" in shown(run)["parts"]["Named and left out"]["rows"][0][0]
 
 
 def test_whole_moves_are_judged_as_by_a_monitor_that_is_given_them():
-    run, alone = ClientRun(fg.ClientMonitor(horizon=60, seed=1)), fg.ClientMonitor(horizon=60, seed=1)
+    run, alone = Run(fg.ClientMonitor(horizon=60, seed=1)), fg.ClientMonitor(horizon=60, seed=1)
     for j, moves in enumerate(rounds(45), start=1):
         more = {}
         if alone.alarm is not None:
@@ -69,7 +68,7 @@ def test_whole_moves_are_judged_as_by_a_monitor_that_is_given_them():
 
 def test_integers_name_clients_as_in_the_run(tmp_path):
     wanted = logged(tmp_path / "log", rounds(35, names=range(10)), act=False)
-    run = ClientRun(fg.ClientMonitor())
+    run = Run(fg.ClientMonitor())
     assert judged(run, (tmp_path / "log").read_bytes()) == wanted
     assert set(run.alarm.suspects) == {2, 7}
     assert shown(run)["clients"][2][0] == "2"
@@ -84,7 +83,7 @@ DEEP = b'{"round": 4, "moves": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 @pytest.mark.parametrize(
     ("said", "match"),
     [
-        ({"round": 4}, "must have 'moves' or 'products'"),
+        ({"round": 4}, "must have 'parameters', 'moves' or 'products'"),
         ({"moves": MOVES}, "must have 'round'"),
         ({"round": 3, "moves": MOVES}, "in order, each once; got 3"),
         ({"round": 10**9, "moves": MOVES}, "at most 10,000 apart"),
@@ -129,7 +128,7 @@ DEEP = b'{"round": 4, "moves": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     ids=lambda value: None if isinstance(value, str) else repr(value)[:60],
 )
 def test_a_line_that_cannot_be_right_is_refused_and_changes_nothing(said, match):
-    run = ClientRun(fg.ClientMonitor(seed=1))
+    run = Run(fg.ClientMonitor(seed=1))
     for j, moves in enumerate(rounds(3, absent=0), start=1):
         run.take_json(line(j, moves))
     before = held(run.monitor), shown(run)
@@ -137,18 +136,18 @@ def test_a_line_that_cannot_be_right_is_refused_and_changes_nothing(said, match)
         run.take_json(said if isinstance(said, bytes) else json.dumps(said).encode())
     assert (held(run.monitor), shown(run)) == before
     run.take_json(json.dumps(PRODUCTS).encode())
-    assert run.last == 4
+    assert run.round == 4
 
 
 def test_everybody_may_be_left_out_and_few_clients_come_to_no_harm():
-    run = ClientRun(fg.ClientMonitor(seed=1))
+    run = Run(fg.ClientMonitor(seed=1))
     seen = list(rounds(20, onset=99, absent=0))
     for j, moves in enumerate(seen[:18], start=1):
         run.take_json(line(j, moves))
     run.take_json(line(19, seen[18], left_out=[{"clients": list(NAMES)}]))
     assert "4 clients must take part" in run.outcome.words
     run.take_json(line(20, {"new": np.ones(40)}))
-    assert (run.outcome.kind, run.last) == ("warming up", 20)
+    assert (run.outcome.kind, run.round) == ("warming up", 20)
 
 
 NUMBER = st.one_of(st.integers(-3, 3), st.floats(), st.none(), st.just(10**400), st.text(max_size=2))
@@ -173,20 +172,20 @@ SAID = st.fixed_dictionaries(
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(st.lists(SAID, min_size=1, max_size=4))
 def test_whatever_is_sent_is_taken_or_refused_and_a_refusal_changes_nothing(sent):
-    run = ClientRun(fg.ClientMonitor(seed=1))
+    run = Run(fg.ClientMonitor(seed=1))
     for j, moves in enumerate(rounds(2, absent=0), start=1):
         run.take_json(line(j, moves))
     for said in sent:
-        before = held(run.monitor), run.cells.count, run.numbers.count
+        before = held(run.monitor), run.history.count, run.numbers.count
         try:
             run.take_json(json.dumps(said).encode())
         except ValueError:
-            assert (held(run.monitor), run.cells.count, run.numbers.count) == before
+            assert (held(run.monitor), run.history.count, run.numbers.count) == before
         shown(run)
 
 
 def test_a_move_that_is_not_finite_is_an_alarm_and_changes_nothing():
-    run = ClientRun(fg.ClientMonitor(seed=1))
+    run = Run(fg.ClientMonitor(seed=1))
     seen = list(rounds(4, absent=0))
     for j, moves in enumerate(seen[:3], start=1):
         run.take_json(line(j, moves))
@@ -195,24 +194,24 @@ def test_a_move_that_is_not_finite_is_an_alarm_and_changes_nothing():
     assert outcome.kind == "invalid update"
     assert outcome.words.startswith("ALARM after round 4: invalid update, not used; the last good round is 3.")
     assert NAMES[2] in outcome.words
-    assert (held(run.monitor), run.last, run.health().state) == (before, 3, "alarm")
+    assert (held(run.monitor), run.round, run.health().state) == (before, 3, "alarm")
     run.take_json(line(4, seen[3]))
-    assert (run.last, run.health().state) == (4, "warming up")
+    assert (run.round, run.health().state) == (4, "warming up")
 
 
 def test_an_accuracy_behind_an_invalid_update_is_noted():
     """What was wrong is the round before: who sends the accuracy is not told that it was refused."""
-    run, (first, second) = ClientRun(fg.ClientMonitor(seed=1)), rounds(2)
+    run, (first, second) = Run(fg.ClientMonitor(seed=1)), rounds(2)
     run.take_json(line(1, first))
     assert run.take_json(line(2, second | {NAMES[2]: np.full(len(second[NAMES[2]]), np.inf)})).kind == "invalid update"
-    assert run.take_json(b'{"round": 1, "accuracy": 0.5}') == ("noted", "noted: accuracy of round 1.")
+    assert run.take_json(b'{"round": 1, "accuracy": 0.5}')[:2] == ("noted", "noted: accuracy of round 1.")
     assert run.outcome.kind == "invalid update"
     assert shown(run)["numbers"]["rows"] == [[1, "accuracy", 0.5]]
 
 
 def test_rows_are_numbered_and_a_long_run_is_thinned(monkeypatch):
-    monkeypatch.setattr("fedgauss.integrations.live.client_run._CELLS", 1000)
-    run = ClientRun(fg.ClientMonitor(seed=1))
+    monkeypatch.setattr("fedgauss.integrations.live.history._CELLS", 500)
+    run = Run(fg.ClientMonitor(seed=1))
     for j, moves in enumerate(rounds(14, onset=99, absent=0), start=1):
         run.take_json(line(j, moves, accuracy=j / 100))
     assert [row[0] for row in shown(run)["rows"]] == [1, 3, 5, 7, 9, 11, 13]  # each one stands for two
@@ -220,7 +219,7 @@ def test_rows_are_numbered_and_a_long_run_is_thinned(monkeypatch):
     state = shown(run, 6, 13)
     assert [row[0] for row in state["rows"]] == [13]
     assert state["numbers"]["rows"] == [[14, "accuracy", 0.14]]
-    number, kind, who, tenths = state["rows"][0]
+    number, _, _, kind, who, tenths = state["rows"][0]
     assert (number, kind, who) == (13, "quiet", [*range(9), 9])
     last = [round(10 * run.verdict.surprises[name]) for name in NAMES[:9]]
     assert all(tenth >= here for tenth, here in zip(tenths[:9], last, strict=True))
@@ -232,7 +231,7 @@ def test_rows_are_numbered_and_a_long_run_is_thinned(monkeypatch):
 
 
 def test_missed_rounds_keep_the_logs_numbers():
-    run = ClientRun(fg.ClientMonitor(horizon=60, seed=1))
+    run = Run(fg.ClientMonitor(horizon=60, seed=1))
     for j, moves in enumerate(rounds(40), start=1):
         if j not in (3, 17, 18):
             run.take_json(line(j, moves))
@@ -254,7 +253,7 @@ def test_what_a_run_refused_itself_and_an_accuracy_that_is_none_are_told(tmp_pat
     )
     log(2, bad)
     log.close()
-    run = ClientRun(fg.ClientMonitor())
+    run = Run(fg.ClientMonitor())
     judged(run, (tmp_path / "log").read_bytes())
     assert shown(run)["numbers"]["rows"] == [[1, "loss", 2.0]]
     assert shown(run)["refused"] == {"count": 1, "last": ["round 2, by the run itself: Client 3 sent <b>."]}
@@ -289,7 +288,7 @@ def test_the_command_follows_a_log_saves_and_goes_on(tmp_path):
     assert "judged in an earlier session" in said[2]
     first = next(verdict for verdict in wanted if verdict.alarm)
     assert str(first) in said
-    again = ClientRun(fg.ClientMonitor.load(kept))
+    again = Run(fg.ClientMonitor.load(kept))
     assert again.outcome.words == (
         f"waiting for the first round. It alarmed at round {first.round}: roll back to round {first.rollback}."
     )
@@ -314,15 +313,15 @@ def test_rounds_may_be_posted():
         with urllib.request.urlopen(f"{address}state") as answer:
             assert json.loads(answer.read())["round"] == 1
         with urllib.request.urlopen(address) as answer:
-            assert b"Surprise of every client by round" in answer.read()
+            assert b"by round" in answer.read()
     finally:
         stop.set()
         thread.join(20)
 
 
 def test_a_line_twice_is_out_of_order():
-    run = ClientRun(fg.ClientMonitor(seed=1))
+    run = Run(fg.ClientMonitor(seed=1))
     text = line(1, next(rounds(1)))
-    run.take(client_line_from_json(text))
+    run.take(line_from_json(text))
     with pytest.raises(OutOfOrder):
-        run.take(client_line_from_json(text))
+        run.take(line_from_json(text))

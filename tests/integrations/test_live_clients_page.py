@@ -8,7 +8,8 @@ from live_chromium import BROWSER, Tab
 from live_pages import CONNECTED, fits, serving
 
 import fedgauss as fg
-from fedgauss.integrations.live.client_run import CellRow, ClientRun
+from fedgauss.integrations.live.history import HistoryRow
+from fedgauss.integrations.live.run import Run
 
 pytestmark = pytest.mark.skipif(
     BROWSER is None, reason="Chromium is not installed: only a browser can say how a page looks"
@@ -28,7 +29,7 @@ def tab(tmp_path):
 
 @pytest.fixture
 def served():
-    run = ClientRun(fg.ClientMonitor(horizon=60, seed=1))
+    run = Run(fg.ClientMonitor(horizon=60, seed=1))
     with serving(run) as server:
         yield run, server
 
@@ -67,13 +68,13 @@ def test_the_page_shows_who_was_named_and_left_out_and_names_are_text(served, ta
     out = texts(tab, "#clients tr.malicious")
     assert {SHADY[2] in row or SHADY[7] in row for row in out} == {True}
     assert all(f"out from {alarm.round + 1} on" in row for row in out)
-    left, named = texts(tab, "#events li")
+    left, named = texts(tab, "#part-named-and-left-out li")
     assert left.startswith(f"After round {alarm.round}: ")
     assert "left out; the run went back to round" in left
     assert named.startswith(f"Round {alarm.round}: ")
     assert (SHADY[2] in left, SHADY[7] in named) == (True, True)
-    place = list(run.numbered).index(SHADY[2])
-    late = list(run.numbered).index(SHADY[9])
+    place = list(run.roll.numbered).index(SHADY[2])
+    late = list(run.roll.numbered).index(SHADY[9])
     assert colour(tab, late, 2)[3] == 0  # it joined in round 6
     assert colour(tab, place, alarm.round + 2)[3] == 0  # left out
     deep, honest = colour(tab, place, alarm.round), colour(tab, 0, alarm.round)
@@ -96,7 +97,9 @@ def test_a_hundred_clients_and_thousands_of_rounds_stay_responsive(served, tab):
     run, server = served
     run.take_json(line(1, next(rounds(1, names=[f"client {k}" for k in range(100)], absent=0))))
     for j in range(2, 10_001):
-        run.cells.add(CellRow(j, "quiet", tuple(range(99)), tuple(float((j * k) % 40) / 10 for k in range(99))))
+        run.history.add(
+            HistoryRow(j, j, 0.5, "quiet", tuple(range(99)), tuple(float((j * k) % 40) / 10 for k in range(99)))
+        )
     tab.size(1280)
     tab.open(server.address)
     tab.wait_for("document.getElementById('chart').dataset.rounds === '10000'", 30)

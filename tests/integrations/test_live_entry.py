@@ -17,7 +17,7 @@ from live_served import JSON, TOKEN, Served
 
 from fedgauss.integrations.live.connection import Limits
 from fedgauss.integrations.live.credentials import find_token, tls_context
-from fedgauss.integrations.live.rounds import LoggedRound
+from fedgauss.integrations.live.lines import Line
 
 ROUND = line(1, np.array([2.0, -3.0]))
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -176,7 +176,7 @@ def test_a_browser_loads_the_page_over_tls_with_its_cookie(tmp_path):
             tab.call("Security.setIgnoreCertificateErrors", ignore=True)  # it is signed by itself
             tab.open(f"{it.server.address}?token={TOKEN}", shown=it.server.address)
             tab.wait_for(CONNECTED)
-            it.run.take(LoggedRound(1, OPTIMUM))
+            it.run.take(Line(1, OPTIMUM))
             tab.wait_for("document.getElementById('status').className === 'status quiet'", 5.0)
             assert TOKEN not in tab.value("location.href + document.cookie + document.documentElement.outerHTML")
         finally:

@@ -7,10 +7,8 @@ import pytest
 from live_runs import OPTIMUM, STEPS, TAU, line, monitor, rounds, state_bytes
 
 import fedgauss as fg
-from fedgauss.integrations.live.client_run import ClientRun
-from fedgauss.integrations.live.client_state import client_state
 from fedgauss.integrations.live.history import OutOfOrder
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.live.state import state_of
 from fedgauss.integrations.live.warm_up import WarmUp
 
@@ -18,7 +16,7 @@ MEANS = [y for y, _ in rounds(400)]
 
 
 def watched(count, run=None, first=1):
-    run = LiveRun(monitor()) if run is None else run
+    run = Run(monitor()) if run is None else run
     for j in range(first, first + count):
         run.take_json(line(j, MEANS[j - 1]))
     return run
@@ -70,7 +68,7 @@ def test_the_same_jump_sent_again_does_not_make_it_believed():
 
 def test_what_is_usual_is_what_the_run_does():
     """A run that logs every 50th round is believed once, and a gap of ten of its own is no jump then."""
-    run = LiveRun(monitor())
+    run = Run(monitor())
     for j in (50, 100):
         refused(run, line(j, OPTIMUM), "must not jump; got round")
     for j in (150, 200, 250, 300, 350, 400, 450, 500, 550, 600, 1050):
@@ -79,7 +77,7 @@ def test_what_is_usual_is_what_the_run_does():
 
 
 def test_clients_jump_neither():
-    run = ClientRun(fg.ClientMonitor(seed=1))
+    run = Run(fg.ClientMonitor(seed=1))
     moves = {name: [1.0, float(k)] for k, name in enumerate("abcd")}
     run.take_json(json.dumps({"round": 1, "moves": moves}).encode())
     for number, match in ((9_000, "must not jump"), (99_999, "at most 10,000 apart")):
@@ -118,7 +116,7 @@ def test_a_run_that_falls_silent_is_not_watched():
 def test_how_long_silence_is_usual_follows_from_the_run(monkeypatch):
     clock = [1000.0]
     monkeypatch.setattr("fedgauss.integrations.live.pulse.time.monotonic", lambda: clock[0])
-    run = LiveRun(monitor())
+    run = Run(monitor())
     run.pulse.catching_up = True  # rounds of last week
     watched(50, run)
     run.pulse.catching_up = False
@@ -139,7 +137,7 @@ def test_how_long_silence_is_usual_follows_from_the_run(monkeypatch):
 
 
 def test_a_warm_up_that_never_ends_is_not_watching():
-    run = LiveRun(WarmUp(np.array(1.0), STEPS, TAU, 25, 0.05, None))
+    run = Run(WarmUp(np.array(1.0), STEPS, TAU, 25, 0.05, None))
     for j in range(1, 8, 2):  # every second round is logged, and nobody said so
         assert run.health().state == ("waiting" if j == 1 else "warming up")
         run.take_json(line(j, MEANS[j - 1]))
@@ -149,18 +147,18 @@ def test_a_warm_up_that_never_ends_is_not_watching():
 
 
 def test_fewer_than_four_clients_are_not_watching():
-    run = ClientRun(fg.ClientMonitor(seed=1))
+    run = Run(fg.ClientMonitor(seed=1))
     rng = np.random.default_rng(0)
     for j in range(1, 32):
         assert run.health().state == ("waiting" if j == 1 else "warming up")
         run.take_json(json.dumps({"round": j, "moves": {n: rng.normal(size=3).tolist() for n in "abc"}}).encode())
     assert run.health().state == "not watching"
     assert "nobody has been judged in the last 31 rounds" in run.health().reason
-    assert "At least 4 clients must take part" in client_state(run, 0, 0)["health"]["reason"]
+    assert "At least 4 clients must take part" in state_of(run)["health"]["reason"]
 
 
 def test_a_horizon_of_clients_that_is_over_is_not_watching():
-    run = ClientRun(fg.ClientMonitor(horizon=3, seed=1))
+    run = Run(fg.ClientMonitor(horizon=3, seed=1))
     rng = np.random.default_rng(0)
     for j in range(1, 5):
         run.take_json(json.dumps({"round": j, "moves": {n: rng.normal(size=3).tolist() for n in "abcd"}}).encode())
@@ -191,7 +189,7 @@ def test_updates_that_are_not_finite_alarm_and_three_in_a_row_are_not_watching()
 
 
 def test_what_a_run_refused_itself_is_an_alarm_too():
-    run = ClientRun(fg.ClientMonitor(seed=1))
+    run = Run(fg.ClientMonitor(seed=1))
     run.take_json(b'{"round": 1, "moves": {"a": [1.0], "b": [1.0], "c": [1.0], "d": [2.0]}}')
     outcome = run.take_json(b'{"round": 2, "refused": "Client 3 sent NaN."}')
     assert outcome.kind == "invalid update"

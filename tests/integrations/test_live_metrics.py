@@ -12,9 +12,8 @@ from live_served import TOKEN, Served
 from prometheus_client.parser import text_string_to_metric_families
 
 import fedgauss as fg
-from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.connection import Limits
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Run
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 TYPES = {
@@ -74,7 +73,7 @@ def test_metrics_follow_a_run_into_its_alarm():
 
 def test_metrics_of_watched_clients(tmp_path):
     verdicts = logged(tmp_path / "log", client_rounds(36))
-    run = ClientRun(fg.ClientMonitor(horizon=60, seed=1))
+    run = Run(fg.ClientMonitor(horizon=60, seed=1))
     with Served(TOKEN, run=run) as it:
         for text in (tmp_path / "log").read_bytes().splitlines():
             run.take_json(text)
@@ -107,7 +106,7 @@ def test_health_is_for_probes_and_tells_strangers_the_state_alone():
 
 def test_health_is_503_when_nothing_is_watched():
     """Rounds that are refused one after the other, as after a jump: an attack would not be seen."""
-    with Served(TOKEN, run=LiveRun(monitor())) as it:
+    with Served(TOKEN, run=Run(monitor())) as it:
         for j, (y, _) in enumerate(rounds(5), start=1):
             it.post(line(j, y), **BEARER)
         assert it.ask("GET", "/health")[0] == 200

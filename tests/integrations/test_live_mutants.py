@@ -8,10 +8,9 @@ from live_runs import NAMES, line, monitor, rounds, state_bytes
 from live_served import JSON, TOKEN, Served
 
 import fedgauss as fg
-from fedgauss.integrations.live.client_run import ClientRun
-from fedgauss.integrations.live.followed import Outcome
+from fedgauss.integrations.live.lines import line_from_json
 from fedgauss.integrations.live.logs import LineLog
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Outcome, Run
 from memory_used import highest_memory
 
 HOW_MANY = pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.study)])
@@ -47,7 +46,7 @@ def mutant(generator, data):
     return bytes(data)
 
 
-class Recorded(LiveRun):
+class Recorded(Run):
     """A run that remembers what it was given and took."""
 
     def __init__(self, watcher):
@@ -69,7 +68,7 @@ def post(port, body):
 @HOW_MANY
 def test_mutated_posts_are_answered_and_change_nothing_unless_they_are_taken(count, capfd):
     """Half of them have accidents in the body alone, half anywhere. A twin that is fed those taken ends the same."""
-    generator, run, twin, numbers = random.Random(5), Recorded(monitor()), LiveRun(monitor()), [0, 0, 0]
+    generator, run, twin, numbers = random.Random(5), Recorded(monitor()), Run(monitor()), [0, 0, 0]
     path = list(rounds(50))
     with Served(TOKEN, run=run) as it:
         begun = None
@@ -103,22 +102,22 @@ def test_mutated_posts_are_answered_and_change_nothing_unless_they_are_taken(cou
 
 
 def of_parameters():
-    return LiveRun(monitor()), [lambda j, y=y, theta=theta: line(j, y, theta) for y, theta in rounds(40)]
+    return Run(monitor()), [lambda j, y=y, theta=theta: line(j, y, theta) for y, theta in rounds(40)]
 
 
 def of_parameters_alone():
-    return LiveRun(monitor()), [lambda j, y=y: line(j, y) for y, _ in rounds(40)]
+    return Run(monitor()), [lambda j, y=y: line(j, y) for y, _ in rounds(40)]
 
 
 def of_clients():
     seen = client_runs.rounds(40, onset=10**6)
-    return ClientRun(fg.ClientMonitor(horizon=1_000, seed=1)), [
+    return Run(fg.ClientMonitor(horizon=1_000, seed=1)), [
         lambda j, moves=moves: client_runs.line(j, moves) for moves in seen
     ]
 
 
 def held(run):
-    return (client_runs.held if isinstance(run, ClientRun) else state_bytes)(run.monitor)
+    return (client_runs.held if run.feed.by_client else state_bytes)(run.monitor)
 
 
 @HOW_MANY
@@ -132,7 +131,7 @@ def test_mutated_lines_are_taken_or_refused_and_a_refusal_changes_nothing(kind, 
     def recorded(text):
         nonlocal last
         last = text
-        return run.read(text)
+        return line_from_json(text)
 
     log = LineLog(path, recorded)
     with path.open("wb", buffering=0) as file:
@@ -147,7 +146,7 @@ def test_mutated_lines_are_taken_or_refused_and_a_refusal_changes_nothing(kind, 
                     (found,) = run.take_many([said])
                     if isinstance(found, Outcome) and found.kind != "invalid update":
                         counts["taken"] += 1
-                        twin.take(twin.read(last))
+                        twin.take(line_from_json(last))
                     else:
                         counts["refused"] += 1
                         assert held(run) == before

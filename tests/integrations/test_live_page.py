@@ -12,9 +12,9 @@ from live_runs import NAMES, OPTIMUM, line, monitor, rounds
 
 from fedgauss.integrations.live.command import watch
 from fedgauss.integrations.live.history import HistoryRow
+from fedgauss.integrations.live.lines import Line
 from fedgauss.integrations.live.options import WatchOptions
-from fedgauss.integrations.live.rounds import LoggedRound
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Run
 
 pytestmark = pytest.mark.skipif(
     BROWSER is None, reason="Chromium is not installed: only a browser can say how a page looks"
@@ -37,7 +37,7 @@ def tab(tmp_path):
 
 @pytest.fixture
 def served():
-    run = LiveRun(monitor(horizon=4000))
+    run = Run(monitor(horizon=4000))
     with serving(run) as server:
         yield run, server
 
@@ -50,22 +50,23 @@ def test_an_alarm_is_shown_in_time_at_both_widths_and_a_script_in_a_name_is_text
     tab.wait_for(CONNECTED)
     assert tab.value("document.getElementById('status').textContent") == "Waiting for the first round."
     for j, (y, theta) in enumerate(rounds(40, onset=400), start=1):
-        told = run.take(LoggedRound(j, y, clients=dict(zip(SHADY, theta, strict=True))))
+        told = run.take(Line(j, y, clients=dict(zip(SHADY, theta, strict=True))))
         if told.kind == "alarm" and run.alarm.round == j:
             assert tab.wait_for(ALARMED, seconds=2.0) <= 2.0
         if j == 38:
-            run.take(LoggedRound(46, np.array([np.nan, 1.0])))
-    tab.wait_for("document.querySelectorAll('#suspects tr.malicious').length === 2")
+            run.take(Line(46, np.array([np.nan, 1.0])))
+    tab.wait_for("document.querySelectorAll('#part-suspects tr.malicious').length === 2")
     names = json.loads(
-        tab.value("JSON.stringify([...document.querySelectorAll('#suspects th')].map(e => e.textContent))")
+        tab.value("JSON.stringify([...document.querySelectorAll('#part-suspects th')].map(e => e.textContent))")
     )
     assert {HOSTILE, IMAGE} <= set(names)
     assert tab.value("document.title") == "ALARM – Watching run.jsonl"
     assert tab.value("window.ran === undefined && document.querySelector('main img, main script') === null")
-    assert tab.value("document.querySelectorAll('#intervals tbody tr').length") == 2
-    assert tab.value("document.querySelectorAll('#participation tbody tr').length") == 6
+    assert tab.value("document.querySelectorAll('#part-confidence-intervals tbody tr').length") == 2
+    assert tab.value("document.querySelectorAll('#clients tbody tr').length") == 6
     assert tab.value("document.getElementById('marks').textContent").startswith("First alarm after round")
-    assert tab.value("document.getElementById('suspects-count').textContent") == "2 of 6 clients called malicious."
+    note = tab.value("document.querySelector('#part-suspects .note').textContent")
+    assert note.startswith("2 of 6 clients called malicious.")
     assert tab.value("[...document.querySelectorAll('table')].every((e) => e.getAttribute('aria-label'))")
     assert tab.value("layout(document.getElementById('chart'), seen).to") == 800
     tab.value("void (window.words = document.getElementById('status').firstChild, window.last = answered)")
@@ -84,7 +85,7 @@ def test_a_page_says_that_nobody_watches(served, tab):
     run, server = served
     tab.open(server.address)
     tab.wait_for(CONNECTED)
-    run.take(LoggedRound(1, OPTIMUM))
+    run.take(Line(1, OPTIMUM))
     for _ in range(3):
         run.refuse("rounds must come in order, each once; got <b>round 1</b>.")
     tab.wait_for("document.getElementById('status').className === 'status lost'")
@@ -141,7 +142,7 @@ def test_ten_thousand_rounds_stay_responsive(served, tab):
     """
     run, server = served
     generator = np.random.default_rng(0)
-    run.take(LoggedRound(1, OPTIMUM))
+    run.take(Line(1, OPTIMUM))
     for j in range(2, 10_001):
         run.history.add(HistoryRow(j, 20 * j, float(generator.uniform(0.2, 0.8)), "quiet"))
     tab.size(1280)

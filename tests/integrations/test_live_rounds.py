@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedgauss.integrations.live.lines import MOST_BYTES, line_from_json
 from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
-from fedgauss.integrations.live.rounds import MOST_BYTES, round_from_json
 
 WRONG = {
     "nothing": (b"", "one JSON object"),
@@ -49,13 +49,13 @@ WRONG = {
 @pytest.mark.parametrize(("text", "message"), WRONG.values(), ids=WRONG)
 def test_what_is_no_round_is_refused_with_a_short_reason(text, message):
     with pytest.raises(ValueError, match=message) as refused:
-        round_from_json(text)
+        line_from_json(text)
     assert len(str(refused.value)) < 300
     assert str(refused.value).isprintable()
 
 
 def test_a_round_from_json():
-    found = round_from_json(
+    found = line_from_json(
         b'{"round": 7, "parameters": [1, -0.5, NaN], "step": 140, "participants": ["a", 12], "loss": 0.3, '
         b'"clients": {"a": [1, 2, 3], "12": [0, 0, 1e400]}, "all_clients": ["a", "b", 12]}'
     )
@@ -74,7 +74,7 @@ def said(number, first=0.5):
 
 def test_lines_are_read_as_they_come_and_half_a_line_waits(tmp_path):
     log = tmp_path / "run.jsonl"
-    lines = LineLog(log, round_from_json)
+    lines = LineLog(log, line_from_json)
     assert numbers(lines) == []  # there is no file yet
     with log.open("a") as file:
         file.write(said(1) + "\n  \n" + said(2) + said(3)[:9])
@@ -95,7 +95,7 @@ def test_lines_are_read_as_they_come_and_half_a_line_waits(tmp_path):
 def test_one_bad_line_does_not_hide_the_next(tmp_path):
     log = tmp_path / "run.jsonl"
     log.write_bytes(said(1).encode() + b"\x00\xff{{{\n" + b"[" * 50_000 + b"\n" + said(2).encode())
-    first, broken, deep, second = numbers(LineLog(log, round_from_json))
+    first, broken, deep, second = numbers(LineLog(log, line_from_json))
     assert (first, second) == (1, 2)
     assert "one JSON object" in str(broken)
     assert "nested" in str(deep)
@@ -104,7 +104,7 @@ def test_one_bad_line_does_not_hide_the_next(tmp_path):
 def test_a_line_without_end_is_refused_once_and_skipped(tmp_path):
     log = tmp_path / "run.jsonl"
     log.write_bytes(b"9" * (MOST_BYTES + 3_000_000))
-    lines = LineLog(log, round_from_json)
+    lines = LineLog(log, line_from_json)
     (refused,) = numbers(lines)
     assert "at most 8,388,608 bytes" in str(refused)
     with log.open("ab") as file:
@@ -119,7 +119,7 @@ def followed(tmp_path):
     """A log of four rounds that were read, and how it is read."""
     log = tmp_path / "run.jsonl"
     log.write_text("".join(map(said, range(1, 5))))
-    lines = LineLog(log, round_from_json, lambda found: found.number > 4)
+    lines = LineLog(log, line_from_json, lambda found: found.number > 4)
     assert numbers(lines) == [1, 2, 3, 4]
     return log, lines
 
@@ -190,7 +190,7 @@ def test_a_longer_copy_in_its_place_is_the_same_log(tmp_path):
     assert numbers(lines) == []  # it may come back
 
 
-@pytest.mark.parametrize("reader", [lambda path: LineLog(path, round_from_json), ArrayLog], ids=["lines", "arrays"])
+@pytest.mark.parametrize("reader", [lambda path: LineLog(path, line_from_json), ArrayLog], ids=["lines", "arrays"])
 def test_a_log_must_be_a_plain_file(tmp_path, reader):
     """Opening a pipe would wait for a writer, and no Ctrl-C would end it."""
     os.mkfifo(tmp_path / "pipe")
@@ -212,12 +212,12 @@ def test_a_log_must_be_a_plain_file(tmp_path, reader):
 def test_a_log_that_is_no_text_is_said_once_and_not_for_every_line(tmp_path, written, message):
     (tmp_path / "run.jsonl").write_bytes(written)
     with pytest.raises(ValueError, match=message):
-        numbers(LineLog(tmp_path / "run.jsonl", round_from_json))
+        numbers(LineLog(tmp_path / "run.jsonl", line_from_json))
 
 
 def test_a_byte_order_mark_costs_no_line(tmp_path):
     (tmp_path / "run.jsonl").write_text(said(1) + said(2), encoding="utf-8-sig")
-    assert numbers(LineLog(tmp_path / "run.jsonl", round_from_json)) == [1, 2]
+    assert numbers(LineLog(tmp_path / "run.jsonl", line_from_json)) == [1, 2]
 
 
 def arrays(count, **more):

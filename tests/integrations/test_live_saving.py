@@ -20,12 +20,12 @@ from live_runs import NAMES, TAU, line, monitor, rounds, state_bytes
 
 import fedgauss as fg
 from fedgauss.integrations.live.answers import Answers
-from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.guard import Guard
 from fedgauss.integrations.live.history import OutOfOrder
+from fedgauss.integrations.live.lines import line_from_json
 from fedgauss.integrations.live.options import WatchOptions
 from fedgauss.integrations.live.request import Request
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.live.saving import NotSaved, SaveFile
 from fedgauss.integrations.live.starting_point import starting_point
 
@@ -43,7 +43,7 @@ def begun(tmp_path):
         save_file = SaveFile(tmp_path / "watch.npz", posted)
         opened.append(save_file)
         found = starting_point(WatchOptions(save=save_file.path, listen=posted, **options))
-        run = ClientRun(found) if isinstance(found, fg.ClientMonitor) else LiveRun(found)
+        run = Run(found)
         run.take_up(save_file)
         return run
 
@@ -54,7 +54,7 @@ def begun(tmp_path):
 
 
 def undisturbed(count):
-    run = LiveRun(monitor())
+    run = Run(monitor())
     for text in LINES[:count]:
         run.take_json(text)
     return run
@@ -69,7 +69,7 @@ def test_every_round_that_was_answered_is_there_after_a_kill_at_any_moment(begun
             assert run.take_json(text).kind == "quiet"
     run = begun(**given)
     assert state_bytes(run.monitor) == state_bytes(undisturbed(40).monitor)
-    assert (run.round, run.roster.names) == (40, NAMES)
+    assert (run.round, run.feed.names) == (40, NAMES)
     assert run.take_json(LINES[40]).kind == "quiet"
 
 
@@ -121,7 +121,7 @@ def test_a_warm_up_that_was_interrupted_goes_on(begun):
 
 def test_clients_and_their_settings_go_on(begun):
     seen = list(client_rounds(45))
-    alone = ClientRun(fg.ClientMonitor(horizon=60, seed=1))
+    alone = Run(fg.ClientMonitor(horizon=60, seed=1))
     run = begun()
     run.take_json(b'{"monitor": {"alpha": 0.05, "horizon": 60, "rate": 0.05}}')
     for j, moves in enumerate(seen, start=1):
@@ -205,7 +205,7 @@ def test_a_watch_begins_on_a_full_disk_says_so_and_loses_nothing(begun, tmp_path
     assert [run.take_json(text).kind for text in LINES[3:5]] == ["already taken", usual]
     assert run.health().reason == ""
     run = begun(**given)
-    alone = LiveRun(starting_point(WatchOptions(listen=True, **given)))
+    alone = Run(starting_point(WatchOptions(listen=True, **given)))
     for text in LINES[:5]:
         alone.take_json(text)
     for text in LINES[5:20]:
@@ -218,7 +218,7 @@ def test_a_log_is_followed_on_a_full_disk_and_saved_when_there_is_room(begun, tm
     monkeypatch.setattr("fedgauss.integrations.live.saving.time.monotonic", lambda: clock[0])
     run = begun(monitor=tmp_path / "monitor.npz", posted=False)
     assert "No space left on device" in run.health().reason
-    run.take(run.read(LINES[0]))
+    run.take(line_from_json(LINES[0]))
     disk.full = False
     clock[0] += 60.0
     run.tick()
@@ -253,14 +253,14 @@ def test_a_log_is_saved_as_it_is_followed(begun, tmp_path, monkeypatch):
     monkeypatch.setattr(fg.Monitor, "save", lambda watched, path: (saves.append(watched.round), save(watched, path)))
     run = begun(**given)
     for text in LINES[:30]:
-        run.take(run.read(text))
+        run.take(line_from_json(text))
         clock[0] += 0.09
     assert saves == [0, 1, 13, 25]
     clock[0] += 1
     run.tick()
     assert saves[-1] == 30
     again = begun(**given)
-    assert [again.take(again.read(text)).kind for text in LINES[:32]] == ["seen before"] * 30 + ["quiet"] * 2
+    assert [again.take(line_from_json(text)).kind for text in LINES[:32]] == ["seen before"] * 30 + ["quiet"] * 2
 
 
 def test_a_watch_that_was_stopped_during_a_save_saves_again_soon(begun, tmp_path, monkeypatch):
@@ -275,8 +275,8 @@ def test_a_watch_that_was_stopped_during_a_save_saves_again_soon(begun, tmp_path
 
     with monkeypatch.context() as patched:
         patched.setattr(fg.Monitor, "save", stopped)
-        run.take(run.read(LINES[0]))
-    run.take(run.read(LINES[1]))
+        run.take(line_from_json(LINES[0]))
+    run.take(line_from_json(LINES[1]))
     assert fg.Monitor.load(tmp_path / "watch.npz").round == 1
     clock[0] += 30.0
     run.tick()
@@ -299,7 +299,7 @@ def test_a_link_to_a_file_is_that_file(tmp_path, first):
     save_file = SaveFile(names[0], True)
     with pytest.raises(ValueError, match="must be the file of one watch; process"):
         SaveFile(names[1], True)
-    run = LiveRun(monitor())
+    run = Run(monitor())
     run.take_up(save_file)
     run.take_json(LINES[0])
     save_file.save()
@@ -377,7 +377,7 @@ def killed(folder, moments, seed):
             process.kill()
     save_file = SaveFile(folder / "watch.npz", True)
     try:
-        run = LiveRun(starting_point(WatchOptions(save=save_file.path, monitor=folder / "monitor.npz", listen=True)))
+        run = Run(starting_point(WatchOptions(save=save_file.path, monitor=folder / "monitor.npz", listen=True)))
         run.take_up(save_file)
     finally:
         save_file.close()

@@ -12,8 +12,8 @@ from live_runs import line, rounds, state_bytes
 from live_served import JSON, TOKEN, Served
 
 from fedgauss.integrations.live.guard import Guard, is_loopback
+from fedgauss.integrations.live.lines import MOST_BYTES
 from fedgauss.integrations.live.request import Request
-from fedgauss.integrations.live.rounds import MOST_BYTES
 from fedgauss.integrations.live.server import LiveServer
 
 

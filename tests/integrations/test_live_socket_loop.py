@@ -15,7 +15,7 @@ from live_served import Served
 from fedgauss.integrations.live import server, socket_loop
 from fedgauss.integrations.live.connection import Limits, source_of
 from fedgauss.integrations.live.history import HistoryRow
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Run
 
 POST = b"POST /rounds HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
@@ -67,7 +67,7 @@ def test_a_request_has_a_deadline_as_a_whole(part):
 
 
 def test_who_does_not_read_the_answer_is_rejected_on():
-    run = LiveRun(monitor())
+    run = Run(monitor())
     for j in range(1, 40_000):
         run.history.add(HistoryRow(j, 20 * j, 0.5, "quiet"))
     with Served(run=run, limits=Limits(answer_seconds=0.3)) as it, socket.socket() as link:

@@ -6,7 +6,7 @@ from live_runs import monitor
 from live_served import Served
 
 from fedgauss.integrations.live.history import HistoryRow
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.live.state import state_of
 from fedgauss.integrations.live.thinned import Thinned
 from fedgauss.integrations.live.written import WrittenRows
@@ -31,8 +31,8 @@ def test_rows_are_written_once_and_anew_after_a_thinning():
 
 
 def test_a_page_is_told_what_the_state_says(monkeypatch):
-    monkeypatch.setattr("fedgauss.integrations.live.history._KEPT", 20)
-    run = LiveRun(monitor())
+    monkeypatch.setattr("fedgauss.integrations.live.history._CELLS", 1000)
+    run = Run(monitor())
     with Served(run=run) as it:
         for j in range(1, 60):
             run.history.add(HistoryRow(j, 20 * j, 0.5 if j % 7 else float("inf"), "quiet"))

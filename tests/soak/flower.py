@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import fedgauss as fg
-from fedgauss.integrations.live.client_run import ClientRun
+from fedgauss.integrations.live.run import Run
 from soak import invariants
 from soak.invariants import demand
 from soak.processes import Child, program
@@ -70,7 +70,7 @@ class Flower(Scenario):
 
     def _check_log(self, folder: Path, verdicts: dict[str, Any]) -> None:
         """Whoever follows the log judges every round as the run did, to the bit. Rounds may be there twice."""
-        twin = ClientRun(fg.ClientMonitor())
+        twin = Run(fg.ClientMonitor())
         followed: dict[int, list[Any]] = {}
         for line in (folder / "run.jsonl").read_bytes().splitlines():
             with suppress(ValueError):

@@ -18,6 +18,7 @@ from fedgauss.detect.client_rounds import ClientInnovations
 from fedgauss.detect.innovations import Block, Innovations, innovations, step_sizes_between
 from fedgauss.detect.locked import OwnLock, locked
 from fedgauss.detect.stored_monitor import Settings, checked_settings, contents_of, read_into
+from fedgauss.detect.stretch import Stretch, take_stretch
 from fedgauss.detect.thresholds import Boundary, boundary
 from fedgauss.detect.updates import (
     client_table,
@@ -139,6 +140,11 @@ class Monitor:
     def mean(self) -> FloatArray | None:
         """Y at the last update, or the start; None before either is known."""
         return None if self._mean is None else self._mean.copy()
+
+    @property
+    def blind(self) -> str:
+        """Empty: this monitor sees as much as it says from its first verdict on."""
+        return ""
 
     @property
     def has_uploads(self) -> bool:
@@ -274,6 +280,25 @@ class Monitor:
         finally:
             if not taken:  # a channel of the user's may have failed, too, when others had taken the round in
                 self._watch, self._may_join, self.channels, self.boundary = before
+
+    @locked
+    def update_many(self, means: FloatArray, alarms: bool) -> Stretch:
+        """Judge rounds of sync_every steps, in which everybody took part, as long as they bring nothing new.
+
+        Parameters
+        ----------
+        means : (n, d) array
+            Y after each of them.
+        alarms : bool
+            Whether the statistic is to be above its threshold after each, as it may be once an alarm is on.
+
+        Returns
+        -------
+        Stretch
+            Of the rounds that were taken, as `update` would have taken them one after the other, to the bit. The next
+            is for `update`: it alarms, is withheld or refused, or the monitor must be fed one round at a time.
+        """
+        return take_stretch(self, means, alarms)
 
     def _block(self, now: int, present: BoolArray | None) -> Block | None:
         """What the round's steps do; None where its beginning is not known."""

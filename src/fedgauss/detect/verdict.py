@@ -1,7 +1,9 @@
 """What the monitor says after a round."""
 
-from dataclasses import dataclass
-from typing import NamedTuple
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, NamedTuple
 
 from fedgauss._shown import ShownInSentences
 from fedgauss.detect.channel import INVALID
@@ -68,6 +70,19 @@ class Verdict(ShownInSentences):
         """Whether the update itself was refused: not finite, or not plausible."""
         return self.channel == INVALID
 
+    def parts(self) -> dict[str, Any]:
+        """What there is to say of the round beyond the sentence: plain words and numbers by name, for pages and logs.
+
+        These are the readings of channels, and every field that a kind of verdict adds, unless it is empty or its
+        metadata say that it is `drawn`. A part is text, a number, a list, or any of these by name.
+        """
+        channels = {
+            name: {"statistic": top, "threshold": limit, "ratio": top / limit} for name, top, limit in self.readings
+        }
+        own = {field.name: getattr(self, field.name) for field in fields(self) if not field.metadata.get("drawn")}
+        added = {name: value for name, value in own.items() if name not in _COMMON and value}
+        return {name: plain(value) for name, value in ({"channels": channels} | added).items() if value}
+
     def __str__(self) -> str:
         where = f"round {self.round} (step {self.step})"
         if self.invalid:
@@ -89,3 +104,25 @@ class Verdict(ShownInSentences):
         else:
             words = f"{where}: no alarm (statistic {self.statistic:.2f}, threshold {self.threshold:.2f})."
         return f"{words} {self.note}".rstrip()
+
+
+_COMMON = frozenset(field.name for field in fields(Verdict))
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold of a value: words, numbers (None where not finite), lists, and any of these by name."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(x) for name, x in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, tuple | list | set | frozenset):
+        return [plain(x) for x in value]
+    if isinstance(value, str | bool | None):
+        return value
+    if hasattr(value, "tolist"):  # NumPy's numbers and arrays
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, int) else str(value)

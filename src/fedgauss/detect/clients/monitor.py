@@ -155,6 +155,14 @@ class ClientMonitor:
         return tuple(self._numbers)
 
     @property
+    def blind(self) -> str:
+        """Why an attack in the next round would not be seen though there were rounds enough; empty where it would."""
+        if self.horizon is None or self.round <= self.horizon:
+            return ""
+        over = f"the horizon of {self.horizon} rounds is over, and no client is judged any more"
+        return f"{over}. Use a longer --horizon?"
+
+    @property
     def left_out(self) -> tuple[Name, ...]:
         """Clients that are no longer watched."""
         return tuple(name for name, k in self._numbers.items() if self._watch.left_out[0, k])

@@ -44,7 +44,7 @@ class ClientVerdict(Verdict):
 
     suspects: tuple[Name, ...] = ()
     watched: int = 0
-    surprises: Mapping[Name, float] = field(default_factory=dict, hash=False)
+    surprises: Mapping[Name, float] = field(default_factory=dict, hash=False, metadata={"drawn": True})
 
     def __str__(self) -> str:
         if self.invalid:

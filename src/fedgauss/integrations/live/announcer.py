@@ -2,13 +2,14 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from fedgauss.integrations.live.followed import Outcome
 from fedgauss.integrations.live.health import Health, State
 from fedgauss.integrations.live.history import Kind
 from fedgauss.integrations.live.notices import Notices, stamp
 from fedgauss.integrations.live.options import Format
+from fedgauss.integrations.live.run import Outcome
 
 _REFUSALS = 20  # that are said
 
@@ -23,7 +24,8 @@ class Announcer:
     say : callable
         Prints a line.
     form : str
-        "text" for sentences, "json" for one object a line: time, level, event, round and words.
+        "text" for sentences, "json" for one object a line: time, level, event, round, words, and the
+        parts of a verdict.
     notices : Notices, optional
         Who is told of alarms, and of whether the run is being watched.
     """
@@ -37,31 +39,33 @@ class Announcer:
         self._lock = threading.RLock()
         self.round: int | None = None
 
-    def say(self, words: str, event: str = "watch", level: str = "info") -> None:
+    def say(
+        self, words: str, event: str = "watch", level: str = "info", parts: Mapping[str, Any] | None = None
+    ) -> None:
         """One line."""
         if self._form == "json":
             line = {"time": stamp(), "level": level, "event": event, "round": self.round, "words": words}
-            self._say(json.dumps(line))
+            self._say(json.dumps(line | ({"parts": parts} if parts else {})))
         else:
             self._say(words)
 
-    def tell(self, event: str, words: str) -> None:
+    def tell(self, event: str, words: str, parts: Mapping[str, Any] | None = None) -> None:
         """A notice."""
         if self._notices is not None:
-            self._notices(event, words, self.round, self._watching)
+            self._notices(event, words, self.round, self._watching, parts)
 
     def __call__(self, outcome: Outcome) -> None:
         """What came of a round."""
         with self._lock:
-            kind, words = outcome
+            kind, words, parts = outcome
             if kind in ("already taken", "noted"):
                 return
             if kind != self._kind:
                 rings = kind in ("alarm", "invalid update")
                 level = "error" if rings else "warning" if kind in ("begun anew", "travelling") else "info"
-                self.say(words, kind, level)
+                self.say(words, kind, level, parts)
                 if rings:
-                    self.tell(kind, words)
+                    self.tell(kind, words, parts)
             self._kind = kind
 
     def refused(self, error: ValueError) -> None:

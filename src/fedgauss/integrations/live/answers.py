@@ -7,21 +7,18 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from fedgauss.integrations.live import client_state, state
-from fedgauss.integrations.live.client_run import ClientRun
-from fedgauss.integrations.live.followed import Ended, Outcome
 from fedgauss.integrations.live.guard import OPEN, Guard
 from fedgauss.integrations.live.history import OutOfOrder
+from fedgauss.integrations.live.lines import MOST_BYTES
 from fedgauss.integrations.live.metrics import CONTENT_TYPE, metrics
 from fedgauss.integrations.live.page import LivePage
 from fedgauss.integrations.live.request import Request
-from fedgauss.integrations.live.rounds import MOST_BYTES
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Ended, Outcome, Run
 from fedgauss.integrations.live.saving import NotSaved
+from fedgauss.integrations.live.state import shown_row, state_of
 from fedgauss.integrations.live.written import WrittenRows
 
 Hear = Callable[[Outcome], None]
-Run = LiveRun | ClientRun
 
 
 class Answer(NamedTuple):
@@ -64,12 +61,8 @@ class Answers:
     def __init__(self, run: Run, title: str, guard: Guard, port: int, hear: Hear | None) -> None:
         self._run, self._guard, self._port, self._hear = run, guard, port, hear
         self.rejected: Counter[str] = Counter(slow=0, full=0)  # connections closed early, by reason
-        self._rows: WrittenRows[Any] = (
-            WrittenRows(run.cells, client_state.shown_row)
-            if isinstance(run, ClientRun)
-            else WrittenRows(run.history, state.shown_row)
-        )
-        self._page = LivePage(title, "clients" if isinstance(run, ClientRun) else "page")
+        self._rows = WrittenRows(run.history, shown_row)
+        self._page = LivePage(title)
 
     @property
     def policy(self) -> str:
@@ -122,14 +115,11 @@ class Answers:
         return answer(503 if health["state"] == "not watching" else 200, health)
 
     def _state(self, asked: Request) -> str:
-        """What `client_state` or `state_of` says, as JSON, with rows that were written before."""
+        """What `state_of` says, as JSON, with rows that were written before."""
         run = self._run
         with run.lock:  # rows must not be renumbered in between
             first, rows = self._rows.since(self._since(asked, "since"))
-            if isinstance(run, ClientRun):
-                told = client_state.client_state(run, run.cells.count, self._since(asked, "numbers"))
-            else:
-                told = state.state_of(run, run.history.count)
+            told = state_of(run, run.history.count, self._since(asked, "numbers"))
         del told["rows"]
         return f'{json.dumps(told | {"first": first}, allow_nan=False)[:-1]}, "rows": {rows}}}'
 

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from fedgauss import _checks
-from fedgauss.detect.clients import ClientMonitor
 from fedgauss.integrations.live.announcer import Announcer, Say
-from fedgauss.integrations.live.client_run import ClientRun
 from fedgauss.integrations.live.credentials import find_token, tls_context
 from fedgauss.integrations.live.guard import Guard
 from fedgauss.integrations.live.logs import ArrayLog, LineLog, Replaced
 from fedgauss.integrations.live.notices import Notices
 from fedgauss.integrations.live.options import WatchOptions
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.live.saving import SaveFile
 from fedgauss.integrations.live.server import LiveServer
 from fedgauss.integrations.live.starting_point import starting_point
@@ -26,8 +24,6 @@ from fedgauss.integrations.sinks.webhook import host_of
 
 _PERIOD = 0.2  # seconds between two looks at the log
 _AT_ONCE = 2048  # lines that are judged before the rest of the world is looked at
-
-Run = LiveRun | ClientRun
 
 
 class Ending(IntEnum):
@@ -125,9 +121,8 @@ def _check(options: WatchOptions) -> None:
 
 def _begun(options: WatchOptions, save_file: SaveFile | None) -> Run:
     """The run as an earlier watch left it, or at its beginning."""
-    watcher = starting_point(options)
-    run = ClientRun(watcher) if isinstance(watcher, ClientMonitor) else LiveRun(watcher)
-    if isinstance(run, ClientRun) and options.log is not None and options.log.suffix.lower() == ".npz":
+    run = Run(starting_point(options))
+    if run.feed.by_client and options.log is not None and options.log.suffix.lower() == ".npz":
         raise ValueError(f"a log of clients must be JSON lines; {options.log.name} would be arrays. Use client_log?")
     run.pulse.quiet_after = options.quiet_after
     if save_file is not None:
@@ -137,8 +132,8 @@ def _begun(options: WatchOptions, save_file: SaveFile | None) -> Run:
 
 def _resumed(run: Run, options: WatchOptions, announcer: Announcer) -> None:
     """Say what is known from before; an alarm that is on is told again, since nobody knows whether it arrived."""
-    if options.save is not None and (run.seen_before or run.taken):
-        announcer.say(f"Going on from {options.save}, after round {run.round or run.seen_before}.", "resumed")
+    if options.save is not None and (run.feed.seen_before or run.taken):
+        announcer.say(f"Going on from {options.save}, after round {run.round or run.feed.seen_before}.", "resumed")
     if run.alarm is not None:
         announcer.say(run.outcome.words, "alarm", "error")
         announcer.tell("alarm", run.outcome.words)
@@ -180,7 +175,7 @@ def _signals(ended: threading.Event) -> Iterator[None]:
 
 def _follow(log: Path | None, run: Run, announcer: Announcer, ended: threading.Event) -> str:
     """Read a log, if there is one, and look after the run until the end; returns why, if another run has begun."""
-    source: ArrayLog | LineLog[Any] | None = None
+    source: ArrayLog | LineLog | None = None
     if log is not None:
         source = ArrayLog(log) if log.suffix.lower() == ".npz" else LineLog(log, run.read, run.goes_on)
     troubles: set[str] = set()

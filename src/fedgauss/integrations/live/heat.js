@@ -1,5 +1,5 @@
 // Surprises of clients by rounds as a heat map, with accuracy and loss below it. Everything drawn comes from `seen`, see
-// clients.js.
+// page.js.
 const FULL = 60; // tenths of surprise that have the full colour
 const PANEL = 96; // height of accuracy or loss
 const MOST_ROWS = 200;
@@ -28,7 +28,7 @@ function heatLayout(canvas, seen) {
   at.font(Math.min(14, each));
   const widest = rows.reduce((most, k) => Math.max(most, at.pen.measureText(seen.clients[k][0].slice(0, 60)).width), 24);
   const left = Math.round(Math.min(widest + 12, 0.28 * at.width)), right = Math.round(at.width) - 10, top = 30;
-  const from = seen.rounds[0] ?? 1, to = Math.max(seen.rounds[seen.rounds.length - 1] ?? 1, from), span = to - from + 1;
+  const { rounds } = seen.cells, from = rounds[0] ?? 1, to = Math.max(rounds[rounds.length - 1] ?? 1, from), span = to - from + 1;
   const bins = Math.min(right - left, Math.ceil(span / seen.each)), wide = (right - left) / bins;
   const bin = (round) => Math.min(Math.max(Math.floor((round - from) * bins / span), 0), bins - 1);
   return Object.assign(at, {
@@ -43,12 +43,12 @@ function heatLayout(canvas, seen) {
 function binned(at, seen) {
   const place = new Map(at.rows.map((k, i) => [k, i]));
   const cells = new Int16Array(at.rows.length * at.bins).fill(-2);
-  seen.rounds.forEach((round, j) => {
+  seen.cells.rounds.forEach((round, j) => {
     const column = at.bin(round);
-    seen.who[j].forEach((k, i) => {
+    seen.cells.who[j].forEach((k, i) => {
       if (!place.has(k)) return;
       const cell = place.get(k) * at.bins + column;
-      cells[cell] = Math.max(cells[cell], seen.tenths[j][i] ?? -1);
+      cells[cell] = Math.max(cells[cell], seen.cells.tenths[j][i] ?? -1);
     });
   });
   return cells;
@@ -176,10 +176,29 @@ function drawHeat(canvas, seen) {
   at.cells = binned(at, seen);
   paintCells(at, at.cells);
   nameRows(at, seen);
-  if (seen.rounds.length > 0) roundAxis(at, at.bottom, "round");
+  if (seen.cells.rounds.length > 0) roundAxis(at, at.bottom, "round");
   mark(at, seen);
   panels(seen).forEach((name, i) => panel(at, at.bottom + 42 + i * PANEL, name, seen.numbers[name]));
-  Object.assign(canvas.dataset, { rounds: seen.rounds.length, clients: at.rows.length, bins: at.bins });
+  Object.assign(canvas.dataset, { rounds: seen.cells.rounds.length, clients: at.rows.length, bins: at.bins });
   canvas.dataset.ms = (performance.now() - began).toFixed(2);
   return at;
+}
+
+// What is to be said of the picture.
+function describeHeat(at, seen) {
+  const notes = [];
+  if (at.rows.length < seen.clients.length) notes.push(`${at.rows.length} of ${seen.clients.length} clients are drawn: those named or left out, and the most surprising.`);
+  if (at.bins < at.span) notes.push(`A column is about ${Math.ceil(at.span / at.bins)} rounds, with the largest surprise in them.`);
+  if (seen.exclusions.some(({ round, back_to }) => back_to < round)) notes.push("Bars above: rounds that were undone.");
+  return notes.join(" ");
+}
+
+// A cell in words.
+function cellWords(at, x, y, seen) {
+  const column = Math.floor((x - at.left) / at.wide), place = Math.floor((y - at.top) / at.each);
+  const first = at.from + Math.ceil(column * at.span / at.bins);
+  const last = at.from + Math.ceil((column + 1) * at.span / at.bins) - 1;
+  const tenths = at.cells[place * at.bins + column];
+  const found = tenths === -2 ? "absent" : tenths < 0 ? "not judged" : `surprise ${tenth(tenths)}${last > first ? " at most" : ""}`;
+  return `${seen.clients[at.rows[place]][0]}, round ${first}${last > first ? ` to ${last}` : ""}: ${found}.`;
 }

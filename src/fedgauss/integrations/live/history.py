@@ -1,16 +1,17 @@
-"""What the page draws of rounds and participation: bounded, and numbered so that it asks for new rounds only."""
+"""What a page draws of rounds and clients: bounded, and numbered so that it asks for new rounds only."""
 
 from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from fedgauss._types import FloatArray
-from fedgauss.detect.updates import LONGEST_GAP
-from fedgauss.integrations.live.rounds import MOST_NAMES
 from fedgauss.integrations.live.thinned import Thinned
 
-_KEPT = 20_000  # rounds, or twos, fours, ... of rounds; a page draws them at once
+_CELLS = 1_000_000  # clients in rounds that a page draws
+_LEAST = 50  # cells that a round counts for: there are at most 20,000 rounds, or twos, fours, ... of rounds
+_LISTED = 30  # names in a sentence
 _STRETCHES = 50_000  # of rounds with one gap
-_SHOWN = 500  # rows of the table of clients
 
 Kind = Literal[
     "waiting", "warming up", "begun anew", "seen before", "quiet", "travelling", "alarm", "invalid update",
@@ -23,19 +24,33 @@ class OutOfOrder(ValueError):
 
 
 class HistoryRow(NamedTuple):
-    """One round: its number and step, statistic over threshold (None where there is none), and what came of it."""
+    """One round: its number and step, statistic over threshold (None where there is none), and what came of it.
+
+    Where clients are judged one by one: who was there, as numbers of clients, and how surprising each was, None where
+    it was not judged.
+    """
 
     round: int
     step: int
     ratio: float | None
     kind: Kind
+    clients: tuple[int, ...] = ()
+    surprises: tuple[float | None, ...] = ()
 
 
 def _more_telling(one: HistoryRow, other: HistoryRow) -> HistoryRow:
-    """Of two rounds, the one that a drawing must not lose: an invalid update, or else the larger ratio."""
+    """Of two rounds, what a drawing must not lose: an invalid update, or else the larger ratio; larger surprises."""
     if "invalid update" in (one.kind, other.kind):
-        return one if one.kind == "invalid update" else other
-    return one if other.ratio is None or (one.ratio is not None and one.ratio > other.ratio) else other
+        row = one if one.kind == "invalid update" else other
+    else:
+        row = one if other.ratio is None or (one.ratio is not None and one.ratio > other.ratio) else other
+    if not (one.clients or other.clients):
+        return row
+    largest: dict[int, float | None] = dict(zip(one.clients, one.surprises, strict=True))
+    for client, surprise in zip(other.clients, other.surprises, strict=True):
+        before = largest.get(client)
+        largest[client] = before if surprise is None or (before is not None and before > surprise) else surprise
+    return HistoryRow(one.round, one.step, *row[2:4], tuple(largest), tuple(largest.values()))
 
 
 class RoundNumbers:
@@ -84,7 +99,7 @@ class History:
     """All rounds, thinned where there are many."""
 
     def __init__(self) -> None:
-        self._rows: Thinned[HistoryRow] = Thinned(_KEPT, _more_telling)
+        self._rows: Thinned[HistoryRow] = Thinned(_CELLS, _more_telling, lambda row: max(len(row.clients), _LEAST))
         self._numbers = RoundNumbers()  # of those that were not refused
         self.invalid = 0  # updates
 
@@ -108,7 +123,7 @@ class History:
         """Step and round of the last round used, (0, 0) before."""
         return self._numbers.last
 
-    def check(self, number: int, step: int, seen: int) -> None:
+    def check(self, number: int, step: int, seen: int, longest: int) -> None:
         """A ValueError where a round cannot come next; steps up to `seen` were there before all of these."""
         last_step, last = self.last
         if number <= last or step <= last_step:
@@ -116,9 +131,9 @@ class History:
                 f"rounds must come in order, each once; got round {number} (step {step}) after round {last} "
                 f"(step {last_step})."
             )
-        if step - max(last_step, seen) > LONGEST_GAP:
+        if step - max(last_step, seen) > longest:
             raise ValueError(
-                f"steps must lie at most {LONGEST_GAP:,} apart; got round {number} (step {step}) after step "
+                f"steps must lie at most {longest:,} apart; got round {number} (step {step}) after step "
                 f"{max(last_step, seen)}. Is it a time stamp? To begin in the middle of a run, save a monitor after "
                 "reset(step=...)."
             )
@@ -153,54 +168,78 @@ class History:
         return self._rows.since(number)
 
 
-class Participation:
-    """Rounds so far, and in how many of them each client took part."""
+@dataclass
+class Record:
+    """What is remembered of a client."""
 
-    def __init__(self) -> None:
-        self.rounds = 0
-        self._full = 0  # rounds in which everybody did
-        self._counts: dict[str, int] = {}
-        self._last: tuple[str, ...] | None = None
+    rounds: int = 0
+    last: float | None = None  # surprise when it was judged last
+    largest: float | None = None
+    at: int = 0  # the round of the largest
+
+
+class Roll:
+    """Clients by name, in the order in which they came: rounds of each, and its surprises."""
+
+    def __init__(self, most: int, names: Iterable[object] = ()) -> None:
+        self._most, self.rounds = most, 0
+        self._full = 0  # rounds in which everybody took part
+        self.records: list[Record] = []
+        self.numbered: dict[str, int] = {}
+        self._last: set[str] | None = None
+        self.know(names)
+
+    def know(self, names: Iterable[object]) -> None:
+        """There are such clients."""
+        for name in names:
+            if str(name) not in self.numbered:
+                self.numbered[str(name)] = len(self.records)
+                self.records.append(Record())
 
     @property
     def uneven(self) -> bool:
         """Whether some rounds lacked clients."""
-        return any(self._full + count < self.rounds for count in self._counts.values())
+        return any(self._full + record.rounds < self.rounds for record in self.records)
 
-    def check(self, present: tuple[str, ...] | None) -> None:
+    def check(self, present: Iterable[object] | None) -> None:
         """A ValueError where these would be too many names."""
-        fresh = sum(name not in self._counts for name in present or ())
-        if len(self._counts) + fresh > MOST_NAMES:
-            raise ValueError(f"a run must have at most {MOST_NAMES:,} client names; this round would exceed it.")
+        fresh = sum(str(name) not in self.numbered for name in present or ())
+        if len(self.numbered) + fresh > self._most:
+            raise ValueError(f"a run must have at most {self._most:,} client names; this round would exceed it.")
 
-    def add(self, present: tuple[str, ...] | None, everybody: tuple[str, ...] | None) -> None:
-        """One more round; `present` is None where everybody took part, `everybody` where names are not known."""
+    def add(self, number: int, present: Collection[object] | None, surprises: Mapping[Any, float]) -> tuple[int, ...]:
+        """One more round, and who took part, None where everybody did; returns the numbers of those named."""
         self.rounds += 1
-        for name in everybody or ():
-            self._counts.setdefault(name, 0)
-        self._last = present
         if present is None:
-            self._full += 1
-            return
-        for name in present:
-            self._counts[name] = self._counts.get(name, 0) + 1
+            self._full, self._last = self._full + 1, None
+            return ()
+        self.know(present)
+        self._last = {str(name) for name in present}
+        here = tuple(self.numbered[str(name)] for name in present)
+        for name, k in zip(present, here, strict=True):
+            record, surprise = self.records[k], surprises.get(name)
+            record.rounds += 1
+            if surprise is not None:
+                record.last = surprise
+                if record.largest is None or surprise > record.largest:
+                    record.largest, record.at = surprise, number
+        return here
 
-    def add_many(self, count: int, everybody: tuple[str, ...] | None) -> None:
+    def add_many(self, count: int) -> None:
         """Rounds in which everybody took part."""
-        self.add(None, everybody)
-        self.rounds += count - 1
-        self._full += count - 1
+        self.rounds, self._full, self._last = self.rounds + count, self._full + count, None
 
-    def state(self, n_clients: int | None) -> dict[str, Any]:
-        """For the page: those who took part least come first."""
-        rows = sorted(((name, self._full + count) for name, count in self._counts.items()), key=lambda row: row[1])
-        known = n_clients or len(rows) or None
-        last = None if self._last is None else len(self._last)
-        missing = [] if self._last is None else sorted(self._counts.keys() - set(self._last))[:_SHOWN]
-        return {
-            "rounds": self.rounds,
-            "of": known,
-            "last": known if last is None else last,
-            "missing": missing,
-            "clients": rows[:_SHOWN],
-        }
+    def rows(self) -> list[tuple[str, int, Record]]:
+        """Name and rounds of every client, and what else is remembered."""
+        return [(name, self._full + self.records[k].rounds, self.records[k]) for name, k in self.numbered.items()]
+
+    def last_words(self, of: int | None) -> str:
+        """Who took part in the last round; `of` is how many there are in all, where that is known."""
+        known = of or len(self.numbered)
+        if not self.rounds or not known:
+            return f"{self.rounds} rounds; the log does not name clients." if self.rounds else "No round yet."
+        here = known if self._last is None else len(self._last)
+        away = [] if self._last is None else sorted(self.numbered.keys() - self._last)
+        more = f", and {len(away) - _LISTED} more" if len(away) > _LISTED else ""
+        absent = f" Missing: {', '.join(away[:_LISTED])}{more}." if away else ""
+        return f"Last round: {here} of {known} clients.{absent}"

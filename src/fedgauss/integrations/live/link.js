@@ -4,6 +4,17 @@ const PERIOD = 1000; // milliseconds
 const WAIT = 15000; // milliseconds that an answer may take
 const shown = {}; // what each table holds now, so that it is built anew only when it changes
 
+// A cell of a table as it came: numbers have few digits already.
+function text(value) {
+  return value === null ? "–" : String(value);
+}
+
+function heads(names) {
+  const made = element("tr", null);
+  made.append(...names.map((name) => element("th", name, { scope: "col" })));
+  return made;
+}
+
 function number(value, digits = 4) {
   if (value === null) return "–";
   const size = Math.abs(value);
@@ -24,9 +35,10 @@ function changed(name, value) {
   return true;
 }
 
-function fill(id, rows) {
+function fill(id, names, rows) {
   const table = byId(id);
   table.hidden = rows.length === 0;
+  table.tHead.replaceChildren(heads(names));
   table.tBodies[0].replaceChildren(...rows);
 }
 
@@ -67,7 +79,7 @@ function showRefused(refused) {
 }
 
 function showFacts(facts) {
-  byId("facts").replaceChildren(...Object.entries(facts).map(([name, value]) => {
+  byId("facts").replaceChildren(...Object.entries(facts).filter(([, value]) => value !== null).map(([name, value]) => {
     const pair = element("div", null);
     pair.append(element("dt", name), element("dd", String(value)));
     return pair;

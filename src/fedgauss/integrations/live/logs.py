@@ -7,12 +7,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from fedgauss.integrations.live.rounds import MOST_BYTES, LoggedRound, checked_names
+from fedgauss.integrations.live.lines import MOST_BYTES, Line, checked_names
 
 _CHUNK = 2**20
 _FINGERPRINT = 256  # bytes before the place reached that must still be the same
@@ -35,10 +35,7 @@ def plain_file(path: Path) -> os.stat_result | None:
     return found
 
 
-Line = TypeVar("Line")
-
-
-class LineLog(Generic[Line]):
+class LineLog:
     """New lines of a file, complete ones only: a half-written line waits for its rest.
 
     A last line without an end of line counts once it is valid JSON, which half of an object never is. A line that is
@@ -180,7 +177,7 @@ class ArrayLog:
         self._looks = 0
         self._seen: Array = np.zeros(0, dtype=np.int64)
 
-    def poll(self) -> Iterator[LoggedRound | ValueError]:
+    def poll(self) -> Iterator[Line | ValueError]:
         """The rounds since the last call, or why the file holds none. A half-written file is waited for."""
         now = plain_file(self._path)
         if now is None:
@@ -241,13 +238,13 @@ def _check(arrays: dict[str, Array]) -> tuple[str, ...] | None:
     return checked_names("names", arrays["names"].tolist() if "names" in arrays else [*range(sizes["K"])])
 
 
-def _row(arrays: dict[str, Array], names: tuple[str, ...] | None, j: int) -> LoggedRound | ValueError:
+def _row(arrays: dict[str, Array], names: tuple[str, ...] | None, j: int) -> Line | ValueError:
     number, step = int(arrays["round"][j]), int(arrays["step"][j]) if "step" in arrays else None
     if number < 1 or (step is not None and step < 1):
         return ValueError(f"rounds and steps must count from 1; got round {number}.")
     parameters = arrays["parameters"][j].astype(np.float64)
     if names is None:
-        return LoggedRound(number, parameters, step)
+        return Line(number, parameters, step)
     here = arrays["participation"][j] if "participation" in arrays else np.ones(len(names), dtype=np.bool_)
     present = tuple(name for name, there in zip(names, here, strict=True) if there)
     sent = None
@@ -256,4 +253,4 @@ def _row(arrays: dict[str, Array], names: tuple[str, ...] | None, j: int) -> Log
         sent = {name: row for name, row, there in zip(names, rows, here, strict=True) if there}
     if not present:
         return ValueError(f"round {number} must have at least one participant; it has none.")
-    return LoggedRound(number, parameters, step, present, sent, names)
+    return Line(number, parameters, step, present, sent, names)

@@ -4,13 +4,12 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 
-from fedgauss.integrations.live.client_run import ClientRun
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Run
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def metrics(run: LiveRun | ClientRun, refused: Mapping[str, int]) -> str:
+def metrics(run: Run, refused: Mapping[str, int]) -> str:
     """The answer to a scrape; `refused` counts connections that were closed early, by reason."""
     lines = []
     for name, kind, help_, samples in _families(run, refused):
@@ -19,7 +18,7 @@ def metrics(run: LiveRun | ClientRun, refused: Mapping[str, int]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _families(run: LiveRun | ClientRun, refused: Mapping[str, int]) -> Iterator[tuple[str, str, str, dict[str, float]]]:
+def _families(run: Run, refused: Mapping[str, int]) -> Iterator[tuple[str, str, str, dict[str, float]]]:
     """Name, type, help, and samples by their labels."""
     with run.lock:
         health, alarmed, ratio = run.health(), run.alarm is not None, _ratio(run)
@@ -46,9 +45,9 @@ def _number(value: float) -> str:
     return repr(float(value)) if math.isfinite(value) else "+Inf" if value > 0 else "-Inf"
 
 
-def _ratio(run: LiveRun | ClientRun) -> float | None:
+def _ratio(run: Run) -> float | None:
     """Statistic over threshold, the largest of all channels; above 1 is an alarm."""
-    readings = run.readings if isinstance(run, LiveRun) else () if run.verdict is None else (run.verdict,)
+    readings = [] if run.verdict is None else (run.verdict.readings or [run.verdict])
     return max((reading.statistic / reading.threshold for reading in readings if reading.threshold), default=None)
 
 

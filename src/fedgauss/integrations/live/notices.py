@@ -6,6 +6,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +116,12 @@ class Notices:
         self._places: list[Delivery] = [] if file is None else [ByFile(file)]
         self._places += [] if url is None else [ByPost(url)]
 
-    def __call__(self, event: str, words: str, round: int | None, watching: bool) -> None:
+    def __call__(
+        self, event: str, words: str, round: int | None, watching: bool, parts: Mapping[str, Any] | None = None
+    ) -> None:
         """Tell of an event: `alarm`, `invalid update`, `not watching`, `watching`, `started` or `stopped`."""
         said: dict[str, Any] = {"time": stamp(), "event": event, "round": round, "watching": watching, "words": words}
-        body = json.dumps(said).encode()
+        body = json.dumps(said | ({"parts": parts} if parts else {})).encode()
         for place in self._places:
             place.add(event in ("alarm", "invalid update"), body)
 

@@ -15,12 +15,12 @@ class LivePage:
     anywhere but the watcher itself.
     """
 
-    def __init__(self, title: str, kind: str = "page") -> None:
+    def __init__(self, title: str) -> None:
         here = files("fedgauss.integrations.live")
-        scripts = ("pen.js", "chart.js" if kind == "page" else "heat.js", "link.js", f"{kind}.js")
+        scripts = ("pen.js", "chart.js", "heat.js", "link.js", "page.js")
         style = palette_css() + here.joinpath("page.css").read_text(encoding="utf-8")
         script = "".join(here.joinpath(name).read_text(encoding="utf-8") for name in scripts)
-        body = here.joinpath(f"{kind}.html").read_text(encoding="utf-8")
+        body = here.joinpath("page.html").read_text(encoding="utf-8")
         name = escape(title)
         self.html = (
             '<!DOCTYPE html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'

@@ -1,298 +1,360 @@
-"""A run that is being watched: rounds go in, checked and in order; what the page shows comes out."""
+"""A run that is being watched: lines go in, checked and in order; what the page shows comes out."""
 
-import math
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+import hashlib
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from fedgauss._checks import FedgaussWarning
-from fedgauss._types import BoolArray, FloatArray
-from fedgauss.detect.attribution import Attribution
-from fedgauss.detect.innovations import Contractions
+from fedgauss._types import FloatArray
+from fedgauss.detect.clients import ClientMonitor
 from fedgauss.detect.monitor import Monitor
-from fedgauss.detect.stretch import first_false, take_stretch
-from fedgauss.detect.updates import PLAUSIBLE, fault, mean_vector, participant_mask
-from fedgauss.detect.verdict import ChannelReading, Verdict
-from fedgauss.integrations.live.average import RunningAverage
-from fedgauss.integrations.live.followed import FollowedRun, Outcome
+from fedgauss.detect.verdict import Verdict
+from fedgauss.integrations.live.client_feed import ClientFeed
+from fedgauss.integrations.live.feed import Feed, Judged, Who
 from fedgauss.integrations.live.gaps import Gaps
-from fedgauss.integrations.live.history import History, HistoryRow, Kind, Participation
-from fedgauss.integrations.live.pulse import IN_A_ROW
-from fedgauss.integrations.live.rounds import ClientNames, LoggedRound, checked_names, round_from_json, with_name
+from fedgauss.integrations.live.health import Health, State
+from fedgauss.integrations.live.history import HistoryRow, Kind, OutOfOrder
+from fedgauss.integrations.live.lines import Line
+from fedgauss.integrations.live.parameter_feed import ParameterFeed
+from fedgauss.integrations.live.pulse import IN_A_ROW, Pulse
+from fedgauss.integrations.live.refusals import Refusals
+from fedgauss.integrations.live.saving import SaveFile
+from fedgauss.integrations.live.thinned import Thinned
 from fedgauss.integrations.live.warm_up import WarmUp
 
-_AT_ONCE = 160  # rounds: what is computed of them fits into the cache
-_FEWEST = 8  # that are worth it
+_REMEMBERED = 1000  # POSTed rounds whose content is known, should they be sent again
+_NUMBERS = 50_000  # of accuracy and loss
+_AT_ONCE = 160  # plain rounds: what is computed of them fits into the cache
 
 
-class LiveRun(FollowedRun[LoggedRound]):
+class Ended(ValueError):
+    """The watcher is about to stop, and takes no more rounds."""
+
+    def __init__(self) -> None:
+        super().__init__("the watcher is about to stop, and takes no more rounds. Send it again to the next one.")
+
+
+class Outcome(NamedTuple):
+    """What came of a line, in one word and in a sentence, and the parts of the verdict if it was judged."""
+
+    kind: Kind
+    words: str
+    parts: Mapping[str, Any] = {}
+
+
+class ShownNumbers(NamedTuple):
+    """Accuracy and loss after a round, as far as they are known."""
+
+    round: int
+    values: Mapping[str, float]
+
+
+def _later(one: ShownNumbers, other: ShownNumbers) -> ShownNumbers:
+    return ShownNumbers(other.round, {**one.values, **other.values})
+
+
+class Run:
     """Feeds a monitor, or first its warm-up, and keeps what a page shows of the run.
 
-    A round that cannot be right is a ValueError, and nothing has changed then. A round up to the step that a restored
-    monitor has seen is counted but not judged again. A monitor of one client stands for the average of all: it is
-    shown who took part, and cannot say who attacks.
-
-    `lock` is not held while a warm-up becomes a monitor, which may take seconds.
+    A line that cannot be right is a ValueError, and nothing has changed then. A round up to the one that a restored
+    monitor has seen is counted but not judged again. Lines are taken one at a time; `lock` is for whoever reads what
+    came of them, and is not held while a warm-up becomes a monitor, which may take seconds.
     """
 
-    def __init__(self, watcher: Monitor | WarmUp) -> None:
-        self.sync_every, self.alpha = watcher.sync_every, watcher.alpha
-        self.monitor: Monitor | None = None
-        self.warm_up = watcher if isinstance(watcher, WarmUp) else None
-        self.average: RunningAverage | None = None
-        self.roster: ClientNames | None = None
-        if isinstance(watcher, Monitor):
-            self._begin(watcher)
-        self.seen_before = 0 if self.monitor is None else self.monitor.step
-        self.history, self.participation = History(), Participation()
-        self.gaps = Gaps((1, self.sync_every), (None if self.seen_before else 0, self.seen_before))
-        super().__init__()
-        self.note = ""  # what the monitor warns of, for the page
-        self.readings: tuple[ChannelReading, ...] = ()  # of every channel, after the last round judged
-        self._last: FloatArray | None = None
-        self._another = ""  # why this cannot be the run that the monitor has seen
-        self._suspects: tuple[int, Attribution | str] = (-1, "")  # after how many rounds, and who
+    def __init__(self, watcher: Monitor | WarmUp | ClientMonitor) -> None:
+        self.feed: Feed = ClientFeed(watcher) if isinstance(watcher, ClientMonitor) else ParameterFeed(watcher)
+        self.history, self.roll = self.feed.history, self.feed.roll
+        seen = (self.feed.seen_round, self.feed.seen_before)
+        self.gaps = Gaps((1, self.feed.sync_every), seen)
+        self.numbers: Thinned[ShownNumbers] = Thinned(_NUMBERS, _later)
+        self._id = secrets.token_hex(8)
+        self.lock, self._turn = threading.RLock(), threading.Lock()
+        self.refusals, self.pulse = Refusals(), Pulse()
+        self.save_file: SaveFile | None = None
+        self._contents: dict[int, str] = {}  # hashes of POSTed rounds, by number
+        self._ended = False
+        self.taken = 0  # rounds
+        self.verdict: Verdict | None = None  # on the last round that was judged
+        self._state: State = "waiting"
+        self._since = time.time()
+        self.outcome = Outcome("waiting", f"waiting for the first round.{self._past()}")
 
-    def _begin(self, monitor: Monitor) -> None:
-        self.monitor, self.average = monitor, RunningAverage(monitor.lin, monitor.steps)
-        if monitor.lin.n_clients > 1:
-            self.roster = ClientNames(monitor.lin.n_clients)
+    @property
+    def monitor(self) -> Any:
+        """That is fed; None as long as there is a warm-up."""
+        return self.feed.monitor
 
     @property
     def alarm(self) -> Verdict | None:
-        """The first verdict of the alarm that is on, in the log's numbers of rounds as far as they are known."""
-        first = None if self.monitor is None else self.monitor.alarm
-        if first is None or self.history.last[0] < first.step:
-            return first
-        return self._renumbered(first, self.history.round_before(first.step + 1) or first.round)
+        """The first verdict of the alarm that is on."""
+        return self.feed.alarm
 
     @property
     def id(self) -> str:
-        """Changes when the history is thinned."""
-        return f"{self._id}-{self.history.epoch}"
+        """Of what a page has seen: another one asks it to begin from the first row again."""
+        return f"{self._id}-{self.history.epoch}-{self.numbers.epoch}"
 
     @property
     def round(self) -> int | None:
         """The last round taken; None before the first."""
         return self.history.last[1] or self.gaps.last[0] or None
 
-    def read(self, text: bytes) -> LoggedRound:
-        """What a line of its log means."""
-        return round_from_json(text)
+    def _past(self) -> str:
+        """Of an alarm that is on, for a sentence about something else."""
+        first = self.alarm
+        return "" if first is None else f" It alarmed at round {first.round}: roll back to round {first.rollback}."
 
-    def number_of(self, line: LoggedRound) -> int | None:
-        """The number of the round."""
-        return line.number
+    def read(self, text: bytes) -> Line:
+        """What a line of its log says."""
+        return self.feed.read(text)
 
-    def kept(self) -> dict[str, Any]:
-        """Who is who, beside what every run keeps."""
-        return super().kept() | {"names": None if self.roster is None else self.roster.names}
+    def take(self, line: Line) -> Outcome:
+        """Judge a round, or remember what a line says of one."""
+        with self._turn:
+            outcome = self._take_in_turn(line)
+            if self.save_file is not None:
+                self.save_file.after(outcome.kind)
+            return outcome
 
-    def resume(self, words: dict[str, Any]) -> None:
-        """Take up what `kept` returned."""
-        super().resume(words)
-        if self.roster is not None and words.get("names") is not None:
-            names = checked_names("names", words["names"])
-            if len(names) != self.roster.n_clients:
-                raise ValueError(f"names in the journal must be {self.roster.n_clients}; got {len(names)}.")
-            self.roster.names = names
+    def take_json(self, text: bytes) -> Outcome:
+        """Judge what was POSTed. With a file to save to it is on disk when this returns.
 
-    def _taken(self, given: LoggedRound) -> Outcome:
-        """Judge a round."""
-        step = given.number * self.sync_every if given.step is None else given.step
-        self.history.check(given.number, step, self.seen_before)
-        self.gaps.check((given.number, step))
-        if step > self.seen_before and self._another:
-            raise ValueError(self._another)
-        present, everybody = self._who(given)
-        self.participation.check(present)
-        warmed = self._warm(given, step) if self.monitor is None else None
+        A round may be sent again, as when an answer was lost: with the same content it is already taken, with other
+        content out of order.
+        """
+        line = self.read(text)
+        number = line.number if line.tells_of_a_round else None
+        content = hashlib.sha256(text.strip()).hexdigest()[:16]
+        with self._turn:
+            known = None if number is None else self._contents.get(number)
+            if known is not None and known != content:
+                raise OutOfOrder(f"rounds must come in order, each once; got {number} again, with other content.")
+            if self.save_file is not None:
+                self.save_file.check()
+            if known is None:
+                outcome = self._take_in_turn(line)
+                if number is not None and outcome.kind != "invalid update":
+                    self._contents[number] = content
+                    while len(self._contents) > _REMEMBERED:
+                        del self._contents[next(iter(self._contents))]
+            else:
+                outcome = Outcome("already taken", f"round {number} was already taken, with the same content.")
+            if self.save_file is not None:
+                self.save_file.after(outcome.kind, text)
+            return outcome
+
+    def _take_in_turn(self, line: Line) -> Outcome:
+        if self._ended:
+            raise Ended
+        if line.settings is not None:
+            with self.lock:
+                self.feed.set(line.settings, bool(self.round))
+            return Outcome("noted", "noted: the settings.")
+        if not line.tells_of_a_round:
+            with self.lock:
+                self._show(line)
+            return Outcome("noted", f"noted: {' and '.join(line.shown or ())} of round {line.number}.")
+        outcome = self._judged(line)
         with self.lock:
-            told, ratio = (warmed, None) if warmed else self._judge(given, step, present, everybody)
-            if told.kind != "invalid update":
-                self.gaps.add((given.number, step))
-                self.participation.add(present, everybody)
-                self._last = given.parameters
-                if self.roster is not None and everybody is not None:
-                    self.roster.names = everybody
-            self.history.add(HistoryRow(given.number, step, ratio, told.kind))
-            self.outcome = told
-            return told
+            self.outcome = outcome
+            self.taken += outcome.kind != "invalid update"
+            self.pulse.taken(outcome.kind)
+        return outcome
 
-    def take_many(self, lines: Iterable[LoggedRound | ValueError]) -> Iterator[Outcome | ValueError]:
-        """Judge lines of a log: rounds that bring nothing new many at once, the others and the last one by one."""
-        given = list(lines)
-        at = 0
+    def _judged(self, line: Line) -> Outcome:
+        feed, number = self.feed, line.number
+        if line.refused:
+            self.refusals.add(f"round {number}, by the run itself: {line.refused}")
+            why = self._invalid(number, f"The run refused it: {line.refused}")
+            return Outcome("invalid update", f"{why}{self._past()}")
+        step = number * feed.sync_every if line.step is None else line.step
+        self.history.check(number, step, feed.seen_before, feed.longest_gap)
+        self.gaps.check((number, step))
+        who = feed.check(line, step)
+        self.roll.check(who.present)
+        judged = feed.prepare(line, step)
+        with self.lock:
+            if judged is None and step <= feed.seen_before:
+                judged = Judged("seen before", feed.seen(line, step, who))
+            elif judged is None:
+                judged = feed.judge(line, step, who)
+            return self._remember(line, step, who, judged)
+
+    def _remember(self, line: Line, step: int, who: Who, judged: Judged) -> Outcome:
+        verdict, kind, words = judged.verdict, judged.kind, judged.words
+        ratio = None if verdict is None else verdict.statistic / verdict.threshold
+        here: tuple[int, ...] = ()
+        each: tuple[float | None, ...] = ()
+        if kind != "invalid update":
+            self.gaps.add((line.number, step))
+            self.roll.know(who.everybody or ())
+            here = self.roll.add(line.number, who.present, judged.surprises)
+        elif not words.startswith("ALARM"):
+            words = self._invalid(line.number, words)
+        if self.feed.by_client:
+            each = tuple(judged.surprises.get(name) for name in who.present or ()) if here else ()
+        self.history.add(HistoryRow(line.number, step, ratio, kind, here if self.feed.by_client else (), each))
+        if verdict is not None:
+            self.verdict = verdict
+        if line.shown and kind != "invalid update":
+            self._show(line)
+        past = "" if kind == "alarm" else self._past()
+        return Outcome(kind, f"{words}{past}", {} if verdict is None else verdict.parts())
+
+    def _invalid(self, number: int, why: str) -> str:
+        return f"ALARM after round {number}: invalid update, not used; the last good round is {self.round or 0}. {why}"
+
+    def _show(self, line: Line) -> None:
+        if line.number > (self.round or 0):
+            raise OutOfOrder(
+                f"accuracy and loss must come after their round; got {line.number} after round {self.round or 0}."
+            )
+        if line.shown:
+            self.numbers.add(ShownNumbers(line.number, line.shown))
+
+    def goes_on(self, line: Line) -> bool | None:
+        """Whether a line may come after the last round; None where it tells of no round."""
+        return (self.round is None or line.number > self.round) if line.tells_of_a_round else None
+
+    def take_many(self, lines: Iterable[Line | ValueError]) -> Iterator[Outcome | ValueError]:
+        """Judge lines of a log, of which some could not be read; says what came of them, or why not.
+
+        Rounds that bring nothing new are judged many at once, the others and the last one by one.
+        """
+        given, at = list(lines), 0
         while at < len(given):
             at += self._take_plain(given[at:])
-            yield from super().take_many(given[at : at + 1])
+            try:
+                if isinstance(line := given[at], ValueError):
+                    raise line
+                yield self.take(line)
+            except ValueError as error:
+                self.refuse(str(error))
+                yield error
             at += 1
 
-    def _take_plain(self, lines: Sequence[LoggedRound | ValueError]) -> int:
+    def _take_plain(self, lines: Sequence[Line | ValueError]) -> int:
         """Take rounds that come to what the last one came to, all but the last of them; returns how many."""
-        kind, (step, number) = self.outcome.kind, self.history.last
-        if self.monitor is None or kind not in ("quiet", "alarm", "seen before") or self._another:
-            return 0
-        dim, tau, means = self.monitor.lin.dim, self.sync_every, []
-        last = self.seen_before - 1 if kind == "seen before" else math.inf  # the last round seen is compared
-        for line in lines:
-            number, step = number + 1, step + tau
-            if isinstance(line, ValueError) or step > last or not line.is_plain(number, step, tau):
-                break
-            if len(line.parameters) != dim:
-                break
-            means.append(line.parameters)
-        if len(means) <= _FEWEST:
-            return 0
-        path, taken = np.concatenate(means[:-1]).reshape(-1, dim), 0
-        while taken < len(path):
+        path, taken = self.feed.plain(lines, self.outcome.kind), 0
+        while path is not None and taken < len(path):
             with self._turn, self.lock:
-                count = 0 if self._ended else self._take_means(path[taken : taken + _AT_ONCE], kind)
+                count = 0 if self._ended else self._take_stretch(path[taken : taken + _AT_ONCE], self.outcome.kind)
             taken += count
             if count < min(_AT_ONCE, len(path)):
                 break
         return taken
 
-    def _take_means(self, means: FloatArray, kind: Kind) -> int:
-        assert self.monitor is not None
-        assert self.average is not None
-        assert self._last is not None  # since the last outcome was that of a round
-        ratios: FloatArray | None = None
-        contractions: Contractions | None = None
-        if kind == "seen before":
-            far = self.monitor.innovations.distances(means, np.concatenate([self._last[None], means[:-1]]))
-            count = first_false(far < PLAUSIBLE / 2)  # NaN is not
-        else:
-            stretch = take_stretch(self.monitor, means, kind == "alarm")
-            count, ratios = len(stretch.statistic), stretch.statistic / stretch.threshold
-            contractions = stretch.contractions
-        if not count:
-            return 0
-        step, number, tau = *self.history.last, self.sync_every
-        self.average.add_many(means[:count], tau, contractions)
-        self.participation.add_many(count, None if self.roster is None else self.roster.names)
-        self.gaps.add_many((number + count, max(step + tau * count, self.seen_before)), count)
-        self.history.add_many(count, ratios, tau, kind)
-        self._last = means[count - 1]
-        self.taken += count
-        self.pulse.taken(kind, count)
-        if self.save_file is not None:
-            self.save_file.after(kind)
+    def _take_stretch(self, means: FloatArray, kind: Kind) -> int:
+        count, ratios = self.feed.stretch(means, kind)
+        if count:
+            (step, number), tau = self.history.last, self.feed.sync_every
+            self.roll.add_many(count)
+            self.gaps.add_many((number + count, max(step + tau * count, self.feed.seen_before)), count)
+            self.history.add_many(count, ratios, tau, kind)
+            self.taken += count
+            self.pulse.taken(kind, count)
+            if self.save_file is not None:
+                self.save_file.after(kind)
         return count
 
-    def suspects(self) -> Attribution | str:
-        """The clients behind an alarm, or why there is no table yet."""
-        with self.lock:
-            if self._suspects[0] != self.participation.rounds:
-                self._suspects = (self.participation.rounds, self._suspects_now())
-            return self._suspects[1]
+    def kept(self) -> dict[str, Any]:
+        """What a resumed run must know and its monitor does not."""
+        return {"last": self.gaps.last, "contents": self._contents, **self.feed.words()}
 
-    def _suspects_now(self) -> Attribution | str:
-        if self.monitor is None or self.roster is None:
-            return "Only a monitor that knows every client can tell them apart (--monitor)."
-        try:
-            return self.monitor.suspects()
-        except ValueError as error:
-            lacking = "The rounds lack what clients uploaded: nobody can be named."
-            return str(error) if self.monitor.has_uploads else lacking
-
-    def _cannot_begin(self) -> str:
-        """Why the warm-up does not end."""
-        if self.monitor is not None or self.warm_up is None or self._last is None:
-            return ""
-        if self.pulse.begun_anew >= IN_A_ROW:
-            return f"the warm-up has begun anew {self.pulse.begun_anew} times; {self.outcome.words}"
-        wanted = self.warm_up.wanted(len(self._last)) + 1
-        if self.pulse.unjudged > IN_A_ROW * wanted:
-            return f"{self.pulse.unjudged} rounds gave no warm-up of {wanted}; {self.outcome.words}"
-        return ""
-
-    def _who(self, given: LoggedRound) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-        """Names of those who took part, None for everybody, and of all clients as far as they are known."""
-        sent = None if given.clients is None else tuple(given.clients)
-        present = sent if given.participants is None else given.participants
-        if sent is not None and present is not None and set(sent) != set(present):
-            raise ValueError("clients must hold what the participants uploaded; they name other clients.")
-        if self.roster is None:
-            return present, given.all_clients
-        everybody = self.roster.called(given.all_clients, sent)
-        if given.all_clients is not None and given.all_clients != everybody:
-            raise ValueError(f"all_clients must be the same {self.roster.n_clients} names in every round; they differ.")
-        complete = present is not None and len(present) == self.roster.n_clients
-        if present is not None and not (complete and everybody is None):
-            self.roster.places(everybody, present)
-        return None if complete else present, everybody
-
-    def _count(self, given: LoggedRound, step: int, mask: BoolArray | None) -> Outcome:
-        """A round that the monitor saw in an earlier session; the last of them must be the one that it remembers."""
-        assert self.monitor is not None
-        assert self.average is not None
-        y = mean_vector(given.parameters, self.monitor.lin.dim)
-        if wrong := fault(self.monitor.innovations, self._last, y, None, None, None):
-            raise ValueError(f"round {given.number}: {wrong}")
-        last_seen = self.monitor.mean
-        if step == self.seen_before and last_seen is not None and not np.allclose(y, last_seen):
-            self._another = (
-                f"rounds after step {step} must go on from where the monitor left the run; round {given.number} has "
-                "other parameters there. Use this run's monitor, or one that has seen no run?"
+    def take_up(self, save_file: SaveFile) -> None:
+        """Go on with what an earlier watch left, and save from here on; what is left may be wrong."""
+        kept = save_file.journal.read()
+        if kept is not None:
+            last, contents = kept.words.get("last"), kept.words.get("contents")
+            if not isinstance(last, list) or len(last) != len(self.gaps.last) or not isinstance(contents, dict):
+                raise ValueError("the journal beside --save does not belong to this kind of run. Move it away?")
+            known = (
+                max(0, now) if type(now) is int else before for now, before in zip(last, self.gaps.last, strict=True)
             )
-            raise ValueError(self._another)
-        self.average.add(y, step, mask)
-        where = f"round {given.number} (step {step})"
-        more = f"rounds up to step {self.seen_before} are not judged again."
-        return Outcome("seen before", f"{where}: judged in an earlier session; {more}{self._past()}")
+            self.gaps.last = tuple(known)
+            self.feed.resume(kept.words)
+            earlier = {int(number): str(content)[:16] for number, content in contents.items()}
+            for text in kept.rounds:
+                try:
+                    self.take_json(text)
+                except ValueError as error:
+                    raise ValueError(
+                        f"the rounds beside {save_file.path} must be those that were taken after it; {error} Move "
+                        "them away to go on without them."
+                    ) from error
+            self._contents = earlier | self._contents
+        save_file.begin(self, () if kept is None else kept.rounds)
+        self.save_file = save_file
 
-    def _warm(self, given: LoggedRound, step: int) -> Outcome:
-        assert self.warm_up is not None
-        self.warm_up.check(given.parameters)
-        far, anew = self.warm_up.add(given.parameters, step)
-        try:
-            monitor = self.warm_up.monitor()
-        except ValueError as error:
-            self.warm_up.begin_anew()
-            return Outcome("begun anew", f"the warm-up gave no monitor, and begins anew: {error}")
-        if monitor is None:
-            return Outcome("begun anew" if anew else "warming up", f"round {given.number} (step {step}): {far}")
+    def tick(self) -> None:
+        """Save what is to be saved by now."""
+        if self.save_file is not None:
+            with self._turn:
+                self.save_file.tick()
+
+    def refuse(self, message: str) -> None:
+        """Remember why something was refused, for the page."""
         with self.lock:
-            self._begin(monitor)
-            assert self.average is not None
-            for y, then in self.warm_up.rows():
-                self.average.add(y, then, None)
-        return Outcome("quiet", f"round {given.number} (step {step}): the warm-up is over, and watching begins.")
+            self.refusals.add(message)
+            self.pulse.refusal(message)
 
-    def _judge(
-        self, given: LoggedRound, step: int, present: tuple[str, ...] | None, everybody: tuple[str, ...] | None
-    ) -> tuple[Outcome, float | None]:
-        assert self.monitor is not None
-        assert self.average is not None
-        mask = sent = None
-        if self.roster is not None and present is not None:
-            mask = participant_mask(self.roster.places(everybody, present), self.roster.n_clients)
-        if step <= self.seen_before:
-            return self._count(given, step, mask), None
-        if self.roster is not None and given.clients is not None:
-            sent = self.roster.table(everybody, dict(given.clients), self.monitor.lin.dim)
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always", FedgaussWarning)
-            verdict = self.monitor.update(given.parameters, clients=sent, participants=mask, step=step)
-        self.note = " ".join([self.note, *(str(w.message) for w in warned)]).strip()
-        if verdict.alarm and not verdict.invalid and (first := self.monitor.alarm) is not None:
-            verdict = replace(verdict, onset=first.onset, onset_interval=first.onset_interval, rollback=first.rollback)
-        verdict = self._renumbered(verdict, given.number)
-        if verdict.invalid:
-            verdict = replace(verdict, note=with_name(verdict.note, everybody))
-            return Outcome("invalid update", f"{verdict}{self._past()}"), None
-        self.readings = verdict.readings
-        self.average.add(given.parameters, step, mask)
-        kind: Kind = "alarm" if verdict.alarm else "travelling" if verdict.travelling else "quiet"
-        past = "" if verdict.alarm else self._past()
-        return Outcome(kind, f"{verdict}{past}"), verdict.statistic / verdict.threshold
+    def health(self, now: float | None = None) -> Health:
+        """Whether the run is being watched, and if not, since when and why.
 
-    def _renumbered(self, verdict: Verdict, number: int) -> Verdict:
-        """With the log's numbers of rounds: the monitor counts only those it took in."""
-        first = verdict.onset if verdict.onset_interval is None else verdict.onset_interval[0]
-        before = None if first is None else self.history.round_before(first)
-        return replace(verdict, round=number, rollback=verdict.rollback if before is None else before)
+        Parameters
+        ----------
+        now : float, optional
+            Unix time; by default that of a clock which is never set back or forth.
+        """
+        with self.lock:
+            state, reason, since = self._condition(now)
+            if state != self._state:
+                self._state, self._since = state, since
+            watching = state in ("watching", "alarm")
+            return Health(state, watching, self._since, reason, self.round, self.refusals.count, self.taken)
+
+    def _condition(self, now: float | None) -> tuple[State, str, float]:
+        """The state of the watch, the sentence that goes with it, and since when it is so."""
+        at = time.time() if now is None else now
+        if blind := self._blind(now):
+            reason, since = blind
+            return "not watching", f"{reason}{self._past()}", at if since is None else since
+        trouble = "" if self.save_file is None else self.save_file.trouble
+        kind, words, _ = self.outcome
+        if self.alarm is not None or kind == "invalid update":
+            return "alarm", words, at
+        if kind == "waiting":
+            return "waiting", trouble, at
+        return ("warming up" if self.pulse.unjudged else "watching"), trouble, at
+
+    def _blind(self, now: float | None) -> tuple[str, float | None] | None:
+        """Why an attack would not be seen now, and since when; None where it would, or where the run has just begun."""
+        pulse = self.pulse
+        if pulse.refused >= IN_A_ROW:
+            return f"the last {pulse.refused} rounds were refused. The last: {pulse.last_refusal}", pulse.first_refusal
+        if pulse.invalid >= IN_A_ROW:
+            return f"the last {pulse.invalid} updates could not be used. {self.outcome.words}", None
+        if (seconds := pulse.silence(now)) > pulse.longest_silence:
+            what = "no round has come" if self.round is None else f"no round has come after round {self.round}"
+            return (
+                f"{what} for {_lasting(seconds)}, and up to {_lasting(pulse.longest_silence)} is usual here "
+                "(--quiet-after). The run has ended, or its rounds no longer arrive.",
+                pulse.heard_at,
+            )
+        why = self.feed.watcher.blind or self.feed.stuck(pulse.unjudged, pulse.begun_anew, self.outcome.words)
+        return (why, None) if why else None
+
+    def end(self) -> None:
+        """Take no more lines, once the one that is being taken is done."""
+        with self._turn:
+            self._ended = True
+
+
+def _lasting(seconds: float) -> str:
+    """A time span in words."""
+    for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"

@@ -2,9 +2,10 @@
 
 import socket
 
-from fedgauss.integrations.live.answers import Answers, Hear, Run
+from fedgauss.integrations.live.answers import Answers, Hear
 from fedgauss.integrations.live.connection import Limits
 from fedgauss.integrations.live.guard import Guard
+from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.live.socket_loop import SocketLoop
 
 _BACKLOG = 512  # connections that wait in the system's queue

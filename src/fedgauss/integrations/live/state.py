@@ -4,85 +4,104 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from fedgauss.detect.attribution import Attribution
+from fedgauss.integrations.live.client_feed import ClientFeed
+from fedgauss.integrations.live.feed import Part
 from fedgauss.integrations.live.history import HistoryRow
-from fedgauss.integrations.live.run import LiveRun
+from fedgauss.integrations.live.run import Run
 
-_SHOWN = 50  # parameters whose intervals are sent
 _OF_AN_ALARM = ("round", "step", "onset", "onset_interval", "rollback", "channel", "reason")  # when it rang first
+_MOST_CLIENTS = 1000  # that are listed
 
 
-def state_of(run: LiveRun, since: int = 0) -> dict[str, Any]:
-    """What a page shows, with the rounds from number `since` on."""
+def state_of(run: Run, since: int = 0, numbers_since: int = 0) -> dict[str, Any]:
+    """What a page shows, with the rounds from number `since` on, and accuracies and losses from `numbers_since` on."""
     with run.lock:
         first, rows = run.history.since(since)
-        step, number = run.history.last
-        alarm = run.alarm
+        first_number, numbers = run.numbers.since(numbers_since)
+        (step, number), feed, verdict, alarm = run.history.last, run.feed, run.verdict, run.alarm
+        clients = run.roll.rows()
+        if not feed.by_client:  # those who took part least come first
+            clients.sort(key=lambda row: row[1])
+        marks = feed.marks() if isinstance(feed, ClientFeed) else {"alarms": [], "exclusions": []}
         return {
             "run": run.id,
             "first": first,
             "next": run.history.count,
+            "each": run.history.each,
             "rows": [shown_row(row) for row in rows],
+            "numbers": {
+                "first": first_number,
+                "next": run.numbers.count,
+                "rows": [(row.round, name, value) for row in numbers for name, value in row.values.items()],
+            },
             "kind": run.outcome.kind,
             "words": run.outcome.words,
             "health": asdict(run.health()),
             "round": number,
-            "step": step,
+            "step": step if feed.sync_every > 1 else None,
             "invalid": run.history.invalid,
-            "alpha": run.alpha,
-            "note": run.note,
+            "alpha": feed.watcher.alpha,
+            "statistic": None if verdict is None else short(verdict.statistic),
+            "threshold": None if verdict is None else short(verdict.threshold),
+            "note": feed.note,
             "alarm": None if alarm is None else {name: getattr(alarm, name) for name in _OF_AN_ALARM},
-            "channels": [(name, _short(top), _short(limit)) for name, top, limit in run.readings],
-            "suspects": _suspects(run),
-            "participation": run.participation.state(None if run.roster is None else run.roster.n_clients),
-            "intervals": _intervals(run),
+            "by_client": feed.by_client,
+            "clients": [
+                (name, rounds, _tenths(record.last), _tenths(record.largest), record.at)
+                for name, rounds, record in clients[:_MOST_CLIENTS]
+            ],
+            "took_part": {"rounds": run.roll.rounds, "words": run.roll.last_words(feed.n_clients)},
+            **marks,
+            "parts": {name: _part(part) for name, part in (parts_of(run) | feed.parts()).items()},
             "refused": run.refusals.state(),
         }
 
 
 def shown_row(row: HistoryRow) -> tuple[Any, ...]:
-    """Round, step, statistic over threshold and kind."""
-    return row.round, row.step, _short(row.ratio), row.kind
+    """Round, step, statistic over threshold, kind, clients, and tenths of their surprises, null where not judged."""
+    cells = (row.clients, [_tenths(x) for x in row.surprises]) if row.clients else ()
+    return row.round, row.step, short(row.ratio), row.kind, *cells
 
 
-def _short(ratio: float | None) -> float | None:
+def short(value: float | None) -> float | None:
     """Four digits are enough to draw, and keep what is sent small; JSON knows no infinity."""
-    return None if ratio is None or not math.isfinite(ratio) else float(f"{ratio:.4g}")
+    return None if value is None or not math.isfinite(value) else float(f"{value:.4g}")
 
 
-def _suspects(run: LiveRun) -> dict[str, Any]:
-    if run.alarm is None:
-        broken = "The refused update is described above. " * (run.outcome.kind == "invalid update")
-        return {"rows": [], "note": f"{broken}No attack has been detected, so there are no suspects."}
-    attribution = run.suspects()
-    if not isinstance(attribution, Attribution):
-        return {"rows": [], "note": attribution}
-    names = None if run.roster is None else run.roster.names
-    rows = [
-        (str(row.client) if names is None else names[row.client], *map(_short, row[1:4]), row.malicious)
-        for row in attribution.table
-    ]
-    note = (
-        f"{attribution.rounds_after} rounds after the alarm against {attribution.baseline_rounds} before the onset. "
-        f"At most {attribution.rate:.0%} of the clients called malicious are expected to be honest. {attribution.note}"
-    ).rstrip()
-    return {"rows": rows, "note": note}
+def _tenths(surprise: float | None) -> int | None:
+    return None if surprise is None or not math.isfinite(surprise) else round(10 * surprise)
 
 
-def _intervals(run: LiveRun) -> dict[str, Any]:
-    intervals = None if run.average is None else run.average.intervals()
-    if intervals is None:
-        why = "yet" if run.average is not None else "before the warm-up is over: A and V are not known"
-        return {"rows": [], "note": f"There are no intervals {why}."}
-    rows = [tuple(map(float, row)) for row in zip(intervals.average, intervals.low, intervals.high, strict=True)]
-    note = (
-        f"Average of the parameters over {intervals.rounds} rounds, with {intervals.level:.0%} intervals for the "
-        "optimum, each for one parameter alone. They rest on the monitor's A and V, and on a start near the optimum."
-    )
-    if run.participation.uneven:
-        note += " Some rounds lacked clients: where clients differ, intervals are then too short."
-    if run.alarm is not None:
-        note += " Rounds after the onset count too: do not rely on them after an attack."
-    if len(rows) > _SHOWN:
-        note += f" The first {_SHOWN} of {len(rows)} parameters are shown."
-    return {"rows": rows[:_SHOWN], "note": note}
+def parts_of(run: Run) -> dict[str, Part]:
+    """Whatever the last verdict says beyond its sentence, as tables: a row for each name, a column for each number."""
+    found: dict[str, Part] = {}
+
+    def digits(value: Any) -> Any:
+        return short(value) if isinstance(value, float) else value
+
+    for name, value in ({} if run.verdict is None else run.verdict.parts()).items():
+        title, note = name[:1].upper() + name[1:].replace("_", " "), ""
+        if not isinstance(value, dict):
+            rows: list[tuple[Any, ...]] = [(digits(x),) for x in (value if isinstance(value, list) else [value])]
+            found[title] = {"rows": rows, "note": note}
+            continue
+        columns = list(dict.fromkeys(column for row in value.values() if isinstance(row, dict) for column in row))
+        rows = [
+            (of, *([digits(row.get(c)) for c in columns] if isinstance(row, dict) else [digits(row)]))
+            for of, row in value.items()
+        ]
+        found[title] = {"head": ("", *columns) if columns else (), "rows": rows, "note": note}
+    if (alarm := run.alarm) is not None and "Channels" in found:
+        found["Channels"]["note"] = f"The alarm was raised by the channel {alarm.channel}: the {alarm.reason}."
+    return found
+
+
+def _part(part: Part) -> Part:
+    """With numbers that JSON knows, and everything else in words."""
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, float):
+            return value if math.isfinite(value) else None
+        return value if value is None or (isinstance(value, int) and not isinstance(value, bool)) else str(value)
+
+    return {**part, "rows": [[cell(value) for value in row] for row in part["rows"]]}

@@ -24,6 +24,8 @@ class WarmUp:
     rounds: int
     alpha: float
     horizon: int | None
+    alarm = None
+    blind = ""
     _means: list[FloatArray] = field(default_factory=list)
     _step: int = 0
 
@@ -62,6 +64,11 @@ class WarmUp:
     def begin_anew(self) -> None:
         """Forget the rounds so far."""
         self._means = []
+
+    @property
+    def round(self) -> int:
+        """Rounds judged so far: none."""
+        return 0
 
     @property
     def done(self) -> int:

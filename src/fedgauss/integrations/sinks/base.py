@@ -5,13 +5,13 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
+from typing import Any, TypeAlias
 
 from fedgauss._checks import FedgaussWarning
 from fedgauss._files import append_private
-from fedgauss.detect.verdict import Verdict
+from fedgauss.detect.verdict import Verdict, plain
 
 Sink: TypeAlias = Callable[[int, Verdict], None]
 
@@ -19,7 +19,7 @@ Sink: TypeAlias = Callable[[int, Verdict], None]
 def readings(verdict: Verdict) -> dict[str, float]:
     """The numbers that a tracker draws; `ratio` is statistic over threshold, above 1 in an alarm.
 
-    There is also a ratio for each channel, such as `ratio_mean`. Infinite numbers, which trackers draw badly or refuse,
+    There is also a ratio for each channel, such as `ratio_mean`, and every number in `Verdict.parts`. Infinite numbers, which trackers draw badly or refuse,
     are left out: the statistic of an invalid update, and the threshold of a channel that cannot alarm yet.
     """
     numbers = {"alarm": float(verdict.alarm), "step": float(verdict.step)}
@@ -30,19 +30,30 @@ def readings(verdict: Verdict) -> dict[str, float]:
     if verdict.onset is not None:
         numbers["onset"] = float(verdict.onset)
     for name, statistic, threshold in verdict.readings:
-        numbers[f"ratio_{re.sub(r'[^a-zA-Z0-9]+', '_', name)}"] = statistic / threshold
-    return numbers
+        numbers[_named("ratio", name)] = statistic / threshold
+    parts = {name: part for name, part in verdict.parts().items() if name != "channels"}
+    return numbers | {name: number for name, number in _leaves("", parts)}
+
+
+def _named(*words: str) -> str:
+    """One word that every tracker takes for a name."""
+    return "_".join(re.sub(r"[^a-zA-Z0-9]+", "_", word) for word in words if word)
+
+
+def _leaves(name: str, part: Any) -> Iterator[tuple[str, float]]:
+    """The numbers of a part of a verdict, under the names that lead to each."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            yield from _leaves(_named(name, key), value)
+    elif isinstance(part, int | float):
+        yield name, float(part)
 
 
 def as_json(round: int, verdict: Verdict) -> str:
     """Everything as one line of JSON, with the verdict in words; null for a number that is not finite."""
-
-    def pair(statistic: float, threshold: float) -> dict[str, float | None]:
-        return {"statistic": _finite(statistic), "threshold": _finite(threshold)}
-
-    channels = {name: pair(statistic, threshold) for name, statistic, threshold in verdict.readings}
-    fields = asdict(verdict) | pair(verdict.statistic, verdict.threshold)
-    return json.dumps(fields | {"round": round, "words": str(verdict), "readings": channels}, allow_nan=False)
+    channels = {name: {"statistic": top, "threshold": limit} for name, top, limit in verdict.readings}
+    said = {field.name: getattr(verdict, field.name) for field in fields(verdict)}
+    return json.dumps(plain(said | {"round": round, "words": str(verdict), "readings": channels}), allow_nan=False)
 
 
 class JsonLines:
@@ -105,10 +116,6 @@ class Sinks:
             self._warned.add(i)
             name = getattr(self._sinks[i], "__name__", type(self._sinks[i]).__name__)
             _warn(f"the sink {name} failed and the run goes on; {type(error).__name__}: {error}")
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
 
 
 def _warn(message: str) -> None:

@@ -7,7 +7,7 @@ import os
 from fedgauss._files import append_private
 from fedgauss.detect.clients import ClientMonitor
 from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.live.client_lines import round_to_json, settings_to_json
+from fedgauss.integrations.live.lines import round_to_json, settings_to_json
 
 
 class ClientLog:
