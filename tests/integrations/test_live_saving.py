@@ -1,8 +1,9 @@
 """`--save`: nothing that was answered is lost, nothing is judged twice, and a second watch is told."""
 
+import io
 import json
-import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -40,10 +41,9 @@ def begun(tmp_path):
     def begin(posted=True, **options):
         while opened:
             opened.pop().close()
-        save_file = SaveFile(tmp_path / "watch.npz", posted)
+        save_file = SaveFile(tmp_path / "watch.db", posted)
         opened.append(save_file)
-        found = starting_point(WatchOptions(save=save_file.path, listen=posted, **options))
-        run = Run(found)
+        run = Run(starting_point(WatchOptions(save=save_file.path, listen=posted, **options), save_file.read()))
         run.take_up(save_file)
         return run
 
@@ -51,6 +51,11 @@ def begun(tmp_path):
     yield begin
     while opened:
         opened.pop().close()
+
+
+def saved(run):
+    """The monitor on disk."""
+    return fg.Monitor.load(io.BytesIO(run.save_file.read().watcher))
 
 
 def undisturbed(count):
@@ -73,19 +78,16 @@ def test_every_round_that_was_answered_is_there_after_a_kill_at_any_moment(begun
     assert run.take_json(LINES[40]).kind == "quiet"
 
 
-def test_a_journal_is_begun_again_and_a_kill_before_that_counts_no_round_twice(begun, tmp_path, monkeypatch):
+def test_the_monitor_takes_the_place_of_its_rounds(begun, tmp_path, monkeypatch):
     monkeypatch.setattr("fedgauss.integrations.live.saving._ROUNDS", 10)
-    given, journal = {"monitor": tmp_path / "monitor.npz"}, tmp_path / "watch.npz.journal"
+    given = {"monitor": tmp_path / "monitor.npz"}
     run = begun(**given)
     for text in LINES[:25]:
         run.take_json(text)
-    assert fg.Monitor.load(tmp_path / "watch.npz").round == 20
-    assert len(journal.read_bytes().splitlines()) == 1 + 5
-    old = journal.read_bytes()
+    assert (saved(run).round, run.save_file.read().rounds) == (20, LINES[20:25])
     for text in LINES[25:30]:
         run.take_json(text)
-    assert fg.Monitor.load(tmp_path / "watch.npz").round == 30
-    journal.write_bytes(old + b'{"round": 26, "par')  # as if killed after the monitor was saved; and a line cut off
+    assert (saved(run).round, run.save_file.read().rounds) == (30, [])
     run = begun(**given)
     assert state_bytes(run.monitor) == state_bytes(undisturbed(30).monitor)
     assert run.take_json(LINES[30]).kind == "quiet"
@@ -134,55 +136,52 @@ def test_clients_and_their_settings_go_on(begun):
     assert run.alarm is not None
 
 
-def test_pretty_json_is_one_line_of_the_journal(begun, tmp_path):
+def test_pretty_json_is_one_round(begun, tmp_path):
     run = begun(monitor=tmp_path / "monitor.npz")
     run.take_json(json.dumps(json.loads(LINES[0]), indent=1).encode().replace(b"\n", b"\r\n"))
     run.take_json(LINES[1])
     assert begun(monitor=tmp_path / "monitor.npz").round == 2
 
 
-def test_a_full_disk_is_answered_and_nothing_is_lost_once_there_is_room(begun, tmp_path, monkeypatch):
+class Disk:
+    """Full while `full` is set: no file of this process grows, as its operating system has it."""
+
+    def __init__(self):
+        self._before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    @property
+    def full(self):
+        return resource.getrlimit(resource.RLIMIT_FSIZE)[0] == 0
+
+    @full.setter
+    def full(self, full):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0 if full else self._before[0], self._before[1]))
+
+
+@pytest.fixture
+def disk():
+    found = Disk()
+    yield found
+    found.full = False
+
+
+def test_a_full_disk_is_answered_and_nothing_is_lost_once_there_is_room(begun, tmp_path, disk):
     run = begun(monitor=tmp_path / "monitor.npz")
     run.take_json(LINES[0])
-    full = [True]
-    sync = os.fsync
-
-    def fsync(handle):
-        if full[0]:
-            raise OSError(28, "No space left on device")
-        sync(handle)
-
-    monkeypatch.setattr("fedgauss.integrations.live.journal.os.fsync", fsync)
+    disk.full = True
     for text in (LINES[1], LINES[1], LINES[2]):
-        with pytest.raises(NotSaved, match=r"No space left on device\. Send the round again when there is room"):
+        with pytest.raises(NotSaved, match=r"disk .*\. Send the round again when there is room"):
             run.take_json(text)
-    assert "No space left" in run.health().reason
-    full[0] = False
+    assert "cannot be saved" in run.health().reason
+    disk.full = False
     assert run.take_json(LINES[1]).kind == "already taken"
     assert run.take_json(LINES[2]).kind == "already taken"
     assert run.health().reason == ""
     assert state_bytes(begun(monitor=tmp_path / "monitor.npz").monitor) == state_bytes(undisturbed(3).monitor)
 
 
-class Disk:
-    """Full while `full` is set: nothing comes to disk, not even the number of a process in a lock."""
-
-    def __init__(self, monkeypatch):
-        self.full = True
-        for name in ("fsync", "pwrite"):
-            monkeypatch.setattr(os, name, self.refusing(getattr(os, name)))
-
-    def refusing(self, call):
-        def full(*arguments):
-            if self.full:
-                raise OSError(28, "No space left on device")
-            return call(*arguments)
-
-        return full
-
-
 @pytest.mark.parametrize("warm_up", [False, True])
-def test_a_watch_begins_on_a_full_disk_says_so_and_loses_nothing(begun, tmp_path, monkeypatch, warm_up):
+def test_a_watch_begins_on_a_full_disk_says_so_and_loses_nothing(begun, tmp_path, disk, warm_up):
     """It ended with a traceback, after a restart too, when the rounds of the watch before are in its journal."""
     given = {"monitor": tmp_path / "monitor.npz"}
     if warm_up:
@@ -190,11 +189,11 @@ def test_a_watch_begins_on_a_full_disk_says_so_and_loses_nothing(begun, tmp_path
     run = begun(**given)
     for text in LINES[:3]:
         run.take_json(text)
-    disk = Disk(monkeypatch)
+    disk.full = True
     run = begun(**given)
-    assert "watch.npz: No space left on device." in run.health().reason
+    assert "cannot be saved as" in run.health().reason
     for text in (LINES[3], LINES[3], LINES[4]):
-        with pytest.raises(NotSaved, match=r"No space left on device\. Send the round again when there is room"):
+        with pytest.raises(NotSaved, match=r"disk .*\. Send the round again when there is room"):
             run.take_json(text)
     run = begun(**given)  # none of these was answered
     assert run.taken == 3
@@ -213,33 +212,32 @@ def test_a_watch_begins_on_a_full_disk_says_so_and_loses_nothing(begun, tmp_path
     assert state_bytes(run.monitor) == state_bytes(alone.monitor)
 
 
-def test_a_log_is_followed_on_a_full_disk_and_saved_when_there_is_room(begun, tmp_path, monkeypatch):
-    clock, disk = [0.0], Disk(monkeypatch)
+def test_a_log_is_followed_on_a_full_disk_and_saved_when_there_is_room(begun, tmp_path, monkeypatch, disk):
+    clock, disk.full = [0.0], True
     monkeypatch.setattr("fedgauss.integrations.live.saving.time.monotonic", lambda: clock[0])
     run = begun(monitor=tmp_path / "monitor.npz", posted=False)
-    assert "No space left on device" in run.health().reason
+    assert "cannot be saved as" in run.health().reason
+    with pytest.raises(ValueError, match="must be the file of one watch; another process"):
+        SaveFile(tmp_path / "watch.db", False)
     run.take(line_from_json(LINES[0]))
     disk.full = False
     clock[0] += 60.0
     run.tick()
     assert run.health().reason == ""
-    assert fg.Monitor.load(tmp_path / "watch.npz").round == 1
+    assert saved(run).round == 1
 
 
-def test_an_alarm_whose_round_cannot_be_saved_is_told_all_the_same(begun, tmp_path, monkeypatch):
+def test_an_alarm_whose_round_cannot_be_saved_is_told_all_the_same(begun, tmp_path, disk):
     """Sent again, the round is only `already taken`: nobody would have heard of the alarm before the next round."""
     run, heard = begun(monitor=tmp_path / "monitor.npz"), []
     answers = Answers(run, "a run", Guard("127.0.0.1", None), 80, heard.append)
     attacked = rounds(60, onset=20 * TAU)
 
-    def full(handle):
-        raise OSError(28, "No space left on device")
-
     while run.alarm is None:
         before, text = len(heard), line(len(heard) + 1, *next(attacked))
-        with monkeypatch.context() as patched:
-            patched.setattr("fedgauss.integrations.live.journal.os.fsync", full)
-            assert answers._take(Request("POST", "/rounds", {}, Message(), text)).status == 503
+        disk.full = True
+        assert answers._take(Request("POST", "/rounds", {}, Message(), text)).status == 503
+        disk.full = False
         assert len(heard) == before + 1
         run.take_json(text)
     assert heard[-1].kind == "alarm"
@@ -277,27 +275,27 @@ def test_a_watch_that_was_stopped_during_a_save_saves_again_soon(begun, tmp_path
         patched.setattr(fg.Monitor, "save", stopped)
         run.take(line_from_json(LINES[0]))
     run.take(line_from_json(LINES[1]))
-    assert fg.Monitor.load(tmp_path / "watch.npz").round == 1
+    assert saved(run).round == 1
     clock[0] += 30.0
     run.tick()
-    assert fg.Monitor.load(tmp_path / "watch.npz").round == 2
+    assert saved(run).round == 2
 
 
 def test_a_second_watch_on_one_file_is_told(begun, tmp_path):
     begun(monitor=tmp_path / "monitor.npz")
-    with pytest.raises(ValueError, match=rf"must be the file of one watch; process {os.getpid()} has it"):
-        SaveFile(tmp_path / "watch.npz", True)
+    with pytest.raises(ValueError, match="must be the file of one watch; another process has it"):
+        SaveFile(tmp_path / "watch.db", True)
 
 
-@pytest.mark.parametrize("first", ["link.npz", "watch.npz"])
+@pytest.mark.parametrize("first", ["link.npz", "watch.db"])
 def test_a_link_to_a_file_is_that_file(tmp_path, first):
     """A watch through a link had a lock of its own, and put a file in the link's place."""
-    target, link = tmp_path / "there" / "watch.npz", tmp_path / "link.npz"
+    target, link = tmp_path / "there" / "watch.db", tmp_path / "link.npz"
     target.parent.mkdir()
     link.symlink_to(target)
     names = [link, target] if first == "link.npz" else [target, link]
     save_file = SaveFile(names[0], True)
-    with pytest.raises(ValueError, match="must be the file of one watch; process"):
+    with pytest.raises(ValueError, match="must be the file of one watch; another process"):
         SaveFile(names[1], True)
     run = Run(monitor())
     run.take_up(save_file)
@@ -318,8 +316,9 @@ def test_another_kind_of_monitor_or_a_broken_journal_is_not_gone_on_with(begun, 
     other.save(tmp_path / "other.npz")
     with pytest.raises(ValueError, match="it has other Hessians"):
         begun(monitor=tmp_path / "other.npz")
-    for broken in (b"", b"PK\n", b"{}\n", b'{"format": "fedgauss watch 1"}\n', b"[" * 100_000 + b"\n"):
-        (tmp_path / "watch.npz.journal").write_bytes(broken)
+    whole = (tmp_path / "watch.db").read_bytes()
+    for broken in (b"PK\n", (tmp_path / "monitor.npz").read_bytes(), whole[:5000], whole[:4096] + bytes(len(whole))):
+        (tmp_path / "watch.db").write_bytes(broken)
         with pytest.raises(ValueError, match="Move it away"):
             begun(**given)
 
@@ -330,7 +329,7 @@ class Process:
     def __init__(self, folder):
         self._said = folder / "said.txt"
         code = "import warnings; warnings.simplefilter('ignore'); from fedgauss.cli import app; app()"
-        files = ["--monitor", str(folder / "monitor.npz"), "--save", str(folder / "watch.npz")]
+        files = ["--monitor", str(folder / "monitor.npz"), "--save", str(folder / "watch.db")]
         with self._said.open("w") as out:
             arguments = [sys.executable, "-c", code, "watch", "--listen", "--port", "0", *files]
             self._process = subprocess.Popen(arguments, stdout=out, stderr=out)
@@ -375,9 +374,10 @@ def killed(folder, moments, seed):
             killer.join()
         finally:
             process.kill()
-    save_file = SaveFile(folder / "watch.npz", True)
+    save_file = SaveFile(folder / "watch.db", True)
     try:
-        run = Run(starting_point(WatchOptions(save=save_file.path, monitor=folder / "monitor.npz", listen=True)))
+        given = WatchOptions(save=save_file.path, monitor=folder / "monitor.npz", listen=True)
+        run = Run(starting_point(given, save_file.read()))
         run.take_up(save_file)
     finally:
         save_file.close()

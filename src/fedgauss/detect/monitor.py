@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -382,7 +381,7 @@ class Monitor:
         return self._clients.attribution(level)
 
     @locked
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: storage.Place) -> None:
         """Write everything to one file; `Monitor.load` continues from it with the same verdicts, bit for bit.
 
         Parameters
@@ -397,7 +396,7 @@ class Monitor:
         return contents_of(self)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], channels: Sequence[Channel] = CHANNELS_WITH_UPLOADS) -> Monitor:
+    def load(cls, path: storage.Place, channels: Sequence[Channel] = CHANNELS_WITH_UPLOADS) -> Monitor:
         """The monitor that `save` wrote, by this version or an earlier one.
 
         One of an earlier version keeps its channels and what it has seen, and goes on with the statistics and

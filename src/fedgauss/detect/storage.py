@@ -4,10 +4,12 @@ import json
 import math
 import os
 import reprlib
+import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
-from typing import Any
+from io import BytesIO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +31,13 @@ _LONGEST_HEADER = 4_000_000  # bytes: names of ten thousand clients, and their s
 LATEST = LONGEST_HORIZON  # round or step that is read
 _LIN = ("optimum", "client_hessians", "client_noise_cov", "weights", "kurtosis", "client_gradients")
 
+_SQLITE = b"SQLite format 3\0"
+
+Place = str | os.PathLike[str] | BytesIO  # a file, or bytes that are not in one
 Contents = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]  # words and arrays
 
 
-def write(path: str | os.PathLike[str], words: dict[str, Any], arrays: Arrays, form: str = _FORMAT) -> None:
+def write(path: Place, words: dict[str, Any], arrays: Arrays, form: str = _FORMAT) -> None:
     """Write words (as JSON) and arrays to one .npz file, completely or not at all; only its owner can read it."""
     header = np.frombuffer(json.dumps({"format": form, **words}, default=_plain).encode(), dtype=np.uint8)
     size = sum(array.nbytes for array in arrays.values())
@@ -41,7 +46,7 @@ def write(path: str | os.PathLike[str], words: dict[str, Any], arrays: Arrays, f
             f"a monitor that is saved must have at most {LARGEST // 2:,} bytes of numbers and {_LONGEST_HEADER:,} of "
             f"names and settings; it has {size:,} and {len(header):,}."
         )
-    with whole_file(path) as file:
+    with nullcontext(path) if isinstance(path, BytesIO) else whole_file(path) as file:
         np.savez(file, **{_HEADER: header}, **arrays)  # type: ignore[arg-type]
 
 
@@ -52,30 +57,47 @@ def _plain(number: Any) -> Any:
     raise TypeError(f"{type(number).__name__} cannot be written down")
 
 
-def read(path: str | os.PathLike[str], form: str = _FORMAT, by: str = "Monitor.save") -> Contents:
+def read(path: Place, form: str = _FORMAT, by: str = "Monitor.save") -> Contents:
     """What `write` wrote, in this format."""
-    with open(path, "rb") as opened, _refusing(path, by):
+    with _opened(path, by) as opened:
         file = ArrayFile(opened)
         words = _words(file)
         arrays = {name: file[name] for name in file.sizes if words.get("format") == form and name != _HEADER}
     if words.get("format") != form:
-        raise ValueError(f"{os.fspath(path)} must have the format {form!r}; it has {words.get('format')!r:.60}.")
+        raise ValueError(f"{called(path)} must have the format {form!r}; it has {words.get('format')!r:.60}.")
     return words, arrays
 
 
-def format_of(path: str | os.PathLike[str]) -> str:
+def format_of(path: Place) -> str:
     """The format of a file that `write` wrote, which says what kind of monitor it holds."""
-    with open(path, "rb") as opened, _refusing(path, "Monitor.save or ClientMonitor.save"):
+    with _opened(path, "Monitor.save or ClientMonitor.save") as opened:
         return str(_words(ArrayFile(opened)).get("format"))
 
 
+def called(path: Place) -> str:
+    """A file in a sentence."""
+    return "what was saved" if isinstance(path, BytesIO) else os.fspath(path)
+
+
 @contextmanager
-def _refusing(path: str | os.PathLike[str], by: str) -> Iterator[None]:
+def _opened(path: Place, by: str) -> Iterator[IO[bytes]]:
+    """Open for reading: a file, bytes, or of what a watch keeps (--save) the monitor."""
+    if not isinstance(path, BytesIO):
+        with open(path, "rb") as file:
+            of_a_watch = file.read(len(_SQLITE)) == _SQLITE
     try:
-        yield
+        if isinstance(path, BytesIO):
+            path.seek(0)
+            yield path
+        elif of_a_watch:
+            with closing(sqlite3.connect(path, timeout=0.0)) as kept:
+                yield BytesIO(*kept.execute("SELECT watcher FROM kept").fetchone())
+        else:
+            with open(path, "rb") as file:
+                yield file
     except Exception as error:  # a damaged file may break anything in the libraries that read it
         reason = f" ({error})" if type(error) is ValueError and str(error).isprintable() else ""
-        raise ValueError(f"{os.fspath(path)} must be a file that {by} wrote; it is not one{reason:.200}.") from error
+        raise ValueError(f"{called(path)} must be a file that {by} wrote; it is not one{reason:.200}.") from error
 
 
 def _words(file: ArrayFile) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +45,7 @@ def contents_of(monitor: Monitor) -> storage.Contents:
     return words, arrays
 
 
-def read_into(monitor: Monitor, path: str | os.PathLike[str], channels: tuple[Channel, ...]) -> None:
+def read_into(monitor: Monitor, path: storage.Place, channels: tuple[Channel, ...]) -> None:
     """Make a blank monitor the one of a file, a ValueError where it is damaged."""
     words, arrays = storage.read(path)
     watched = storage.named_channels(words, channels)
@@ -54,7 +53,7 @@ def read_into(monitor: Monitor, path: str | os.PathLike[str], channels: tuple[Ch
         fill(monitor, words, arrays, watched)
     except Exception as error:  # a damaged file may break anything
         raise ValueError(
-            f"{os.fspath(path)} must be a file that Monitor.save wrote; a part is missing or wrong ({error})."
+            f"{storage.called(path)} must be a file that Monitor.save wrote; a part is missing or wrong ({error})."
         ) from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from fedgauss.detect.storage import Place
 from fedgauss.detect.verdict import Verdict
 
 
@@ -33,3 +34,6 @@ class Watcher(Protocol):
     @property
     def blind(self) -> str:
         """Why an attack in the next round would not be seen though there were rounds enough; empty where it would."""
+
+    def save(self, path: Place) -> None:
+        """Write everything to one file, or to bytes."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -393,7 +392,7 @@ class ClientMonitor:
         return chosen
 
     @locked
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: storage.Place) -> None:
         """Write the monitor to one file, that only its owner can read; `load` goes on from it to the bit.
 
         It is written completely or not at all, and is on disk when this returns. It holds the sketch's secret seed.
@@ -401,12 +400,12 @@ class ClientMonitor:
         storage.write(path, *contents_of(self), FORMAT)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], features: Sequence[Feature] = FEATURES) -> ClientMonitor:
+    def load(cls, path: storage.Place, features: Sequence[Feature] = FEATURES) -> ClientMonitor:
         """The monitor that `save` wrote, with its features; a ValueError says that the file is none, or is damaged."""
         words, arrays = storage.read(path, FORMAT, "ClientMonitor.save")
         try:
             monitor = cls(words["alpha"], words["horizon"], words["rate"], words["seed"], features)
             fill(monitor, words, arrays)
         except Exception as error:  # a damaged file may break anything
-            raise ValueError(f"{os.fspath(path)} is not a whole client monitor: {error}.") from error
+            raise ValueError(f"{storage.called(path)} is not a whole client monitor: {error}.") from error
         return monitor

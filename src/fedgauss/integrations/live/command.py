@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -110,7 +111,7 @@ def _check(options: WatchOptions) -> None:
         if path is not None and not path.parent.is_dir():
             raise ValueError(f"the folder of {path.name} must exist; {path.parent} does not.")
     if options.save is not None and options.save.is_dir():
-        file = options.save / "monitor.npz"
+        file = options.save / "watch.db"
         raise ValueError(f"--save must be a file to write; {options.save} is a folder. Use {file}?")
     if options.quiet_after is not None:
         _checks.real("quiet-after", options.quiet_after, above=0.0, fix="It counts seconds.")
@@ -121,7 +122,7 @@ def _check(options: WatchOptions) -> None:
 
 def _begun(options: WatchOptions, save_file: SaveFile | None) -> Run:
     """The run as an earlier watch left it, or at its beginning."""
-    run = Run(starting_point(options))
+    run = Run(starting_point(options, None if save_file is None else save_file.read()))
     if run.feed.by_client and options.log is not None and options.log.suffix.lower() == ".npz":
         raise ValueError(f"a log of clients must be JSON lines; {options.log.name} would be arrays. Use client_log?")
     run.pulse.quiet_after = options.quiet_after
@@ -144,16 +145,12 @@ def _saved(run: Run, announcer: Announcer) -> None:
         return
     say = announcer.say
     try:
-        saved = run.save_file.save()
-    except OSError as error:
+        run.save_file.save()
+    except (OSError, sqlite3.Error) as error:
         say(f"Not saved: {run.save_file.why_not(error)} What was saved before is there.", "saved", "error")
         return
-    if saved:
-        say(f"The monitor is saved as {run.save_file.path}; the same command goes on from it.", "saved")
-    elif run.taken and run.save_file.journal.rounds:
-        say("The warm-up was not over; its rounds are kept, and the same command goes on from them.", "saved")
-    else:
-        say("Nothing is saved: the warm-up was not over.", "saved")
+    what = "The warm-up, which was not over," if run.monitor is None else "The monitor"
+    say(f"{what} is saved as {run.save_file.path}; the same command goes on from it.", "saved")
 
 
 @contextmanager

@@ -237,7 +237,7 @@ class ParameterFeed(Feed):
         if self.n_clients is not None and words.get("names") is not None:
             names = checked_names("names", words["names"])
             if len(names) != self.n_clients:
-                raise ValueError(f"names in the journal must be {self.n_clients}; got {len(names)}.")
+                raise ValueError(f"names in --save must be {self.n_clients}; got {len(names)}.")
             self.names = names
 
     def stuck(self, unjudged: int, begun_anew: int, words: str) -> str:

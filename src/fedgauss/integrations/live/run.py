@@ -87,6 +87,11 @@ class Run:
         return self.feed.monitor
 
     @property
+    def watcher(self) -> Any:
+        """The monitor, or its warm-up."""
+        return self.feed.watcher
+
+    @property
     def alarm(self) -> Verdict | None:
         """The first verdict of the alarm that is on."""
         return self.feed.alarm
@@ -265,11 +270,10 @@ class Run:
 
     def take_up(self, save_file: SaveFile) -> None:
         """Go on with what an earlier watch left, and save from here on; what is left may be wrong."""
-        kept = save_file.journal.read()
-        if kept is not None:
+        if (kept := save_file.read()) is not None:
             last, contents = kept.words.get("last"), kept.words.get("contents")
             if not isinstance(last, list) or len(last) != len(self.gaps.last) or not isinstance(contents, dict):
-                raise ValueError("the journal beside --save does not belong to this kind of run. Move it away?")
+                raise ValueError(f"{save_file.path} does not belong to this kind of run. Move it away?")
             known = (
                 max(0, now) if type(now) is int else before for now, before in zip(last, self.gaps.last, strict=True)
             )
@@ -281,11 +285,11 @@ class Run:
                     self.take_json(text)
                 except ValueError as error:
                     raise ValueError(
-                        f"the rounds beside {save_file.path} must be those that were taken after it; {error} Move "
-                        "them away to go on without them."
+                        f"the rounds in {save_file.path} must be those that were taken after its monitor; {error} Move "
+                        "it away to go on without it."
                     ) from error
             self._contents = earlier | self._contents
-        save_file.begin(self, () if kept is None else kept.rounds)
+        save_file.begin(self)
         self.save_file = save_file
 
     def tick(self) -> None:

@@ -1,6 +1,6 @@
 """What a watch begins with: a monitor from a file, from an earlier watch, or a warm-up."""
 
-from pathlib import Path
+import io
 
 import numpy as np
 
@@ -11,19 +11,18 @@ from fedgauss.detect.clients import ClientMonitor
 from fedgauss.detect.clients.monitor import FORMAT as CLIENT_FORMAT
 from fedgauss.detect.monitor import Monitor
 from fedgauss.integrations.live.options import WatchOptions
+from fedgauss.integrations.live.saving import Kept
+from fedgauss.integrations.live.warm_up import FORMAT as WARM_UP
 from fedgauss.integrations.live.warm_up import WarmUp
 
-Watcher = Monitor | WarmUp | ClientMonitor
+Found = Monitor | WarmUp | ClientMonitor
 
 
-def starting_point(options: WatchOptions) -> Watcher:
-    """The monitor that an earlier watch saved, where it belongs to these options; else what they ask for."""
-    saved = options.save is not None and options.save.is_file()
-    if options.save is None or not saved:
+def starting_point(options: WatchOptions, kept: Kept | None = None) -> Found:
+    """The watcher that an earlier watch kept, where it belongs to these options; else what they ask for."""
+    if kept is None:
         return _given(options)
-    found = _loaded(options.save)
-    if options.monitor is not None and options.monitor.exists() and options.monitor.samefile(options.save):
-        return found
+    found = _loaded(io.BytesIO(kept.watcher))
     if wrong := _difference(_given(options), found):
         raise ValueError(
             f"--save {options.save} must be absent, or what an earlier watch of this run wrote; {wrong}. Use another "
@@ -32,15 +31,18 @@ def starting_point(options: WatchOptions) -> Watcher:
     return found
 
 
-def _difference(wanted: Watcher, found: Monitor | ClientMonitor) -> str:
+def _difference(wanted: Found, found: Found) -> str:
     """Why a saved monitor cannot have come of this beginning; empty where it may."""
-    if isinstance(wanted, ClientMonitor) != isinstance(found, ClientMonitor):
-        return f"it holds a {type(found).__name__}"
-    if isinstance(wanted, ClientMonitor) or isinstance(found, ClientMonitor):
+    if isinstance(wanted, ClientMonitor) and isinstance(found, ClientMonitor):
         return ""  # alpha, horizon and rate may be those of the log
+    if isinstance(wanted, ClientMonitor) or isinstance(found, ClientMonitor):
+        return f"it holds a {type(found).__name__}"
     for name in ("sync_every", "alpha", "horizon"):
         if getattr(wanted, name) != getattr(found, name):
             return f"its {name} is {getattr(found, name)}, and not {getattr(wanted, name)}"
+    if isinstance(found, WarmUp):
+        same = isinstance(wanted, WarmUp) and np.array_equal(wanted.hessian, found.hessian)
+        return "" if same else "it holds a warm-up with another Hessian"
     if isinstance(wanted, Monitor):
         if found.step < wanted.step:
             return f"it has seen step {found.step}, and --monitor step {wanted.step}"
@@ -53,12 +55,14 @@ def _difference(wanted: Watcher, found: Monitor | ClientMonitor) -> str:
     return "" if same else "it has another Hessian than --hessian"
 
 
-def _loaded(path: Path) -> Monitor | ClientMonitor:
-    of_clients = storage.format_of(path) == CLIENT_FORMAT
-    return ClientMonitor.load(path) if of_clients else Monitor.load(path)
+def _loaded(place: storage.Place) -> Found:
+    form = storage.format_of(place)
+    if form == WARM_UP:
+        return WarmUp.load(place)
+    return ClientMonitor.load(place) if form == CLIENT_FORMAT else Monitor.load(place)
 
 
-def _given(options: WatchOptions) -> Monitor | WarmUp | ClientMonitor:
+def _given(options: WatchOptions) -> Found:
     if options.monitor is not None:
         if options.hessian is not None or options.eta0 is not None:
             raise ValueError("--monitor brings its own A and step sizes; leave out --hessian and --eta0.")

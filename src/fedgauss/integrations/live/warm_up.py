@@ -4,10 +4,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fedgauss import _checks
 from fedgauss._types import FloatArray
+from fedgauss.detect import storage
 from fedgauss.detect.innovations import dof_needed, server_only
 from fedgauss.detect.monitor import Monitor
+from fedgauss.detect.stored_monitor import checked_settings
 from fedgauss.step_sizes import StepSizes
+
+FORMAT = "fedgauss warm-up 1"
 
 
 @dataclass
@@ -64,6 +69,30 @@ class WarmUp:
     def begin_anew(self) -> None:
         """Forget the rounds so far."""
         self._means = []
+
+    def save(self, path: storage.Place) -> None:
+        """Write everything to one file, as a monitor does; `load` goes on from it."""
+        steps, arrays = storage.steps_to_words(self.steps)
+        words = {name: getattr(self, name) for name in ("sync_every", "rounds", "alpha", "horizon")}
+        means = np.array(self._means)
+        arrays |= {"hessian": self.hessian, "means": means}
+        storage.write(path, words | {"steps": steps, "step": self._step}, arrays, FORMAT)
+
+    @classmethod
+    def load(cls, path: storage.Place) -> "WarmUp":
+        """The warm-up that `save` wrote; a ValueError says that the file is none, or is damaged."""
+        words, arrays = storage.read(path, FORMAT, "a watch")
+        try:
+            settings = checked_settings(words["sync_every"], words["alpha"], words["horizon"])
+            steps, rounds = storage.steps_from_words(words["steps"], arrays), _checks.whole("rounds", words["rounds"])
+            warm = cls(arrays["hessian"], steps, settings[0], rounds, *settings[1:])
+            warm._step = _checks.whole("step", words["step"], at_least=0, at_most=storage.LATEST)
+            for mean in arrays["means"]:
+                warm.check(mean)
+                warm._means.append(mean)
+        except Exception as error:  # a damaged file may break anything
+            raise ValueError(f"{storage.called(path)} is not a whole warm-up: {error}.") from error
+        return warm
 
     @property
     def round(self) -> int:

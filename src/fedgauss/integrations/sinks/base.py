@@ -19,8 +19,9 @@ Sink: TypeAlias = Callable[[int, Verdict], None]
 def readings(verdict: Verdict) -> dict[str, float]:
     """The numbers that a tracker draws; `ratio` is statistic over threshold, above 1 in an alarm.
 
-    There is also a ratio for each channel, such as `ratio_mean`, and every number in `Verdict.parts`. Infinite numbers, which trackers draw badly or refuse,
-    are left out: the statistic of an invalid update, and the threshold of a channel that cannot alarm yet.
+    There is also a ratio for each channel, such as `ratio_mean`, and every number in `Verdict.parts`. Infinite
+    numbers, which trackers draw badly or refuse, are left out: the statistic of an invalid update, and the threshold of
+    a channel that cannot alarm yet.
     """
     numbers = {"alarm": float(verdict.alarm), "step": float(verdict.step)}
     if math.isfinite(verdict.threshold):
@@ -32,7 +33,7 @@ def readings(verdict: Verdict) -> dict[str, float]:
     for name, statistic, threshold in verdict.readings:
         numbers[_named("ratio", name)] = statistic / threshold
     parts = {name: part for name, part in verdict.parts().items() if name != "channels"}
-    return numbers | {name: number for name, number in _leaves("", parts)}
+    return numbers | dict(_leaves("", parts))
 
 
 def _named(*words: str) -> str:
