@@ -103,10 +103,10 @@ def test_help_teaches():
 
 def test_a_log_is_followed_alarmed_of_saved_and_gone_on_with(tmp_path):
     """One run, end to end: rounds arrive, a line is broken, it alarms, is saved, and the next watch goes on."""
-    log, saved = tmp_path / "run.jsonl", tmp_path / "monitor.npz"
-    fg.Monitor(lin(), STEPS, TAU, start=[2.0, -3.0], horizon=2000).save(saved)
+    log, fresh, saved = tmp_path / "run.jsonl", tmp_path / "monitor.npz", tmp_path / "watch.db"
+    fg.Monitor(lin(), STEPS, TAU, start=[2.0, -3.0], horizon=2000).save(fresh)
     path = means(50, onset=600)
-    with Watching(log, monitor=saved, save=saved) as it:
+    with Watching(log, monitor=fresh, save=saved) as it:
         address = it.wait_for(r"The page is (http://127\.0\.0\.1:\d+/); Ctrl-C ends")[1]
         it.wait_for("Waiting for")
         log.write_text(lines(path[:20]))
@@ -152,7 +152,7 @@ def test_arrays_are_followed(tmp_path):
 
 
 def test_rounds_are_posted_to_a_watcher_that_only_knows_the_curvature(tmp_path):
-    with Watching(listen=True, hessian="1", eta0=0.3, warm_up=15, horizon=2000, save=tmp_path / "m.npz") as it:
+    with Watching(listen=True, hessian="1", eta0=0.3, warm_up=15, horizon=2000, save=tmp_path / "m.db") as it:
         address = it.wait_for(r"by POST at (http://\S+/rounds)")[1]
         for j, y in enumerate(means(40, onset=560), start=1):
             body = json.dumps({"round": j, "parameters": list(y), "participants": ["a", "<i>b</i>"]}).encode()
@@ -163,14 +163,14 @@ def test_rounds_are_posted_to_a_watcher_that_only_knows_the_curvature(tmp_path):
         it.wait_for(r"round 1 \(step 20\): warming up: round 0 of 15")
         it.wait_for("the warm-up is over, and watching begins")
         it.wait_for(r"ALARM at round \d+")
-    assert fg.Monitor.load(tmp_path / "m.npz").step == 800
+    assert fg.Monitor.load(tmp_path / "m.db").step == 800
 
 
-def test_before_the_warm_up_is_over_there_is_nothing_to_save(tmp_path):
-    with Watching(listen=True, hessian="1", eta0=0.3, save=tmp_path / "m.npz") as it:
+def test_before_the_warm_up_is_over_it_is_what_is_saved(tmp_path):
+    with Watching(listen=True, hessian="1", eta0=0.3, save=tmp_path / "m.db") as it:
         it.wait_for("by POST")
-    assert "Nothing is saved" in it.said
-    assert not (tmp_path / "m.npz").exists()
+    assert f"The warm-up, which was not over, is saved as {tmp_path / 'm.db'}" in it.said
+    assert {path.name for path in tmp_path.iterdir()} == {"m.db"}
 
 
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="only it hears signals")
@@ -187,11 +187,11 @@ def test_ctrl_c_ends_it_and_saves(tmp_path):
 
     finger = threading.Thread(target=press)
     finger.start()
-    done = watch("--listen", "--monitor", saved, "--save", tmp_path / "later.npz", "--port", 0)
+    done = watch("--listen", "--monitor", saved, "--save", tmp_path / "later.db", "--port", 0)
     finger.join()
     assert done.exit_code == 0, done.output
     assert done.output.rstrip().endswith("Stopped.")
-    assert (tmp_path / "later.npz").exists()
+    assert (tmp_path / "later.db").exists()
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -200,7 +200,7 @@ def test_ctrl_c_ends_it_and_saves(tmp_path):
 def test_a_process_of_its_own_ends_cleanly_and_saves(tmp_path, number):
     saved, said = tmp_path / "m.npz", tmp_path / "said.txt"
     fg.Monitor(lin(), STEPS, TAU).save(saved)
-    arguments = ["watch", "--listen", "--monitor", str(saved), "--save", str(tmp_path / "later.npz"), "--port", "0"]
+    arguments = ["watch", "--listen", "--monitor", str(saved), "--save", str(tmp_path / "later.db"), "--port", "0"]
     code = "import warnings; warnings.simplefilter('ignore'); from fedgauss.cli import app; app()"
     with said.open("w") as out:
         process = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=out, stderr=out)
@@ -219,7 +219,7 @@ def test_a_process_of_its_own_ends_cleanly_and_saves(tmp_path, number):
     shown = " ".join(said.read_text().split())
     assert "Traceback" not in shown
     assert shown.endswith("Stopped.")
-    assert (tmp_path / "later.npz").exists()
+    assert (tmp_path / "later.db").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
-"""What a watch that is started again reads: the file of --save, the journal beside it, and --hessian."""
+"""What a watch that is started again reads: the file of --save, and --hessian."""
 
 import io
 import json
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ import fedgauss as fg
 from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.live.saving import SaveFile
 from fedgauss.integrations.live.starting_point import _hessian
-from fuzz.damaged import byte_mutants, fuzzed, json_mutants, refused_or
+from fuzz.damaged import byte_mutants, fuzzed, refused_or
 
 RNG = np.random.default_rng(3)
 MOVES = [
@@ -32,8 +34,9 @@ def _resumed(path):
 
 
 @fuzzed(st.data(), few=5, many=500)
-def test_a_damaged_journal_is_taken_up_or_refused(folder, data):
-    path, journal = folder / "watch.npz", folder / "watch.npz.journal"
+def test_a_damaged_save_is_taken_up_or_refused(folder, data):
+    """Bytes of the file, or of a line in it that is still a file of SQLite."""
+    path = folder / "watch.db"
     for left in folder.iterdir():
         left.unlink()
     file = SaveFile(path, True)
@@ -42,13 +45,15 @@ def test_a_damaged_journal_is_taken_up_or_refused(folder, data):
     for line in MOVES[:4]:
         run.take_json(line)
     file.close()
-    lines = journal.read_bytes().splitlines(keepends=True)
-    place = data.draw(st.integers(0, len(lines) - 1))
-    good = lines[place]
-    lines[place] = data.draw(
-        st.one_of(byte_mutants(good), json_mutants(json.loads(good)).map(lambda line: line + b"\n"))
-    )
-    journal.write_bytes(b"".join(lines))
+    if data.draw(st.booleans()):
+        path.write_bytes(data.draw(byte_mutants(path.read_bytes())))
+    else:
+        what, of = data.draw(st.sampled_from([("words", "kept"), ("watcher", "kept"), ("line", "rounds")]))
+        with closing(sqlite3.connect(path)) as changed, changed:
+            (good,) = changed.execute(f"SELECT {what} FROM {of}").fetchone()
+            spoilt = data.draw(byte_mutants(good if isinstance(good, bytes) else good.encode()))
+            spoilt = spoilt.decode(errors="replace") if what == "words" else spoilt
+            changed.execute(f"UPDATE {of} SET {what} = ?", (spoilt,))
     found = refused_or(_resumed, path)
     assert found is None or found.monitor.round >= 0
 

@@ -275,7 +275,7 @@ def follow(asked, wanted):
 
 
 def test_the_command_follows_a_log_saves_and_goes_on(tmp_path):
-    log, kept = tmp_path / "run.jsonl", tmp_path / "watch.npz"
+    log, kept = tmp_path / "run.jsonl", tmp_path / "watch.db"
     wanted = logged(log, rounds(45), act=False)
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[:60]) + b'{"round": 30, "moves": {"a": ["<b>"]}}\n')  # to round 30, and nonsense
@@ -283,7 +283,7 @@ def test_the_command_follows_a_log_saves_and_goes_on(tmp_path):
     assert f"The monitor is saved as {kept}; the same command goes on from it." in said[-2]
     assert fg.ClientMonitor.load(kept).round == 30
     log.write_bytes(b"".join(lines))
-    said = follow(WatchOptions(log, port=0, monitor=kept, save=kept), "ALARM")
+    said = follow(WatchOptions(log, port=0, save=kept), "ALARM")
     assert said[1] == f"Going on from {kept}, after round 30."
     assert "judged in an earlier session" in said[2]
     first = next(verdict for verdict in wanted if verdict.alarm)

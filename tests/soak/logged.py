@@ -38,8 +38,9 @@ class Logged(Scenario):
         self._runs += 1
         rng = random.Random(f"{self.seed}/{self.name}/run {self._runs}")
         self.twin = ClientTwin(rng.randrange(2**31), last_honest=rng.randint(_RUN // 4, _RUN // 2))
-        self.save, self.log = (self.folder / f"run-{self._runs}.{ending}" for ending in ("npz", "jsonl"))
-        self.twin.save_fresh(self.save)
+        endings = ("db", "npz", "jsonl")
+        self.save, self._fresh, self.log = (self.folder / f"run-{self._runs}.{ending}" for ending in endings)
+        self.twin.save_fresh(self._fresh)
         self.written, self._rotated = 0, 0
         self.log.touch()
         self.told.begin()
@@ -51,7 +52,7 @@ class Logged(Scenario):
         self._since = self.written
 
     def _words(self) -> list[str]:
-        options = ["--monitor", self.save, "--save", self.save, "--port", 0, *self.told.options()]
+        options = ["--monitor", self._fresh, "--save", self.save, "--port", 0, *self.told.options()]
         return command("watch", self.log, *options)
 
     def faults(self) -> dict[str, Fault]:

@@ -39,8 +39,8 @@ class Posted(Scenario):
         rng = random.Random(f"{self.seed}/{self.name}/run {self._runs}")
         honest = {} if self.longest is None else {"last_honest": rng.randint(self.longest // 4, self.longest // 2)}
         self.twin = ParameterTwin(rng.randrange(2**31), **honest)
-        self.save = self.folder / f"run-{self._runs}.npz"
-        self.twin.save_fresh(self.save)
+        self.save, self._fresh = (self.folder / f"run-{self._runs}.{ending}" for ending in ("db", "npz"))
+        self.twin.save_fresh(self._fresh)
         self.accepted = 0
         self.told.begin()
         self._start()
@@ -51,7 +51,7 @@ class Posted(Scenario):
         self._since = self.accepted
 
     def _words(self) -> list[str]:
-        options = ["--monitor", self.save, "--save", self.save, "--port", 0, *self.told.options()]
+        options = ["--monitor", self._fresh, "--save", self.save, "--port", 0, *self.told.options()]
         return command("watch", "--listen", *options)
 
     def faults(self) -> dict[str, Fault]:
@@ -61,7 +61,7 @@ class Posted(Scenario):
             "SIGTERM": self._asked_to_end,
             "save cut short": self._save_cut_short,
             "save damaged": self._save_damaged,
-            "journal cut short": self._journal_cut_short,
+            "rounds cut short": self._rounds_cut_short,
             "full disk at an alarm": self._full_disk_at_an_alarm,
             **self.survived(),
         }
@@ -160,16 +160,15 @@ class Posted(Scenario):
         self._start()
         self._post(5)
 
-    def _journal_cut_short(self, rng: random.Random) -> None:
+    def _rounds_cut_short(self, rng: random.Random) -> None:
         """Rounds that were on disk are gone: what is left must be a beginning of the run, and senders send again."""
         self._post(rng.randint(1, 10))
-        self.watcher.end()
-        journal = self.save.with_name(f"{self.save.name}.journal")
-        content = journal.read_bytes()
-        first = content.index(b"\n") + 1
-        os.truncate(journal, rng.randint(first, len(content)))
+        self.watcher.signal(signal.SIGKILL)
+        self.watcher.wait()
+        rounds = self.save.with_name(f"{self.save.name}-wal")
+        os.truncate(rounds, rng.randint(0, rounds.stat().st_size))
         left = self.twin.round_of(self.save)
-        demand(left is not None, "what is left of a journal is no beginning of the run")
+        demand(left is not None, "what is left of rounds is no beginning of the run")
         self.accepted = min(self.accepted, left or 0)
         self._start()
         self._post(5)

@@ -103,7 +103,7 @@ def toy(tmp_path, monkeypatch):
             longest = 4000  # no alarm in so short a time
 
             def _words(self):
-                return program("toy_watcher", wrong, self.save)
+                return program("toy_watcher", wrong, self._fresh, self.save)
 
         scenario = WithToy(tmp_path / wrong, 1, mark)
         scenarios.append(scenario)

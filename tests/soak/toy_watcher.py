@@ -1,4 +1,4 @@
-"""Watchers that are wrong on purpose, to see that a soak finds out: `python -m soak.toy_watcher WRONG SAVE`."""
+"""Watchers that are wrong on purpose, to see that a soak finds out: `python -m soak.toy_watcher WRONG FRESH SAVE`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import live_runs
 import numpy as np
 
 import fedgauss as fg
+from fedgauss.integrations.live.saving import SaveFile
 
 
 class Toy:
@@ -28,9 +30,11 @@ class Toy:
     messy     leaves a process behind
     """
 
-    def __init__(self, wrong: str, save: Path) -> None:
-        self.wrong, self._save = wrong, save
-        self.monitor = fg.Monitor.load(save)
+    def __init__(self, wrong: str, fresh: Path, save: Path) -> None:
+        self.wrong, self._file = wrong, SaveFile(save, True)
+        kept = self._file.read()
+        self.watcher = self.monitor = fg.Monitor.load(fresh if kept is None else BytesIO(kept.watcher))
+        self._file.begin(self)
         self.last, self._body = self.monitor.round, b""
         self._kept: list[bytes] = []
         self._lock = threading.Lock()
@@ -59,7 +63,11 @@ class Toy:
 
     def save(self) -> None:
         """Write what is known."""
-        self.monitor.save(self._save)
+        self._file.save()
+
+    def kept(self) -> dict[str, Any]:
+        """Nothing beside the monitor."""
+        return {}
 
     def state(self) -> dict[str, Any]:
         """What the page shows."""
@@ -93,4 +101,4 @@ def serve(toy: Toy) -> None:
 
 
 if __name__ == "__main__":
-    serve(Toy(sys.argv[1], Path(sys.argv[2])))
+    serve(Toy(sys.argv[1], *map(Path, sys.argv[2:])))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ import live_runs
 import numpy as np
 
 import fedgauss as fg
+from fedgauss.integrations.live.saving import Kept, SaveFile
 
 _LONGEST = 100_000  # rounds that a run may have
 
@@ -39,7 +44,7 @@ class Twin(ABC):
         """All that a monitor holds."""
 
     @abstractmethod
-    def _load(self, path: Path) -> Any:
+    def _load(self, path: BytesIO) -> Any:
         """A monitor that was saved."""
 
     @abstractmethod
@@ -75,11 +80,21 @@ class Twin(ABC):
     def round_of(self, path: Path) -> int | None:
         """The round after which the twin held what was saved here; None where it never did.
 
-        What `fedgauss watch` saves is a monitor and, in a journal beside it, the rounds since.
+        What `fedgauss watch` saves is a monitor and the rounds since. A copy is read: a watch that runs has the file.
         """
-        restored = self._load(path)
-        journal = path.with_name(f"{path.name}.journal")
-        for line in journal.read_bytes().split(b"\n")[1:-1] if journal.exists() else ():
+        kept = None
+        for again in range(5):  # a watch may write while it is copied
+            try:
+                kept = _copied(path)
+                break
+            except ValueError:
+                if again == 4:
+                    raise
+                time.sleep(0.05)
+        if kept is None:
+            return 0
+        restored = self._load(BytesIO(kept.watcher))
+        for line in kept.rounds:
             said = json.loads(line)
             if said["round"] == restored.round + 1:
                 self._take(restored, said)
@@ -106,7 +121,7 @@ class ParameterTwin(Twin):
     def _state(self, monitor: Any) -> str:
         return _digest(live_runs.state_bytes(monitor))
 
-    def _load(self, path: Path) -> fg.Monitor:
+    def _load(self, path: BytesIO) -> fg.Monitor:
         return fg.Monitor.load(path)
 
     def _take(self, monitor: Any, said: dict[str, Any]) -> None:
@@ -138,7 +153,7 @@ class ClientTwin(Twin):
     def _state(self, monitor: Any) -> str:
         return _digest(client_runs.held(monitor))
 
-    def _load(self, path: Path) -> fg.ClientMonitor:
+    def _load(self, path: BytesIO) -> fg.ClientMonitor:
         return fg.ClientMonitor.load(path)
 
     def _take(self, monitor: Any, said: dict[str, Any]) -> None:
@@ -157,6 +172,19 @@ def _digest(held: tuple[str, dict[str, bytes]]) -> str:
     for name in sorted(arrays):
         whole.update(name.encode() + b"\0" + arrays[name])
     return whole.hexdigest()
+
+
+def _copied(path: Path) -> Kept | None:
+    """What a watch keeps, read from a copy."""
+    with tempfile.TemporaryDirectory() as folder:
+        for end in ("", "-wal"):
+            if (part := path.with_name(path.name + end)).exists():
+                shutil.copyfile(part, Path(folder, f"copy{end}"))
+        file = SaveFile(Path(folder, "copy"), True)
+        try:
+            return file.read()
+        finally:
+            file.close()
 
 
 def damaged(content: bytes, rng: Any) -> bytes:
