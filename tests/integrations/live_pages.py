@@ -24,7 +24,7 @@ FITS = """JSON.stringify({
 def serving(run):
     """Its server, on loopback."""
     server = LiveServer(run, "Watching run.jsonl", Guard("127.0.0.1", None), 0)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server
     finally:

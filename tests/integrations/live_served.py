@@ -21,7 +21,7 @@ class Served:
         self.run = run or Run(monitor())
         hear = (hear or self.heard.append) if listen else None
         self.server = LiveServer(self.run, "Watching <b>run</b>.jsonl", Guard("127.0.0.1", token, tls), 0, hear, limits)
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def __enter__(self):
         return self

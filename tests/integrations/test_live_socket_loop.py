@@ -12,7 +12,7 @@ from live_dribblers import Dribblers, until
 from live_runs import line, monitor, rounds
 from live_served import Served
 
-from fedgauss.integrations.live import server, socket_loop
+from fedgauss.integrations.live import server
 from fedgauss.integrations.live.connection import Limits, source_of
 from fedgauss.integrations.live.history import HistoryRow
 from fedgauss.integrations.live.run import Run
@@ -86,12 +86,12 @@ def test_what_visitors_make_the_server_hold_is_bounded():
             link.sendall(head(it, 4 * 2**20) + b"x" * 300_000)
             until(lambda k=k: it.server.rejected["full"] >= k - 2)
         assert it.post(line(1, next(rounds(1))[0]))[0] == 200
-        assert sum(one.held for one in it.server._loop._connections) <= 2**20
+        assert sum(one.held for one in it.server.connections) <= 2**20
 
 
 def test_one_address_cannot_take_all_places(monkeypatch):
     """As if all were from one address beyond this machine: its oldest connection gives way, others are left alone."""
-    monkeypatch.setattr(socket_loop, "source_of", lambda _: "192.0.2.1")
+    monkeypatch.setattr(server, "source_of", lambda _: "192.0.2.1")
     with Served(limits=Limits(connections=8, by_address=2)) as it, contextlib.ExitStack() as opened:
         first, second = (opened.enter_context(connect(it)) for _ in range(2))
         time.sleep(0.3)

@@ -1,15 +1,11 @@
 """One connection to the live page, what all of them may use, and which is closed first when there are too many."""
 
+import asyncio
 import ipaddress
-import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
-
-from fedgauss.integrations.live.request import Request
-
-_DRAINED = 64 * 2**20  # bytes read and discarded after an early answer; closing at once could destroy the answer
 
 
 @dataclass(frozen=True)
@@ -37,33 +33,30 @@ _EVICTED_FIRST: tuple[Phase, ...] = ("closing", "receiving", "sending")  # never
 
 
 class Connection:
-    """A socket, its phase, what it has received and what is still to be sent."""
+    """Where a visitor is from, how far the visit is, and what is held of it."""
 
-    def __init__(self, sock: socket.socket, source: str, seconds: float) -> None:
-        self.socket, self.source = sock, source
+    def __init__(self, source: str, task: asyncio.Task[None]) -> None:
+        self.source, self.task = source, task
         self.received = bytearray()
-        self.request: Request | None = None
-        self.unsent = memoryview(b"")
-        self.to_drain = _DRAINED
-        self.events = 0  # what the selector waits for
-        self.enter("receiving", seconds)
+        self.writer: asyncio.StreamWriter | None = None  # once there is TLS, if it is asked for
+        self.evicted = False
+        self.enter("receiving")
 
-    def enter(self, phase: Phase, seconds: float) -> None:
-        """Begin a phase, with a deadline for the whole of it."""
+    def enter(self, phase: Phase) -> None:
+        """Begin a phase."""
         self.phase, self.began = phase, monotonic()
-        self.deadline = self.began + seconds
 
     @property
     def held(self) -> int:
         """Bytes of memory in use."""
-        return len(self.received) + len(self.unsent) + (0 if self.request is None else len(self.request.body))
+        return len(self.received) + (0 if self.writer is None else self.writer.transport.get_write_buffer_size())
 
 
 def oldest(connections: Iterable[Connection], age: float) -> Connection | None:
     """The connection to close when room is needed; None if each is younger than `age` seconds or being answered."""
     before = monotonic() - age
-    able = [conn for conn in connections if conn.phase in _EVICTED_FIRST and conn.began <= before]
-    return min(able, key=lambda conn: (_EVICTED_FIRST.index(conn.phase), conn.began), default=None)
+    able = [one for one in connections if one.phase in _EVICTED_FIRST and one.began <= before and not one.evicted]
+    return min(able, key=lambda one: (_EVICTED_FIRST.index(one.phase), one.began), default=None)
 
 
 LOOPBACK = "loopback"
