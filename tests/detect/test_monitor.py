@@ -291,14 +291,14 @@ def test_absent_clients_change_the_weight_of_a_round(lin):
         everybody.update(y)
         named.update(y, participants=[0, 1, 2, 3])
         some.update(y, participants=[True, True, False, False])
-    ratio = everybody._watch.channels[0].mass / some._watch.channels[0].mass
+    ratio = everybody.watch.channels[0].mass / some.watch.channels[0].mass
     assert ratio == pytest.approx(2.0)  # half the clients, twice the variance
-    assert named._watch.channels[0].mass == pytest.approx(everybody._watch.channels[0].mass)
+    assert named.watch.channels[0].mass == pytest.approx(everybody.watch.channels[0].mass)
     reweighted = Monitor(lin, STEPS, sync_every=10, horizon=200)
     reweighted.reweight([0.5, 0.5 - 2e-9, 1e-9, 1e-9])
     for y in path:
         reweighted.update(y)
-    assert reweighted._watch.channels[0].mass == pytest.approx(some._watch.channels[0].mass, rel=1e-6)
+    assert reweighted.watch.channels[0].mass == pytest.approx(some.watch.channels[0].mass, rel=1e-6)
 
 
 def test_a_horizon_too_short_to_compare_anything_is_refused(lin):

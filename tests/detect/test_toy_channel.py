@@ -126,7 +126,7 @@ def test_its_alarm_speaks_for_itself(alarmed):
 
 
 def test_it_is_told_of_uploads(alarmed):
-    assert alarmed[0]._watch.channels[0].uploads_seen == 20 - 1  # the first says where the run begins
+    assert alarmed[0].watch.channels[0].uploads_seen == 20 - 1  # the first says where the run begins
 
 
 def test_saved_and_restored_it_goes_on_to_the_bit(alarmed, tmp_path):

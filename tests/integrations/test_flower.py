@@ -556,4 +556,4 @@ def test_arrays_keep_their_order_whoever_replies_first():
         evaluate_fn=lambda server_round, arrays: orders.append(list(arrays)),
     )
     assert orders == [["a", "b"]] * 9
-    assert np.all(np.abs(watched._mean - [5.0, 5.0, -3.0, -3.0]) < 1.0)
+    assert np.all(np.abs(watched.mean - [5.0, 5.0, -3.0, -3.0]) < 1.0)

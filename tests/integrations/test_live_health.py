@@ -168,7 +168,7 @@ def test_a_horizon_of_clients_that_is_over_is_not_watching():
 def test_a_monitor_whose_numbers_are_not_finite_alarms():
     """Row 6: a NaN in a prefix sum made the statistic NaN, which is above no threshold."""
     run = watched(30)
-    run.monitor._watch.channels[0].total[:] = np.nan
+    run.monitor.watch.channels[0].total[:] = np.nan
     states = []
     for j in range(31, 34):
         outcome = run.take_json(line(j, MEANS[j - 1]))

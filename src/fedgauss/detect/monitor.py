@@ -11,14 +11,15 @@ from fedgauss._linearization import Linearization
 from fedgauss._types import ArrayLike, BoolArray, FloatArray
 from fedgauss.detect import storage
 from fedgauss.detect.attribution import Attribution
-from fedgauss.detect.channel import Channel, Conditions, RoundSeen, checked_channels
+from fedgauss.detect.channel import Channel, RoundSeen, checked_channels
 from fedgauss.detect.client_record import ClientRecord
 from fedgauss.detect.client_rounds import ClientInnovations
-from fedgauss.detect.innovations import Block, Innovations, innovations, step_sizes_between
+from fedgauss.detect.innovations import Block, innovations, step_sizes_between
 from fedgauss.detect.locked import OwnLock, locked
-from fedgauss.detect.stored_monitor import Settings, checked_settings, contents_of, read_into
+from fedgauss.detect.monitor_state import MonitorState
+from fedgauss.detect.stored_monitor import checked_settings, contents_of, read_into
 from fedgauss.detect.stretch import Stretch, take_stretch
-from fedgauss.detect.thresholds import Boundary, boundary
+from fedgauss.detect.thresholds import boundary
 from fedgauss.detect.updates import (
     client_table,
     fault,
@@ -30,11 +31,11 @@ from fedgauss.detect.updates import (
 )
 from fedgauss.detect.verdict import Verdict
 from fedgauss.detect.verdict_on import refusal, verdict_on
-from fedgauss.detect.watch import CHANNELS_WITH_UPLOADS, DEFAULT_CHANNELS, Watch, rounds_to_drop
+from fedgauss.detect.watch import CHANNELS_WITH_UPLOADS, DEFAULT_CHANNELS
 from fedgauss.step_sizes import StepSizes
 
 
-class Monitor:
+class Monitor(MonitorState):
     """Raises an alarm when clients turn malicious, at a false-alarm rate that holds over the whole run.
 
     Parameters
@@ -118,27 +119,22 @@ class Monitor:
         parts = innovations(lin, steps)
         watched = DEFAULT_CHANNELS if channels is None else checked_channels(channels)
         first = None if start is None else _checks.real_array("start", start, shape=(lin.dim,))
-        self._seed, self._may_join = _checks.whole("seed", seed, at_least=0), channels is None
-        self._begin(parts, settings, boundary(lin.dim, *settings, self._seed, parts.whitening, watched), watched)
-        self._mean = first
+        seed = _checks.whole("seed", seed, at_least=0)
+        limits = boundary(lin.dim, *settings, seed, parts.whitening, watched)
+        self._blank()
+        self.begin(parts, settings, limits, watched, seed)
+        self.last, self.may_join = first, channels is None
 
-    def _begin(self, parts: Innovations, settings: Settings, limits: Boundary, channels: tuple[Channel, ...]) -> None:
+    def _blank(self) -> None:
+        """A monitor that may be filled."""
         self._lock = OwnLock()
-        self.sync_every, self.alpha, self.horizon = settings
-        self.innovations, self.lin, self.steps = parts, parts.lin, parts.steps
-        self.boundary, self.channels = limits, channels
-        self.round = self.step = 0
-        self._weights: FloatArray | None = None  # those of lin
-        self._mean = None
-        self._clients: ClientRecord | None = None  # from the first upload on
         self._innovations_of_clients: ClientInnovations | None = None
         self._warned = False
-        self._forget()
 
     @property
     def mean(self) -> FloatArray | None:
         """Y at the last update, or the start; None before either is known."""
-        return None if self._mean is None else self._mean.copy()
+        return None if self.last is None else self.last.copy()
 
     @property
     def blind(self) -> str:
@@ -148,7 +144,7 @@ class Monitor:
     @property
     def has_uploads(self) -> bool:
         """Whether clients' uploads were given, which `suspects` needs."""
-        return self._clients is not None
+        return self.uploads is not None
 
     def __repr__(self) -> str:
         lin, state = self.lin, "no alarm" if self.alarm is None else "ALARM"
@@ -167,7 +163,7 @@ class Monitor:
         round : int, optional
             The number of rounds that led to it.
         """
-        mean = self._mean
+        mean = self.last
         if step is not None or y is not None or round is not None:
             now = _checks.whole("step", self.step if step is None else step, at_least=0, fix="Steps count from 0.")
             mean = None if y is None else mean_vector(y, self.lin.dim)
@@ -175,24 +171,15 @@ class Monitor:
                 raise ValueError("y must be finite: it is the mean from which the run continues.")
             self.round = self.round if round is None else _checks.whole("round", round, at_least=0)
             self.step = now
-        self._mean = mean
-        self._forget()
-
-    def _forget(self) -> None:
-        self._origin_step, self._origin_round = self.step, self.round
-        self.alarm: Verdict | None = None
-        if self._clients is not None:
-            self._clients.reset()
-        drop, tempering = rounds_to_drop(self.sync_every), self.innovations.whitening.tempering
-        conditions = Conditions(self.lin.dim, 1, self.sync_every, drop, tempering, self.lin, self.horizon)
-        self._watch = Watch(self.channels, conditions)
+        self.last = mean
+        self.forget()
 
     def _join_clients(self) -> None:
         """From the first round on there are uploads: clients are watched, too, and alpha is shared anew."""
-        settings = (self.sync_every, self.alpha, self.horizon, self._seed)
+        settings = (self.sync_every, self.alpha, self.horizon, self.seed)
         limits = boundary(self.lin.dim, *settings, self.innovations.whitening, CHANNELS_WITH_UPLOADS)
-        self._may_join, self.channels, self.boundary = False, CHANNELS_WITH_UPLOADS, limits
-        self._forget()
+        self.may_join, self.channels, self.boundary = False, CHANNELS_WITH_UPLOADS, limits
+        self.forget()
 
     @locked
     def reweight(self, weights: ArrayLike | None) -> None:
@@ -205,7 +192,7 @@ class Monitor:
             weights move the mean: see `participants` in `update`.
         """
         count = self.lin.n_clients
-        self._weights = None if weights is None else _checks.client_weights(weights, count)
+        self.weights = None if weights is None else _checks.client_weights(weights, count)
         self._innovations_of_clients = None
         if weights is not None:
             self._warn_of_optima()
@@ -263,22 +250,22 @@ class Monitor:
             None if given is None else client_table(name, given, self.lin.n_clients, self.lin.dim, present)
             for name, given in (("clients", clients), ("began", began))
         )
-        now = next_step(step, self.step, self.sync_every, self._mean is not None)
-        if wrong := fault(parts, self._mean, value, sent, origin, present):
+        now = next_step(step, self.step, self.sync_every, self.last is not None)
+        if wrong := fault(parts, self.last, value, sent, origin, present):
             return refusal(self, now, wrong)
         if present is not None:
             self._warn_of_optima()
         block = self._block(now, present)
-        before, taken = (self._watch.copied(), self._may_join, self.channels, self.boundary), False
+        before, taken = (self.watch.copied(), self.may_join, self.channels, self.boundary), False
         try:
-            if self._may_join and sent is not None and self.round == self._origin_round:
+            if self.may_join and sent is not None and self.round == self.origin_round:
                 self._join_clients()
             verdict = self._judged(value, now, block, sent, origin)
             taken = not verdict.invalid
             return verdict
         finally:
             if not taken:  # a channel of the user's may have failed, too, when others had taken the round in
-                self._watch, self._may_join, self.channels, self.boundary = before
+                self.watch, self.may_join, self.channels, self.boundary = before
 
     @locked
     def update_many(self, means: FloatArray, alarms: bool) -> Stretch:
@@ -301,23 +288,23 @@ class Monitor:
 
     def _block(self, now: int, present: BoolArray | None) -> Block | None:
         """What the round's steps do; None where its beginning is not known."""
-        if self._mean is None:
+        if self.last is None:
             step_sizes_between(self.steps, now - 1, now)  # a schedule that has ended says so
             return None
-        base = self.lin.weights if self._weights is None else self._weights
-        weights = self._weights if present is None else participant_weights(present, base)
+        base = self.lin.weights if self.weights is None else self.weights
+        weights = self.weights if present is None else participant_weights(present, base)
         return self.innovations.block(self.step, now, weights)
 
     def _judged(
         self, value: FloatArray, now: int, block: Block | None, sent: FloatArray | None, origin: FloatArray | None
     ) -> Verdict:
         """A checked round, taken in and judged; an invalid one has changed nothing but the channels."""
-        parts, mean, pulls, where = self.innovations, self._mean, None, None
-        position, counted = self._watch.rounds, not self._watch.to_drop
+        parts, mean, pulls, where = self.innovations, self.last, None, None
+        position, counted = self.watch.rounds, not self.watch.to_drop
         if block is None or mean is None:
-            origin_step, peaks = now - self.sync_every, self._watch.skip()
+            origin_step, peaks = now - self.sync_every, self.watch.skip()
         else:
-            origin_step = self._origin_step
+            origin_step = self.origin_step
             where = np.broadcast_to(mean, (self.lin.n_clients, self.lin.dim)) if origin is None else origin
             pulls = None if sent is None else self._pulls(where, sent, now)
             x, place = parts.whiten(block, mean, value), parts.place(mean)
@@ -326,32 +313,32 @@ class Monitor:
                 return refusal(self, now, "The innovation of the round would not be of finite numbers.")
             theirs = None if pulls is None else pulls[..., None]
             seen = RoundSeen(x[:, None], block.weight, self.step, place[:, None], sent, origin, theirs)
-            peaks = self._watch.update(seen)
+            peaks = self.watch.update(seen)
         if broken := [c.name for c, peak in zip(self.channels, peaks, strict=True) if not peak.finite]:
             return refusal(self, now, f"The statistic of the channel {broken[0]} would not be a finite number.")
         verdict, baseline = verdict_on(self, peaks, now, origin_step)
         if where is not None and counted:
             self._remember(position, where, pulls)
-        self._mean, self.step, self.round, self._origin_step = value, now, self.round + 1, origin_step
+        self.last, self.step, self.round, self.origin_step = value, now, self.round + 1, origin_step
         if verdict.alarm and self.alarm is None:
             self.alarm = verdict
-            if self._clients is not None:
-                self._clients.freeze(baseline)
+            if self.uploads is not None:
+                self.uploads.freeze(baseline)
         return verdict
 
     def _pulls(self, began: FloatArray, sent: FloatArray, now: int) -> FloatArray:
         """Client innovations of a round, (K, d)."""
         if self._innovations_of_clients is None:
-            self._innovations_of_clients = ClientInnovations(self.lin, self.steps, self._weights)
+            self._innovations_of_clients = ClientInnovations(self.lin, self.steps, self.weights)
         return self._innovations_of_clients.of_round(began, sent, self.step, now)
 
     def _remember(self, position: int, began: FloatArray, pulls: FloatArray | None) -> None:
         """Keep what clients did in a round for `suspects`, or that nothing is known of it."""
-        if self._clients is None:
+        if self.uploads is None:
             if pulls is None:
                 return
-            self._clients = ClientRecord(self.lin, position)
-        self._clients.update(position, began, np.full(began.shape, np.nan) if pulls is None else pulls)
+            self.uploads = ClientRecord(self.lin, position)
+        self.uploads.update(position, began, np.full(began.shape, np.nan) if pulls is None else pulls)
 
     @locked
     def suspects(self, rate: float = 0.10) -> Attribution:
@@ -376,9 +363,9 @@ class Monitor:
         level = _checks.probability("rate", rate, fix="It is a share of false discoveries, such as .10.")
         if self.alarm is None:
             raise ValueError("suspects needs an alarm, and rounds after it; there was no alarm. Keep watching.")
-        if self._clients is None:
+        if self.uploads is None:
             raise ValueError("suspects needs the clients' uploads; none were given. Use update(y, clients=...).")
-        return self._clients.attribution(level)
+        return self.uploads.attribution(level)
 
     @locked
     def save(self, path: storage.Place) -> None:
@@ -420,5 +407,6 @@ class Monitor:
             If the file is not one that `save` wrote, is damaged, or has other channels.
         """
         monitor = cls.__new__(cls)
+        monitor._blank()
         read_into(monitor, path, checked_channels(channels))
         return monitor

@@ -18,7 +18,7 @@ from fedgauss.detect.innovations import Contractions
 from fedgauss.detect.updates import PLAUSIBLE
 
 if TYPE_CHECKING:
-    from fedgauss.detect.monitor import Monitor
+    from fedgauss.detect.monitor_state import MonitorState
 
 IntArray = npt.NDArray[np.int64]
 
@@ -141,7 +141,7 @@ def running(first: float | FloatArray, terms: FloatArray) -> FloatArray:
     return np.add.accumulate(np.concatenate([np.asarray(first)[None], terms]), axis=0)
 
 
-def take_stretch(monitor: Monitor, means: FloatArray, alarms: bool) -> Stretch:
+def take_stretch(monitor: MonitorState, means: FloatArray, alarms: bool) -> Stretch:
     """Take in rounds as `Monitor.update` would, one after the other, as long as they bring nothing new.
 
     Parameters
@@ -160,43 +160,37 @@ def take_stretch(monitor: Monitor, means: FloatArray, alarms: bool) -> Stretch:
         the monitor is one that must be fed one round at a time.
     """
     nothing = Stretch(np.zeros(0), np.zeros(0))
-    with monitor._lock:
-        watch, parts, tau = monitor._watch, monitor.innovations, monitor.sync_every
-        if (
-            monitor._mean is None
-            or watch.to_drop
-            or monitor._clients is not None
-            or alarms > (monitor.alarm is not None)
-        ):
-            return nothing
-        previous = np.concatenate([monitor._mean[None], means[:-1]])
-        near = np.isfinite(means).all(axis=1) & (parts.distances(means, previous) < PLAUSIBLE / 2)
-        n = first_false(near)
-        before = monitor.step + tau * np.arange(n)
-        if not n or (blocks := parts.blocks(before, tau, monitor._weights)) is None:
-            return nothing
-        x, place = blocks.whiten(previous[:n], means[:n], parts.lin.optimum), parts.places(previous[:n])
-        seen = RoundsSeen(x, blocks.weight, before, place)
-        ahead = [channel.ahead(seen) for channel in watch.channels]
-        known = [one for one in ahead if one is not None]
-        if len(known) < len(ahead):
-            return nothing
-        tops = np.stack([one.statistic for one in known])
-        ends = monitor.boundary.ends
-        epoch = np.minimum(np.searchsorted(ends, before + tau - monitor._origin_step), len(ends) - 1)
-        bounds = np.stack([level[epoch] for level in monitor.boundary.levels.values()])
-        best = (tops / bounds).argmax(axis=0)
-        statistic, threshold = tops[best, np.arange(n)], bounds[best, np.arange(n)]
-        k = first_false(np.isfinite(tops).all(axis=0) & ((statistic > threshold) == alarms))
-        if not k:
-            return nothing
-        for one in known:
-            one.take(k)
-        watch.rounds += k
-        monitor._mean, monitor.step, monitor.round = means[k - 1].copy(), monitor.step + k * tau, monitor.round + k
-        squares, product = blocks.contractions
-        plain = Contractions(squares[:k], product[:k]) if monitor._weights is None else None
-        return Stretch(statistic[:k], threshold[:k], plain)
+    watch, parts, tau = monitor.watch, monitor.innovations, monitor.sync_every
+    if monitor.last is None or watch.to_drop or monitor.uploads is not None or alarms > (monitor.alarm is not None):
+        return nothing
+    previous = np.concatenate([monitor.last[None], means[:-1]])
+    near = np.isfinite(means).all(axis=1) & (parts.distances(means, previous) < PLAUSIBLE / 2)
+    n = first_false(near)
+    before = monitor.step + tau * np.arange(n)
+    if not n or (blocks := parts.blocks(before, tau, monitor.weights)) is None:
+        return nothing
+    x, place = blocks.whiten(previous[:n], means[:n], parts.lin.optimum), parts.places(previous[:n])
+    seen = RoundsSeen(x, blocks.weight, before, place)
+    ahead = [channel.ahead(seen) for channel in watch.channels]
+    known = [one for one in ahead if one is not None]
+    if len(known) < len(ahead):
+        return nothing
+    tops = np.stack([one.statistic for one in known])
+    ends = monitor.boundary.ends
+    epoch = np.minimum(np.searchsorted(ends, before + tau - monitor.origin_step), len(ends) - 1)
+    bounds = np.stack([level[epoch] for level in monitor.boundary.levels.values()])
+    best = (tops / bounds).argmax(axis=0)
+    statistic, threshold = tops[best, np.arange(n)], bounds[best, np.arange(n)]
+    k = first_false(np.isfinite(tops).all(axis=0) & ((statistic > threshold) == alarms))
+    if not k:
+        return nothing
+    for one in known:
+        one.take(k)
+    watch.rounds += k
+    monitor.last, monitor.step, monitor.round = means[k - 1].copy(), monitor.step + k * tau, monitor.round + k
+    squares, product = blocks.contractions
+    plain = Contractions(squares[:k], product[:k]) if monitor.weights is None else None
+    return Stretch(statistic[:k], threshold[:k], plain)
 
 
 def first_false(given: BoolArray) -> int:

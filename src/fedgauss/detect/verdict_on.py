@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from fedgauss.detect.channel import INVALID, Peak
+from fedgauss.detect.monitor_state import MonitorState
 from fedgauss.detect.verdict import ChannelReading, Verdict
 from fedgauss.detect.watch import Judgement, rounds_to_drop
-
-if TYPE_CHECKING:
-    from fedgauss.detect.monitor import Monitor
 
 Interval = tuple[int, int]
 
 
-def verdict_on(monitor: Monitor, peaks: tuple[Peak, ...], now: int, origin_step: int) -> tuple[Verdict, int]:
+def verdict_on(monitor: MonitorState, peaks: tuple[Peak, ...], now: int, origin_step: int) -> tuple[Verdict, int]:
     """Of the round that ends at step `now`, and the rounds of a baseline that it would leave for `suspects`."""
     watched_steps = now - origin_step
     limits, alarmed = monitor.boundary.at(watched_steps), np.array([monitor.alarm is not None])
-    said = monitor._watch.judge(peaks, limits, alarmed, monitor.innovations.contraction_at)
+    said = monitor.watch.judge(peaks, limits, alarmed, monitor.innovations.contraction_at)
     channel = monitor.channels[int(said.channel[0])]
     alarm, travelling = bool(said.alarm[0]), bool(said.travelling[0])
     over = monitor.horizon is not None and watched_steps > monitor.horizon
@@ -49,12 +45,12 @@ def verdict_on(monitor: Monitor, peaks: tuple[Peak, ...], now: int, origin_step:
     return verdict, max(rounds, int(said.rounds[0]) // 2)
 
 
-def _way_back(monitor: Monitor, peaks: tuple[Peak, ...], said: Judgement) -> tuple[int, int, Interval]:
+def _way_back(monitor: MonitorState, peaks: tuple[Peak, ...], said: Judgement) -> tuple[int, int, Interval]:
     """Watched rounds before the earliest likely onset, the round to go back to, and the steps of likely onsets."""
     which = int(said.channel[0])
-    span = monitor._watch.channels[which].onset_span(peaks[which])
+    span = monitor.watch.channels[which].onset_span(peaks[which])
     rounds, interval = int(span.rounds[0]), (int(span.first[0]) + 1, int(span.last[0]) + 1)
-    rollback = monitor._origin_round + rounds_to_drop(monitor.sync_every) + rounds
+    rollback = monitor.origin_round + rounds_to_drop(monitor.sync_every) + rounds
     first = monitor.alarm
     if first is not None and first.rollback is not None:
         # Rounds are forgotten as they age, and a later estimate may lie on the next that is left: a poisoned one.
@@ -64,12 +60,12 @@ def _way_back(monitor: Monitor, peaks: tuple[Peak, ...], said: Judgement) -> tup
     return rounds, rollback, interval
 
 
-def refusal(monitor: Monitor, now: int, note: str) -> Verdict:
+def refusal(monitor: MonitorState, now: int, note: str) -> Verdict:
     """An invalid update, after which everything is as it was."""
     return Verdict(
         alarm=True,
         statistic=np.inf,
-        threshold=monitor.boundary.at(now - monitor._origin_step)[0],
+        threshold=monitor.boundary.at(now - monitor.origin_step)[0],
         channel=INVALID,
         round=monitor.round + 1,
         step=now,
