@@ -33,7 +33,7 @@ def linear_path(n_steps, seed=0, shift=0.0, change=10**9, noise=1.0):
 
 
 def state_bytes(monitor):
-    words, arrays = monitor._state()
+    words, arrays = monitor.state()
     return repr(words), {name: array.tobytes() for name, array in arrays.items()}
 
 
@@ -128,7 +128,7 @@ def saved(lin, tmp_path):
     for y in linear_path(500, shift=2.0, change=240)[19::20]:
         monitor.update(y, clients=np.tile(y, (4, 1)))
     assert monitor.alarm is not None
-    words, arrays = monitor._state()
+    words, arrays = monitor.state()
 
     def load(words, arrays):
         storage.write(path, words, arrays)

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import fedgauss as fg
-from fedgauss.detect.clients.stored import contents_of
 from memory_used import highest_memory
 
 HOW_MANY = pytest.mark.parametrize("how_many", [100, pytest.param(10_000, marks=pytest.mark.study)])
@@ -70,7 +69,7 @@ def of_clients(folder):
 
 
 def state(monitor):
-    words, arrays = contents_of(monitor) if isinstance(monitor, fg.ClientMonitor) else monitor._state()
+    words, arrays = monitor.state()
     return json.dumps(words, default=str), {name: array.tobytes() for name, array in arrays.items()}
 
 

@@ -35,7 +35,7 @@ def watched(rounds=30, **settings):
 
 
 def state(monitor):
-    words, arrays = monitor._state()
+    words, arrays = monitor.state()
     return words, {name: array.tobytes() for name, array in arrays.items()}
 
 

@@ -34,7 +34,7 @@ def run_of(watched, count, seed=0, onset=None, shift=1.0):
 
 
 def state(watched):
-    words, arrays = watched._state()
+    words, arrays = watched.state()
     return repr(words), {name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()}
 
 

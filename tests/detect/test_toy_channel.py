@@ -140,7 +140,7 @@ def test_saved_and_restored_it_goes_on_to_the_bit(alarmed, tmp_path):
     assert [c.name for c in restored.channels] == ["ewma"]
     for y in rest:
         assert restored.update(y, clients=np.tile(y, (4, 1))) == monitor.update(y, clients=np.tile(y, (4, 1)))
-    first, second = monitor._state(), restored._state()
+    first, second = monitor.state(), restored.state()
     assert first[0] == second[0]
     assert {k: a.tobytes() for k, a in first[1].items()} == {k: a.tobytes() for k, a in second[1].items()}
 

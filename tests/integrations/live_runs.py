@@ -43,5 +43,5 @@ def line(number, y, theta=None, names=NAMES, **more):
 
 def state_bytes(watched):
     """Everything a monitor holds."""
-    words, arrays = watched._state()
+    words, arrays = watched.state()
     return repr(words), {name: array.tobytes() for name, array in arrays.items()}

@@ -209,7 +209,7 @@ HOSTILE = {
 
 
 def state(watched):
-    words, arrays = watched._state()
+    words, arrays = watched.state()
     return words, {name: array.tobytes() for name, array in arrays.items()}
 
 

@@ -20,7 +20,6 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
 import fedgauss as fg
-from fedgauss.detect.clients.stored import contents_of
 from fedgauss.integrations.flower import Clients, Monitored
 from memory_used import highest_memory
 
@@ -94,7 +93,7 @@ def mutated(rng, reply):
 
 
 def state(monitor):
-    words, arrays = contents_of(monitor) if isinstance(monitor, fg.ClientMonitor) else monitor._state()
+    words, arrays = monitor.state()
     return repr(words), {name: array.tobytes() for name, array in arrays.items()}
 
 

@@ -377,9 +377,11 @@ class Monitor(MonitorState):
             The file, by convention with the suffix .npz. It is written completely or not at all, is on disk when this
             returns, and only its owner can read it.
         """
-        storage.write(path, *self._state())
+        storage.write(path, *self.state())
 
-    def _state(self) -> storage.Contents:
+    @locked
+    def state(self) -> storage.Contents:
+        """All that is saved, as words and arrays."""
         return contents_of(self)
 
     @classmethod

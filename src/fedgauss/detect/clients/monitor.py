@@ -26,7 +26,7 @@ from fedgauss.detect.clients.seen import SeenRounds
 from fedgauss.detect.clients.shown import monitor_html
 from fedgauss.detect.clients.sketch import Single, Sketch, width_for
 from fedgauss.detect.clients.stored import FORMAT as FORMAT
-from fedgauss.detect.clients.stored import contents_of, fill
+from fedgauss.detect.clients.stored import ClientState
 from fedgauss.detect.clients.surprise import LEAST_PAST, surprise_of
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
 from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
@@ -40,7 +40,7 @@ class _NotANumber(Exception):
     """A statistic is not a number, which is no silence."""
 
 
-class ClientMonitor:
+class ClientMonitor(ClientState):
     """Raises an alarm when clients turn bad, names them, and says since when, whatever the model and its optimiser.
 
     Each client is compared with the others in the round and with its own past: the direction, length and shape of what
@@ -397,7 +397,7 @@ class ClientMonitor:
 
         It is written completely or not at all, and is on disk when this returns. It holds the sketch's secret seed.
         """
-        storage.write(path, *contents_of(self), FORMAT)
+        storage.write(path, *self.state(), FORMAT)
 
     @classmethod
     def load(cls, path: storage.Place, features: Sequence[Feature] = FEATURES) -> ClientMonitor:
@@ -405,7 +405,7 @@ class ClientMonitor:
         words, arrays = storage.read(path, FORMAT, "ClientMonitor.save")
         try:
             monitor = cls(words["alpha"], words["horizon"], words["rate"], words["seed"], features)
-            fill(monitor, words, arrays)
+            monitor.restore(words, arrays)
         except Exception as error:  # a damaged file may break anything
             raise ValueError(f"{storage.called(path)} is not a whole client monitor: {error}.") from error
         return monitor

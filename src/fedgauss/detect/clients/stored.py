@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,73 +13,97 @@ from fedgauss import _checks
 from fedgauss.detect import storage
 from fedgauss.detect.clients.compared import Exclusion
 from fedgauss.detect.clients.directions import Directions
+from fedgauss.detect.clients.features import Feature
 from fedgauss.detect.clients.seen import SeenRounds
 from fedgauss.detect.clients.sketch import Single, Sketch, width_for
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
 from fedgauss.detect.clients.watch import ClientWatch
 
-if TYPE_CHECKING:
-    from fedgauss.detect.clients.monitor import ClientMonitor
-
 FORMAT = "fedgauss client monitor 2"
 _LONGEST_MOVE = 1.001  # of an average of unit vectors, in any coordinate
 
 
-def contents_of(monitor: ClientMonitor) -> storage.Contents:
-    """All that `fill` needs, but for what the monitor is made with."""
-    alarm = None
-    if monitor.alarm is not None:  # names may be numbers, which JSON does not have as keys
-        alarm = asdict(monitor.alarm) | {"surprises": [*monitor.alarm.surprises.items()]}
-    words = {
-        "alpha": monitor.alpha,
-        "horizon": monitor.horizon,
-        "rate": monitor.rate,
-        "seed": monitor._seed,
-        "width": monitor._directions.sketch.width,
-        "features": [feature.name for feature in monitor.features],
-        "round": monitor.round,
-        "dim": monitor._dim,
-        "clients": list(monitor._numbers),
-        "alarm": alarm,
-        "exclusions": monitor.exclusions,
-        "alarms": monitor.seen.words(),
-    }
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "directions": monitor._directions.table,
-        "seen.rounds": monitor.seen.rounds,
-        "seen.tenths": monitor.seen.tenths(len(monitor._numbers)),
-        **monitor._watch.state(),
-    }
-    return words, arrays
+class ClientState:
+    """The base of `ClientMonitor`: what it holds, taken apart and put together again."""
 
+    alpha: float
+    horizon: int | None
+    rate: float
+    features: tuple[Feature, ...]
+    round: int
+    alarm: ClientVerdict | None
+    exclusions: tuple[Exclusion, ...]
+    seen: SeenRounds
+    _seed: int  # of the sketch
+    _dim: int  # parameters, 0 before they are known
+    _numbers: dict[Name, int]  # of clients by name
+    _watch: ClientWatch
+    _directions: Directions
 
-def fill(monitor: ClientMonitor, words: dict[str, Any], arrays: storage.Arrays) -> None:
-    """Make a fresh monitor the one that `contents_of` took apart; a ValueError where parts do not fit together."""
-    monitor.round = _checks.whole("round", words["round"], at_least=0, at_most=storage.LATEST)
-    if (features := [feature.name for feature in monitor.features]) != words["features"]:
-        raise ValueError(f"it was saved with the features {words['features']}, not {features}: hand those to load")
-    monitor._dim = _checks.whole("dim", words["dim"], at_least=0, at_most=storage.LATEST)
-    monitor._numbers = {name: k for k, name in enumerate(_names(words["clients"]))}
-    count = len(monitor._numbers)
-    monitor._watch = ClientWatch.from_state(arrays, count, monitor.round, monitor.features)
-    width = _checks.whole("width", words["width"], at_least=1, at_most=width_for(0))
-    monitor._directions = Directions(Sketch(width, monitor._seed), monitor.features)
-    monitor._directions.table = _directions(arrays["directions"], count, monitor)
-    monitor.exclusions = tuple(_exclusion(told, monitor.round) for told in words.get("exclusions", ()))
-    if words["alarm"] is not None:
-        monitor.alarm = _alarm(words["alarm"], monitor.round)
-    if "seen.rounds" in arrays:  # not in files before they were kept
-        told = [(_whole("round", at, monitor.round), onset, _names(who)) for at, onset, who in words["alarms"]]
-        alarms = [(at, _whole("onset", onset, at), who) for at, onset, who in told]
-        monitor.seen = SeenRounds.from_state(alarms, arrays["seen.rounds"], arrays["seen.tenths"], n_clients=count)
-        if len(monitor.seen.rounds) and monitor.seen.rounds[-1] > monitor.round:
-            raise ValueError(f"rounds seen must not lie beyond round {monitor.round}")
-    named = [out.clients for out in monitor.exclusions] + [alarm.clients for alarm in monitor.seen.alarms]
-    named += [monitor.alarm.suspects, tuple(monitor.alarm.surprises)] if monitor.alarm else []
-    if not {name for names in named for name in names} <= monitor._numbers.keys():
-        raise ValueError("clients that are named or left out must be among those seen")
-    if surplus := arrays.keys() - contents_of(monitor)[1].keys():
-        raise ValueError(f"{min(surplus)[:60]!r} is not a part of a client monitor")
+    def state(self) -> storage.Contents:
+        """Words and arrays, all that `restore` needs but for what the monitor is made with."""
+        alarm = None
+        if self.alarm is not None:  # names may be numbers, which JSON does not have as keys
+            alarm = asdict(self.alarm) | {"surprises": [*self.alarm.surprises.items()]}
+        words = {
+            "alpha": self.alpha,
+            "horizon": self.horizon,
+            "rate": self.rate,
+            "seed": self._seed,
+            "width": self._directions.sketch.width,
+            "features": [feature.name for feature in self.features],
+            "round": self.round,
+            "dim": self._dim,
+            "clients": list(self._numbers),
+            "alarm": alarm,
+            "exclusions": self.exclusions,
+            "alarms": self.seen.words(),
+        }
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "directions": self._directions.table,
+            "seen.rounds": self.seen.rounds,
+            "seen.tenths": self.seen.tenths(len(self._numbers)),
+            **self._watch.state(),
+        }
+        return words, arrays
+
+    def restore(self, words: dict[str, Any], arrays: storage.Arrays) -> None:
+        """Make a fresh monitor the one that `state` took apart; a ValueError where parts do not fit together."""
+        self.round = _checks.whole("round", words["round"], at_least=0, at_most=storage.LATEST)
+        if (features := [feature.name for feature in self.features]) != words["features"]:
+            raise ValueError(f"it was saved with the features {words['features']}, not {features}: hand those to load")
+        self._dim = _checks.whole("dim", words["dim"], at_least=0, at_most=storage.LATEST)
+        self._numbers = {name: k for k, name in enumerate(_names(words["clients"]))}
+        count = len(self._numbers)
+        self._watch = ClientWatch.from_state(arrays, count, self.round, self.features)
+        width = _checks.whole("width", words["width"], at_least=1, at_most=width_for(0))
+        self._directions = Directions(Sketch(width, self._seed), self.features)
+        self._directions.table = self._checked_directions(arrays["directions"], count)
+        self.exclusions = tuple(_exclusion(told, self.round) for told in words.get("exclusions", ()))
+        if words["alarm"] is not None:
+            self.alarm = _alarm(words["alarm"], self.round)
+        if "seen.rounds" in arrays:  # not in files before they were kept
+            told = [(_whole("round", at, self.round), onset, _names(who)) for at, onset, who in words["alarms"]]
+            alarms = [(at, _whole("onset", onset, at), who) for at, onset, who in told]
+            self.seen = SeenRounds.from_state(alarms, arrays["seen.rounds"], arrays["seen.tenths"], n_clients=count)
+            if len(self.seen.rounds) and self.seen.rounds[-1] > self.round:
+                raise ValueError(f"rounds seen must not lie beyond round {self.round}")
+        named = [out.clients for out in self.exclusions] + [alarm.clients for alarm in self.seen.alarms]
+        named += [self.alarm.suspects, tuple(self.alarm.surprises)] if self.alarm else []
+        if not {name for names in named for name in names} <= self._numbers.keys():
+            raise ValueError("clients that are named or left out must be among those seen")
+        if surplus := arrays.keys() - self.state()[1].keys():
+            raise ValueError(f"{min(surplus)[:60]!r} is not a part of a client monitor")
+
+    def _checked_directions(self, given: npt.NDArray[Any], count: int) -> Single:
+        """Clients' average directions. There are none before a round, or where another monitor compared the clients."""
+        known = self._dim and count and self._watch.recent
+        shape = (count, self._directions.sketch.length(self._dim)) if known else (0, 0)
+        if given.shape != shape or given.dtype != np.float32:
+            raise ValueError(f"directions must be float32 of shape {shape}")
+        if not (np.abs(given) <= _LONGEST_MOVE).all():  # NaN is not
+            raise ValueError("directions must be finite, and at most 1")
+        return given
 
 
 def _whole(name: str, value: Any, most: int) -> int:
@@ -92,17 +116,6 @@ def _names(given: Any) -> tuple[Name, ...]:
     if len(set(given)) != len(given):
         raise ValueError("a client is named twice")
     return tuple(given)
-
-
-def _directions(given: npt.NDArray[Any], count: int, monitor: ClientMonitor) -> Single:
-    """Clients' average directions. There are none before a round, or where another monitor compared the clients."""
-    known = monitor._dim and count and monitor._watch.recent
-    shape = (count, monitor._directions.sketch.length(monitor._dim)) if known else (0, 0)
-    if given.shape != shape or given.dtype != np.float32:
-        raise ValueError(f"directions must be float32 of shape {shape}")
-    if not (np.abs(given) <= _LONGEST_MOVE).all():  # NaN is not
-        raise ValueError("directions must be finite, and at most 1")
-    return given
 
 
 def _exclusion(told: Any, last: int) -> Exclusion:
