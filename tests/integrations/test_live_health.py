@@ -115,7 +115,7 @@ def test_a_run_that_falls_silent_is_not_watched():
 
 def test_how_long_silence_is_usual_follows_from_the_run(monkeypatch):
     clock = [1000.0]
-    monkeypatch.setattr("fedgauss.integrations.live.pulse.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("fedgauss.integrations.live.health.time.monotonic", lambda: clock[0])
     run = Run(monitor())
     run.pulse.catching_up = True  # rounds of last week
     watched(50, run)

@@ -8,8 +8,7 @@ from live_served import Served
 from fedgauss.integrations.live.history import HistoryRow
 from fedgauss.integrations.live.run import Run
 from fedgauss.integrations.live.state import state_of
-from fedgauss.integrations.live.thinned import Thinned
-from fedgauss.integrations.live.written import WrittenRows
+from fedgauss.integrations.live.thinned import Thinned, WrittenRows
 
 
 def test_rows_are_written_once_and_anew_after_a_thinning():

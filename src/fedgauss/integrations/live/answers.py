@@ -16,7 +16,7 @@ from fedgauss.integrations.live.request import Request
 from fedgauss.integrations.live.run import Ended, Outcome, Run
 from fedgauss.integrations.live.saving import NotSaved
 from fedgauss.integrations.live.state import shown_row, state_of
-from fedgauss.integrations.live.written import WrittenRows
+from fedgauss.integrations.live.thinned import WrittenRows
 
 Hear = Callable[[Outcome], None]
 

@@ -95,28 +95,13 @@ class RoundNumbers:
         return number + rounds * min((step - 1 - self._first_steps[place]) // steps, count - 1)
 
 
-class History:
+class History(Thinned[HistoryRow]):
     """All rounds, thinned where there are many."""
 
     def __init__(self) -> None:
-        self._rows: Thinned[HistoryRow] = Thinned(_CELLS, _more_telling, lambda row: max(len(row.clients), _LEAST))
+        super().__init__(_CELLS, _more_telling, lambda row: max(len(row.clients), _LEAST))
         self._numbers = RoundNumbers()  # of those that were not refused
         self.invalid = 0  # updates
-
-    @property
-    def count(self) -> int:
-        """Rows that are held."""
-        return self._rows.count
-
-    @property
-    def epoch(self) -> int:
-        """How often they were thinned."""
-        return self._rows.epoch
-
-    @property
-    def each(self) -> int:
-        """Rounds that a row stands for."""
-        return self._rows.each
 
     @property
     def last(self) -> tuple[int, int]:
@@ -140,7 +125,7 @@ class History:
 
     def add(self, row: HistoryRow) -> None:
         """One more round."""
-        self._rows.add(row)
+        super().add(row)
         if row.kind == "invalid update":
             self.invalid += 1
         else:
@@ -156,16 +141,12 @@ class History:
             ratio = None if ratios is None else float(ratios[j])
             return HistoryRow(number + 1 + j, step + steps * (1 + j), ratio, kind)
 
-        self._rows.extend(count, most_telling)
+        self.extend(count, most_telling)
         self._numbers.add_many(count, steps)
 
     def round_before(self, step: int) -> int | None:
         """The last round used before this step; None where that is not known any more."""
         return self._numbers.before(step)
-
-    def since(self, number: int) -> tuple[int, list[HistoryRow]]:
-        """Rows number, number + 1, ..., and the number of the first of them."""
-        return self._rows.since(number)
 
 
 @dataclass

@@ -18,9 +18,9 @@ from fedgauss.detect.updates import LONGEST_GAP, PLAUSIBLE, fault, mean_vector, 
 from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.live.average import RunningAverage
 from fedgauss.integrations.live.feed import Feed, Judged, Part, Who
+from fedgauss.integrations.live.health import IN_A_ROW
 from fedgauss.integrations.live.history import History, Kind, Roll
 from fedgauss.integrations.live.lines import MOST_NAMES, Line, checked_names, short
-from fedgauss.integrations.live.pulse import IN_A_ROW
 from fedgauss.integrations.live.warm_up import WarmUp
 
 _SHOWN = 50  # parameters whose intervals are sent

@@ -14,12 +14,10 @@ from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.live.client_feed import ClientFeed
 from fedgauss.integrations.live.feed import Feed, Judged, Who
 from fedgauss.integrations.live.gaps import Gaps
-from fedgauss.integrations.live.health import Health, State
+from fedgauss.integrations.live.health import IN_A_ROW, Health, Pulse, Refusals, State
 from fedgauss.integrations.live.history import HistoryRow, Kind, OutOfOrder
 from fedgauss.integrations.live.lines import Line
 from fedgauss.integrations.live.parameter_feed import ParameterFeed
-from fedgauss.integrations.live.pulse import IN_A_ROW, Pulse
-from fedgauss.integrations.live.refusals import Refusals
 from fedgauss.integrations.live.saving import SaveFile
 from fedgauss.integrations.live.thinned import Thinned
 from fedgauss.integrations.live.warm_up import WarmUp

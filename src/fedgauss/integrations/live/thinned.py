@@ -1,7 +1,8 @@
-"""Rows of a list that grows for ever, thinned so that the whole of it can always be drawn."""
+"""Rows of a list that grows for ever, thinned so that the whole of it can always be drawn, and as JSON."""
 
+import json
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Row = TypeVar("Row")
 
@@ -68,3 +69,20 @@ class Thinned(Generic[Row]):
         """Rows number, number + 1, ..., and the number of the first of them."""
         begin = number if number <= len(self._rows) else 0
         return begin, self._rows[begin:]
+
+
+class WrittenRows(Generic[Row]):
+    """What `rows` hold, each as the JSON of what is `shown` of it."""
+
+    def __init__(self, rows: Thinned[Row], shown: Callable[[Row], Any]) -> None:
+        self._rows, self._shown = rows, shown
+        self._epoch, self._texts = rows.epoch, list[str]()
+
+    def since(self, number: int) -> tuple[int, str]:
+        """Rows number, number + 1, ... as a list in JSON, and the number of the first of them."""
+        if self._epoch != self._rows.epoch:
+            self._epoch, self._texts = self._rows.epoch, []
+        _, fresh = self._rows.since(len(self._texts))
+        self._texts += [json.dumps(self._shown(row), allow_nan=False, separators=(",", ":")) for row in fresh]
+        begin = number if number <= len(self._texts) else 0
+        return begin, f"[{','.join(self._texts[begin:])}]"
