@@ -47,8 +47,8 @@ which must be honest and close to the optimum
 [bold]Months[/bold]
 A round or step that jumps is refused, and believed from the third round in a row on. When rounds are refused \
 one after the other, no longer come, or cannot be judged, page, terminal, --webhook and --notices say NOT \
-WATCHING, since when and why. With --save FILE the watch may be killed at any moment: a POSTed round is on disk, \
-in FILE.journal, before it is answered, a log is read again, and the same command goes on. A round may be sent \
+WATCHING, since when and why. With --save FILE the watch may be killed at any moment: a POSTed round is on disk \
+before it is answered, a log is read again, and the same command goes on. A round may be sent \
 again: with the same content it is already taken (200), with other content refused (409). A log may be rotated.
 
 [bold]Exit codes[/bold]
@@ -62,7 +62,7 @@ again: with the same content it is already taken (200), with other content refus
   fedgauss watch run.jsonl
   fedgauss watch run.jsonl --monitor monitor.npz
   fedgauss watch run.npz --hessian A.npy --eta0 0.3 --sync-every 20
-  fedgauss watch --listen --monitor monitor.npz --save watch.npz
+  fedgauss watch --listen --monitor monitor.npz --save watch.db
   fedgauss watch run.jsonl --host 0.0.0.0 --token-file FILE --cert C --key K
 """
 
