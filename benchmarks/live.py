@@ -23,10 +23,10 @@ import numpy as np
 
 import fedgauss as fg
 from fedgauss.integrations.live.command import batches
-from fedgauss.integrations.live.journal import Journal
 from fedgauss.integrations.live.lines import line_from_json
 from fedgauss.integrations.live.logs import LineLog
 from fedgauss.integrations.live.run import Run
+from fedgauss.integrations.live.saving import SaveFile
 from fedgauss.integrations.live.state import state_of
 from fedgauss.integrations.sinks import client_log
 
@@ -123,13 +123,13 @@ def main() -> None:
             watched = follow(of_clients, Run(fg.ClientMonitor()))
         with timed("the same, judged in an earlier session", few):
             page(follow(of_clients, Run(watched.monitor)))
-        text, journal = b'{"round": 1, "parameters": [0.5, 1.5]}', Journal(Path(folder, "journal"))
-        journal.begin({})
-        with timed("POSTed rounds on disk: a line in the journal", 100):
-            for _ in range(100):
-                journal.add(text)
-                journal.commit()
-        journal.close()
+        save_file, posted = SaveFile(Path(folder, "watch.db"), posted=True), Run(monitor())
+        posted.take_up(save_file)
+        lines = [json.dumps({"round": j, "parameters": y}).encode() for j, y in enumerate(path(few), start=1)]
+        with timed("POSTed rounds, judged and on disk", few):
+            for text in lines:
+                posted.take_json(text)
+        save_file.close()
         with timed("the monitor saved whole", 50):
             for _ in range(50):
                 run.monitor.save(os.path.join(folder, "monitor.npz"))
