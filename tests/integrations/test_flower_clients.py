@@ -347,7 +347,7 @@ def test_a_protected_run_has_a_log_from_which_a_watcher_judges_alike(tmp_path):
     for text in (tmp_path / "run.jsonl").read_bytes().splitlines():
         run.take_json(text)
         if run.verdict is not None:
-            verdicts[run.last] = run.verdict
+            verdicts[run.round] = run.verdict
     assert verdicts == strategy.verdicts
     assert strategy.excluded == {5: (5,), 21: BAD}
     assert run.monitor.exclusions == watcher.monitor.exclusions

@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fedgauss.integrations.live.feed import Outcome
 from fedgauss.integrations.live.health import Health, State
 from fedgauss.integrations.live.history import Kind
 from fedgauss.integrations.live.notices import Notices, stamp
 from fedgauss.integrations.live.options import Format
-from fedgauss.integrations.live.run import Outcome
 
 _REFUSALS = 20  # that are said
 
@@ -57,7 +57,7 @@ class Announcer:
     def __call__(self, outcome: Outcome) -> None:
         """What came of a round."""
         with self._lock:
-            kind, words, parts = outcome
+            (kind, words, _), parts = outcome, outcome.parts
             if kind in ("already taken", "noted"):
                 return
             if kind != self._kind:

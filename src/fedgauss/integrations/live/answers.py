@@ -7,13 +7,14 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+from fedgauss.integrations.live.feed import Outcome
 from fedgauss.integrations.live.guard import OPEN, Guard
 from fedgauss.integrations.live.history import OutOfOrder
 from fedgauss.integrations.live.lines import MOST_BYTES
 from fedgauss.integrations.live.metrics import CONTENT_TYPE, metrics
 from fedgauss.integrations.live.page import LivePage
 from fedgauss.integrations.live.request import Request
-from fedgauss.integrations.live.run import Ended, Outcome, Run
+from fedgauss.integrations.live.run import Ended, Run
 from fedgauss.integrations.live.saving import NotSaved
 from fedgauss.integrations.live.state import shown_row, state_of
 from fedgauss.integrations.live.thinned import WrittenRows

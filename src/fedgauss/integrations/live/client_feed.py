@@ -10,7 +10,7 @@ import numpy as np
 from fedgauss.detect.clients import ClientMonitor, ClientVerdict, Compared, Exclusion
 from fedgauss.detect.clients.verdict import listed
 from fedgauss.detect.clients.watch import FEWEST
-from fedgauss.integrations.live.feed import Feed, Judged, Part, Who
+from fedgauss.integrations.live.feed import Feed, Outcome, Part, Who
 from fedgauss.integrations.live.history import History, Kind, Roll
 from fedgauss.integrations.live.lines import MOST_CLIENTS, Line, line_from_json, short
 
@@ -66,15 +66,15 @@ class ClientFeed(Feed):
             )
         return Who(names)
 
-    def prepare(self, line: Line, step: int) -> Judged | None:
+    def prepare(self, line: Line, step: int) -> Outcome | None:
         """A move that is not finite is an alarm, whoever would have been judged."""
         moves = {} if line.moves is None or isinstance(line.moves, Compared) else line.moves
         broken = next((name for name, move in moves.items() if not np.isfinite(move).all()), None)
         return (
-            None if broken is None else Judged("invalid update", f"What client {short(broken)} changed is not finite.")
+            None if broken is None else Outcome("invalid update", f"What client {short(broken)} changed is not finite.")
         )
 
-    def judge(self, line: Line, step: int, who: Who) -> Judged:
+    def judge(self, line: Line, step: int, who: Who) -> Outcome:
         """Of a checked line; who is left out comes first, and counts only if the round does."""
         assert line.moves is not None
         monitor = copy.deepcopy(self._monitor) if line.left_out else self._monitor
@@ -84,12 +84,12 @@ class ClientFeed(Feed):
             monitor.exclude(out.clients, back_to=min(out.back_to, monitor.round))
         verdict = monitor.update(line.moves, round=line.number)
         if verdict.invalid:
-            return Judged("invalid update", verdict.note)
+            return Outcome("invalid update", verdict.note)
         self._monitor = monitor
         if verdict is monitor.alarm:
             self._alarms.append(verdict)
         kind: Kind = "alarm" if verdict.alarm else "quiet" if verdict.watched else "warming up"
-        return Judged(kind, str(verdict), verdict, verdict.surprises)
+        return Outcome(kind, str(verdict), verdict)
 
     def seen(self, line: Line, step: int, who: Who) -> str:
         """A round of an earlier session."""

@@ -13,13 +13,17 @@ from fedgauss.integrations.live.lines import Line, line_from_json
 Part = dict[str, Any]  # of a page: rows of cells under a head, and a note
 
 
-class Judged(NamedTuple):
-    """What came of a round: in one word, in a sentence, the verdict where there is one, and surprises by client."""
+class Outcome(NamedTuple):
+    """What came of a line, in one word and in a sentence, and the verdict if it was judged."""
 
     kind: Kind
     words: str
     verdict: Verdict | None = None
-    surprises: Mapping[Any, float] = {}
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Of the verdict."""
+        return {} if self.verdict is None else self.verdict.parts()
 
 
 class Who(NamedTuple):
@@ -73,12 +77,12 @@ class Feed(ABC):
     def check(self, line: Line, step: int) -> Who:
         """Who took part in a round that may come next."""
 
-    def prepare(self, line: Line, step: int) -> Judged | None:
+    def prepare(self, line: Line, step: int) -> Outcome | None:
         """What takes long, and needs nothing that a page looks at; it may come to a judgement."""
         return None
 
     @abstractmethod
-    def judge(self, line: Line, step: int, who: Who) -> Judged:
+    def judge(self, line: Line, step: int, who: Who) -> Outcome:
         """Judge a checked round."""
 
     @abstractmethod

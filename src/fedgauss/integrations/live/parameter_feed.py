@@ -17,7 +17,7 @@ from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.updates import LONGEST_GAP, PLAUSIBLE, fault, mean_vector, participant_mask
 from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.live.average import RunningAverage
-from fedgauss.integrations.live.feed import Feed, Judged, Part, Who
+from fedgauss.integrations.live.feed import Feed, Outcome, Part, Who
 from fedgauss.integrations.live.health import IN_A_ROW
 from fedgauss.integrations.live.history import History, Kind, Roll
 from fedgauss.integrations.live.lines import MOST_NAMES, Line, checked_names, short
@@ -115,7 +115,7 @@ class ParameterFeed(Feed):
             raise ValueError(f"clients must be among the {count} known ones; {short(unknown[0])} is not.")
         return [known[name] for name in names]
 
-    def prepare(self, line: Line, step: int) -> Judged | None:
+    def prepare(self, line: Line, step: int) -> Outcome | None:
         """A round of the warm-up, which may end it."""
         warm, y = self._watcher, line.parameters
         if not isinstance(warm, WarmUp) or y is None:
@@ -127,17 +127,17 @@ class ParameterFeed(Feed):
             monitor = warm.monitor()
         except ValueError as error:
             warm.begin_anew()
-            return Judged("begun anew", f"the warm-up gave no monitor, and begins anew: {error}")
+            return Outcome("begun anew", f"the warm-up gave no monitor, and begins anew: {error}")
         where = f"round {line.number} (step {step})"
         if monitor is None:
-            return Judged("begun anew" if anew else "warming up", f"{where}: {far}")
+            return Outcome("begun anew" if anew else "warming up", f"{where}: {far}")
         average = RunningAverage(monitor.lin, monitor.steps)
         for mean, then in warm.rows():
             average.add(mean, then, None)
         self._watcher, self.average = monitor, average
-        return Judged("quiet", f"{where}: the warm-up is over, and watching begins.")
+        return Outcome("quiet", f"{where}: the warm-up is over, and watching begins.")
 
-    def judge(self, line: Line, step: int, who: Who) -> Judged:
+    def judge(self, line: Line, step: int, who: Who) -> Outcome:
         """With clients in the monitor's order, and its words in the log's numbers and names."""
         monitor, average = self._begun()
         mask = sent = None
@@ -162,11 +162,11 @@ class ParameterFeed(Feed):
             verdict = replace(verdict, onset=first.onset, onset_interval=first.onset_interval, rollback=first.rollback)
         verdict = self._renumbered(verdict, line.number)
         if verdict.invalid:
-            return Judged("invalid update", str(replace(verdict, note=_with_name(verdict.note, who.everybody))))
+            return Outcome("invalid update", str(replace(verdict, note=_with_name(verdict.note, who.everybody))))
         average.add(line.parameters, step, mask)
         self._took(line.parameters, who)
         kind: Kind = "alarm" if verdict.alarm else "travelling" if verdict.travelling else "quiet"
-        return Judged(kind, str(verdict), verdict)
+        return Outcome(kind, str(verdict), verdict)
 
     def seen(self, line: Line, step: int, who: Who) -> str:
         """The last of the rounds that were judged before must be the one that the monitor remembers."""

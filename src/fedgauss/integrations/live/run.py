@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedgauss._types import FloatArray
-from fedgauss.detect.clients import ClientMonitor
+from fedgauss.detect.clients import ClientMonitor, ClientVerdict
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.live.client_feed import ClientFeed
-from fedgauss.integrations.live.feed import Feed, Judged, Who
+from fedgauss.integrations.live.feed import Feed, Outcome, Who
 from fedgauss.integrations.live.gaps import Gaps
 from fedgauss.integrations.live.health import IN_A_ROW, Health, Pulse, Refusals, State
 from fedgauss.integrations.live.history import HistoryRow, Kind, OutOfOrder
@@ -32,14 +32,6 @@ class Ended(ValueError):
 
     def __init__(self) -> None:
         super().__init__("the watcher is about to stop, and takes no more rounds. Send it again to the next one.")
-
-
-class Outcome(NamedTuple):
-    """What came of a line, in one word and in a sentence, and the parts of the verdict if it was judged."""
-
-    kind: Kind
-    words: str
-    parts: Mapping[str, Any] = {}
 
 
 class ShownNumbers(NamedTuple):
@@ -180,31 +172,32 @@ class Run:
         judged = feed.prepare(line, step)
         with self.lock:
             if judged is None and step <= feed.seen_before:
-                judged = Judged("seen before", feed.seen(line, step, who))
+                judged = Outcome("seen before", feed.seen(line, step, who))
             elif judged is None:
                 judged = feed.judge(line, step, who)
             return self._remember(line, step, who, judged)
 
-    def _remember(self, line: Line, step: int, who: Who, judged: Judged) -> Outcome:
-        verdict, kind, words = judged.verdict, judged.kind, judged.words
+    def _remember(self, line: Line, step: int, who: Who, judged: Outcome) -> Outcome:
+        kind, words, verdict = judged
         ratio = None if verdict is None else verdict.statistic / verdict.threshold
+        surprises = verdict.surprises if isinstance(verdict, ClientVerdict) else {}
         here: tuple[int, ...] = ()
         each: tuple[float | None, ...] = ()
         if kind != "invalid update":
             self.gaps.add((line.number, step))
             self.roll.know(who.everybody or ())
-            here = self.roll.add(line.number, who.present, judged.surprises)
+            here = self.roll.add(line.number, who.present, surprises)
         elif not words.startswith("ALARM"):
             words = self._invalid(line.number, words)
         if self.feed.by_client:
-            each = tuple(judged.surprises.get(name) for name in who.present or ()) if here else ()
+            each = tuple(surprises.get(name) for name in who.present or ()) if here else ()
         self.history.add(HistoryRow(line.number, step, ratio, kind, here if self.feed.by_client else (), each))
         if verdict is not None:
             self.verdict = verdict
         if line.shown and kind != "invalid update":
             self._show(line)
         past = "" if kind == "alarm" else self._past()
-        return Outcome(kind, f"{words}{past}", {} if verdict is None else verdict.parts())
+        return Outcome(kind, f"{words}{past}", verdict)
 
     def _invalid(self, number: int, why: str) -> str:
         return f"ALARM after round {number}: invalid update, not used; the last good round is {self.round or 0}. {why}"

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from fedgauss.integrations.live.history import Kind
 
@@ -34,17 +34,6 @@ class Kept(NamedTuple):
     rounds: list[bytes]
 
 
-class Saveable(Protocol):
-    """What is saved of a run."""
-
-    @property
-    def watcher(self) -> Any:
-        """Has `save`."""
-
-    def kept(self) -> dict[str, Any]:
-        """What a resumed run must know and its watcher does not, for JSON."""
-
-
 class SaveFile:
     """An SQLite file that one watch holds at a time: the watcher, and the rounds since it was saved.
 
@@ -63,7 +52,7 @@ class SaveFile:
         self.path, self._posted = Path(os.path.realpath(path)), posted
         self._file = _opened(self.path)
         self.trouble = ""  # why the last attempt to save failed
-        self._run: Saveable | None = None
+        self._run: Any = None  # has `watcher`, which has `save`, and `kept`, what it does not know
         self._begun = False  # whether what is on disk is of this watch
         self._waiting: list[bytes] = []  # rounds that are not on disk
         self._rounds = self._bytes = 0  # that are, since the watcher
@@ -85,7 +74,7 @@ class SaveFile:
         except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:
             raise _not_ours(self.path, error) from error
 
-    def begin(self, run: Saveable) -> None:
+    def begin(self, run: Any) -> None:
         """Save a run from here on; on a full disk that is tried again, with every POSTed round and now and then."""
         self._run = run
         self._try()
@@ -116,7 +105,6 @@ class SaveFile:
 
     def save(self) -> None:
         """Save the watcher in the place of all rounds."""
-        assert self._run is not None
         file = io.BytesIO()
         self._run.watcher.save(file)
         words = json.dumps(self._run.kept())
