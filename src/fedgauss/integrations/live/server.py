@@ -64,7 +64,8 @@ class LiveServer:
 
     def shutdown(self) -> None:
         """End `serve_forever`, which runs in another thread, after complete requests have been answered."""
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        if not self._stopped.is_set():
+            self._loop.call_soon_threadsafe(self._stopping.set)
         self._stopped.wait()
 
     def server_close(self) -> None:
