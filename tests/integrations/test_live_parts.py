@@ -36,9 +36,7 @@ class Toy(fg.ClientMonitor):
         said = {name: getattr(verdict, name) for name in ClientVerdict.__dataclass_fields__}
         return Telling(
             **said,
-            would_see={
-                "a sign flip": {"one client": 0.123456, "two clients": np.float64(0.5), "a third": float("nan")}
-            },
+            would_see={"a flip": {"one": 0.123456, "two": np.float64(0.5), "a third": float("nan")}},
             reasons={EVIL: "its direction turned", 7: "its length doubled"},
             kept_out=(EVIL, "b"),
             dose=2.5,
