@@ -70,9 +70,7 @@ def test_logs_and_sinks_have_it(told):
     (words,) = map(json.loads, said)
     assert words["parts"]["reasons"] == {EVIL: "its direction turned", "7": "its length doubled"}
     verdict = told[0].verdict
-    assert json.loads(as_json(3, verdict))["would_see"] == {
-        "a sign flip": {"one client": 0.123456, "two clients": 0.5, "a third": None}
-    }
+    assert json.loads(as_json(3, verdict))["would_see"] == {"a flip": {"one": 0.123456, "two": 0.5, "a third": None}}
     assert readings(verdict)["would_see_a_flip_two"] == 0.5
     assert "reasons" not in readings(verdict)
 
