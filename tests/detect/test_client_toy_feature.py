@@ -11,7 +11,7 @@ from toy_feature import Peak
 
 import fedgauss as fg
 from fedgauss.detect.clients.features import FEATURES
-from fedgauss.integrations.live.client_lines import client_line_from_json, round_to_json
+from fedgauss.integrations.live.lines import line_from_json, round_to_json
 
 WITH_TOY = (*FEATURES, Peak())
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -49,15 +49,15 @@ def test_it_travels_in_logs_and_files_and_is_missed_where_it_is_not_known(tmp_pa
         verdict = monitor.update(u)
         line = round_to_json(number, monitor.compared, ())
         assert json.loads(line)["peak"] == monitor.compared.fields["peak"].tolist()
-        assert other.update(client_line_from_json(line.encode(), WITH_TOY).moves) == verdict
+        assert other.update(line_from_json(line.encode(), WITH_TOY).moves) == verdict
     monitor.save(tmp_path / "toy")
     with pytest.raises(ValueError, match="was saved with the features"):
         fg.ClientMonitor.load(tmp_path / "toy")
     wrong = json.dumps(json.loads(line) | {"peak": [2.0] * 10}).encode()
     with pytest.raises(ValueError, match="peak must lie between 0 and 1"):
-        client_line_from_json(wrong, WITH_TOY)
+        line_from_json(wrong, WITH_TOY)
     with pytest.raises(ValueError, match=r"must be compared by .* peak"):
-        other.update(client_line_from_json(line.encode()).moves, round=99)
+        other.update(line_from_json(line.encode()).moves, round=99)
 
 
 def test_the_script_calibrates_it():

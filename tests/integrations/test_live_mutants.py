@@ -8,9 +8,10 @@ from live_runs import NAMES, line, monitor, rounds, state_bytes
 from live_served import JSON, TOKEN, Served
 
 import fedgauss as fg
-from fedgauss.integrations.live.feed import Outcome, Run
+from fedgauss.integrations.live.feed import Outcome
 from fedgauss.integrations.live.lines import line_from_json
 from fedgauss.integrations.live.logs import LineLog
+from fedgauss.integrations.live.run import Run
 from memory_used import highest_memory
 
 HOW_MANY = pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.study)])

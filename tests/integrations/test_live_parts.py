@@ -25,7 +25,7 @@ class Telling(ClientVerdict):
     would_see: dict = field(default_factory=dict)
     reasons: dict = field(default_factory=dict)
     kept_out: tuple = ()
-    unknown: float = 0.0
+    dose: float = 0.0
 
 
 class Toy(fg.ClientMonitor):
@@ -36,10 +36,10 @@ class Toy(fg.ClientMonitor):
         said = {name: getattr(verdict, name) for name in ClientVerdict.__dataclass_fields__}
         return Telling(
             **said,
-            would_see={"a sign flip": {"one client": 0.123456, "two clients": np.float64(0.5)}},
+            would_see={"a flip": {"one": 0.123456, "two": np.float64(0.5), "a third": float("nan")}},
             reasons={EVIL: "its direction turned", 7: "its length doubled"},
             kept_out=(EVIL, "b"),
-            unknown=float("nan"),
+            dose=2.5,
         )
 
 
@@ -53,12 +53,14 @@ def told():
 
 
 def test_a_page_gets_it_as_tables_and_lists(told):
-    parts = json.loads(json.dumps(state_of(told[0]), allow_nan=False))["parts"]
-    assert parts["Would see"]["head"] == ["", "one client", "two clients"]
-    assert parts["Would see"]["rows"] == [["a sign flip", 0.1235, 0.5]]
+    state = json.loads(json.dumps(state_of(told[0]), allow_nan=False))
+    parts = state["parts"]
+    assert parts["Would see"]["head"] == ["", "one", "two", "a third"]
+    assert parts["Would see"]["rows"] == [["a flip", 0.1235, 0.5, None]]
     assert parts["Reasons"]["rows"] == [[EVIL, "its direction turned"], ["7", "its length doubled"]]
     assert parts["Kept out"]["rows"] == [[EVIL], ["b"]]
-    assert parts["Unknown"]["rows"] == [[None]]
+    assert state["facts"]["dose"] == 2.5
+    assert "Dose" not in parts
     assert "Surprises" not in parts  # which the picture shows
 
 
@@ -68,8 +70,8 @@ def test_logs_and_sinks_have_it(told):
     (words,) = map(json.loads, said)
     assert words["parts"]["reasons"] == {EVIL: "its direction turned", "7": "its length doubled"}
     verdict = told[0].verdict
-    assert json.loads(as_json(3, verdict))["would_see"] == {"a sign flip": {"one client": 0.123456, "two clients": 0.5}}
-    assert readings(verdict)["would_see_a_sign_flip_two_clients"] == 0.5
+    assert json.loads(as_json(3, verdict))["would_see"] == {"a flip": {"one": 0.123456, "two": 0.5, "a third": None}}
+    assert readings(verdict)["would_see_a_flip_two"] == 0.5
     assert "reasons" not in readings(verdict)
 
 

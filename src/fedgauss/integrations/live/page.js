@@ -66,11 +66,11 @@ function showClients(state) {
   if (!changed("clients", [state.clients, state.took_part, state.alarms, state.exclusions])) return;
   const found = standings(state), order = state.clients.map((_, k) => k), judged = state.by_client;
   if (judged) order.sort((a, b) => found.has(b) - found.has(a) || (state.clients[b][3] ?? -1) - (state.clients[a][3] ?? -1));
-  fill("clients", ["client", ...(judged ? ["standing", "last", "largest (round)"] : []), "rounds", "share"],
+  fill("clients", ["client", ...(judged ? ["standing", "last", "largest (round)"] : []), "rounds", ...(judged ? [] : ["share"])],
     order.slice(0, LISTED).map((k) => {
       const [name, rounds, last, largest, round] = state.clients[k];
       const own = judged ? [found.get(k) ?? "–", tenth(last), largest === null ? "–" : `${tenth(largest)} (${round})`] : [];
-      return row([name, ...own, String(rounds), share(rounds, state.took_part.rounds)], found.has(k) ? "malicious" : "");
+      return row([name, ...own, String(rounds), ...(judged ? [] : [share(rounds, state.took_part.rounds)])], found.has(k) ? "malicious" : "");
     }));
   byId("took-part").textContent = state.took_part.words;
   const more = order.length > LISTED ? ` ${LISTED} of ${order.length} are listed.` : "";
@@ -106,10 +106,8 @@ function showParts(parts) {
 
 function show(state) {
   showStatus(state, state.alarm !== null || state.kind === "invalid update");
-  const { round, step, alpha, statistic, threshold } = state;
-  if (changed("facts", [round, step, alpha, statistic, threshold])) {
-    showFacts({ round, step, statistic, threshold, "chance of any false alarm": alpha });
-  }
+  const { round, step, alpha, facts } = state;
+  if (changed("facts", [round, step, alpha, facts])) showFacts({ round, step, ...facts, "chance of any false alarm": alpha });
   document.querySelectorAll("[data-of]").forEach((e) => { e.hidden = (e.dataset.of === "clients") !== state.by_client; });
   byId("at").hidden = !state.by_client;
   showParts(state.parts);

@@ -19,6 +19,7 @@ from fedgauss.integrations.live.run import Run
 _BACKLOG = 512  # connections that wait in the system's queue
 _BUFFER = 2**18  # bytes of an answer that the system buffers for a slow reader
 _PIECE = 2**16  # bytes per read
+_AHEAD = 2**14  # of a visit that are read before they are asked for, at most twice as many
 _GRACE = 0.2  # seconds that a connection has before it can be evicted
 _RETRY = 0.05  # seconds until somebody else may be let in
 _LAST_SECONDS = 2.0  # to finish answers when the server stops
@@ -64,7 +65,8 @@ class LiveServer:
 
     def shutdown(self) -> None:
         """End `serve_forever`, which runs in another thread, after complete requests have been answered."""
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        if not self._stopped.is_set():
+            self._loop.call_soon_threadsafe(self._stopping.set)
         self._stopped.wait()
 
     def server_close(self) -> None:
@@ -170,7 +172,7 @@ class LiveServer:
 
     async def _meet(self, one: Connection, link: socket.socket) -> asyncio.StreamReader:
         """A reader and a writer, under TLS once hands were shaken."""
-        reader = asyncio.StreamReader(limit=_PIECE)
+        reader = asyncio.StreamReader(limit=_AHEAD)
         protocol, tls = asyncio.StreamReaderProtocol(reader), self.guard.tls
         limit = None if tls is None else self._limits.head_seconds + 1.0  # the visit's own deadline comes first
         link.setblocking(False)

@@ -1,9 +1,11 @@
 """A run as the page gets it: plain JSON, with every sentence already written."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from fedgauss.detect.verdict import Verdict
 from fedgauss.integrations.live.client_feed import ClientFeed
 from fedgauss.integrations.live.feed import Part
 from fedgauss.integrations.live.history import HistoryRow
@@ -22,6 +24,9 @@ def state_of(run: Run, since: int = 0, numbers_since: int = 0) -> dict[str, Any]
         clients = run.roll.rows()
         if not feed.by_client:  # those who took part least come first
             clients.sort(key=lambda row: row[1])
+        said = {} if verdict is None else verdict.parts()
+        facts = {} if verdict is None else {"statistic": verdict.statistic, "threshold": verdict.threshold}
+        facts |= {name.replace("_", " "): value for name, value in said.items() if isinstance(value, int | float)}
         marks = feed.marks() if isinstance(feed, ClientFeed) else {"alarms": [], "exclusions": []}
         return {
             "run": run.id,
@@ -41,8 +46,7 @@ def state_of(run: Run, since: int = 0, numbers_since: int = 0) -> dict[str, Any]
             "step": step if feed.sync_every > 1 else None,
             "invalid": run.history.invalid,
             "alpha": feed.watcher.alpha,
-            "statistic": None if verdict is None else short(verdict.statistic),
-            "threshold": None if verdict is None else short(verdict.threshold),
+            "facts": {name: short(value) for name, value in facts.items()},
             "note": feed.note,
             "alarm": None if alarm is None else {name: getattr(alarm, name) for name in _OF_AN_ALARM},
             "by_client": feed.by_client,
@@ -52,7 +56,7 @@ def state_of(run: Run, since: int = 0, numbers_since: int = 0) -> dict[str, Any]
             ],
             "took_part": {"rounds": run.roll.rounds, "words": run.roll.last_words(feed.n_clients)},
             **marks,
-            "parts": {name: _part(part) for name, part in (parts_of(run) | feed.parts()).items()},
+            "parts": {name: _part(part) for name, part in (parts_of(said, alarm) | feed.parts()).items()},
             "refused": run.refusals.state(),
         }
 
@@ -72,26 +76,23 @@ def _tenths(surprise: float | None) -> int | None:
     return None if surprise is None or not math.isfinite(surprise) else round(10 * surprise)
 
 
-def parts_of(run: Run) -> dict[str, Part]:
-    """Whatever the last verdict says beyond its sentence, as tables: a row for each name, a column for each number."""
+def parts_of(said: Mapping[str, Any], alarm: Verdict | None) -> dict[str, Part]:
+    """What the last verdict says beyond its sentence, as tables: a row for each name, a column for each number."""
     found: dict[str, Part] = {}
-
-    def digits(value: Any) -> Any:
-        return short(value) if isinstance(value, float) else value
-
-    for name, value in ({} if run.verdict is None else run.verdict.parts()).items():
-        title, note = name[:1].upper() + name[1:].replace("_", " "), ""
-        if not isinstance(value, dict):
-            rows: list[tuple[Any, ...]] = [(digits(x),) for x in (value if isinstance(value, list) else [value])]
-            found[title] = {"rows": rows, "note": note}
+    for name, value in said.items():
+        if isinstance(value, list | str):
+            rows = [(x,) for x in (value if isinstance(value, list) else [value])]
+            columns = []
+        elif isinstance(value, dict):
+            tables = [row for row in value.values() if isinstance(row, dict)]
+            columns = list(dict.fromkeys(column for row in tables for column in row))
+            rows = [(of, *(map(row.get, columns) if isinstance(row, dict) else [row])) for of, row in value.items()]
+        else:  # a number, which is among the facts
             continue
-        columns = list(dict.fromkeys(column for row in value.values() if isinstance(row, dict) for column in row))
-        rows = [
-            (of, *([digits(row.get(c)) for c in columns] if isinstance(row, dict) else [digits(row)]))
-            for of, row in value.items()
-        ]
-        found[title] = {"head": ("", *columns) if columns else (), "rows": rows, "note": note}
-    if (alarm := run.alarm) is not None and "Channels" in found:
+        digits = [[short(cell) if isinstance(cell, float) else cell for cell in row] for row in rows]
+        head = ("", *columns) if columns else ()
+        found[name[:1].upper() + name[1:].replace("_", " ")] = {"head": head, "rows": digits, "note": ""}
+    if alarm is not None and "Channels" in found:
         found["Channels"]["note"] = f"The alarm was raised by the channel {alarm.channel}: the {alarm.reason}."
     return found
 
