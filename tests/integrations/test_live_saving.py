@@ -5,12 +5,14 @@ import json
 import random
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import closing
 from email.message import Message
 
 import numpy as np
@@ -279,6 +281,31 @@ def test_a_watch_that_was_stopped_during_a_save_saves_again_soon(begun, tmp_path
     clock[0] += 30.0
     run.tick()
     assert saved(run).round == 2
+
+
+def test_the_file_is_its_owners_and_a_running_watch_has_it(begun, tmp_path):
+    run = begun(monitor=tmp_path / "monitor.npz")
+    run.take_json(LINES[0])
+    there = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("watch.db*")}
+    assert there == {"watch.db": 0o600, "watch.db-wal": 0o600}
+    with pytest.raises(ValueError, match="database is locked"):
+        fg.Monitor.load(tmp_path / "watch.db")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON rounds BEGIN DELETE FROM rounds; END",
+        "CREATE VIEW endless AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT i FROM n",
+    ],
+)
+def test_a_file_that_does_something_by_itself_is_refused(begun, tmp_path, more):
+    """A trigger would lose rounds, and to read such a view would never end."""
+    begun(monitor=tmp_path / "monitor.npz").save_file.close()
+    with closing(sqlite3.connect(tmp_path / "watch.db")) as file:
+        file.executescript(more)
+    with pytest.raises(ValueError, match="tables of rows, and nothing else"):
+        begun(monitor=tmp_path / "monitor.npz")
 
 
 def test_a_second_watch_on_one_file_is_told(begun, tmp_path):

@@ -79,6 +79,12 @@ def called(path: Place) -> str:
     return "what was saved" if isinstance(path, BytesIO) else os.fspath(path)
 
 
+def check_plain(file: sqlite3.Connection) -> None:
+    """Refuse an SQLite file that has more than tables: a view, or what a table does by itself, could do anything."""
+    if file.execute("SELECT 1 FROM sqlite_master WHERE type != 'table' OR sql LIKE '%generated%'").fetchone():
+        raise ValueError("it must hold tables of rows, and nothing else")
+
+
 @contextmanager
 def _opened(path: Place, by: str) -> Iterator[IO[bytes]]:
     """Open for reading: a file, bytes, or of what a watch keeps (--save) the monitor."""
@@ -91,12 +97,14 @@ def _opened(path: Place, by: str) -> Iterator[IO[bytes]]:
             yield path
         elif of_a_watch:
             with closing(sqlite3.connect(path, timeout=0.0)) as kept:
+                check_plain(kept)
                 yield BytesIO(*kept.execute("SELECT watcher FROM kept").fetchone())
         else:
             with open(path, "rb") as file:
                 yield file
     except Exception as error:  # a damaged file may break anything in the libraries that read it
-        reason = f" ({error})" if type(error) is ValueError and str(error).isprintable() else ""
+        said = type(error) is ValueError or isinstance(error, sqlite3.Error)
+        reason = f" ({error})" if said and str(error).isprintable() else ""
         raise ValueError(f"{called(path)} must be a file that {by} wrote; it is not one{reason:.200}.") from error
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedgauss.detect import storage
 from fedgauss.integrations.live.history import Kind
 
 _EVERY = 1.0  # seconds, at least, between two saves of a watch that follows a log
@@ -64,6 +65,7 @@ class SaveFile:
         try:
             if not self._file.execute("SELECT 1 FROM sqlite_master").fetchone():
                 return None
+            storage.check_plain(self._file)
             (sound,) = self._file.execute("PRAGMA integrity_check(1)").fetchone()
             ((words, watcher),) = self._file.execute("SELECT words, watcher FROM kept").fetchall()
             rounds = [bytes(line) for (line,) in self._file.execute("SELECT line FROM rounds ORDER BY number")]
