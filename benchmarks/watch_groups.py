@@ -134,7 +134,7 @@ class Outcome(NamedTuple):
 
     alarm: np.ndarray  # round of the first from the onset on, 0 for none  (R,)
     named: np.ndarray  # within 20 rounds of the onset  (R, K)
-    nearest: np.ndarray  # the smallest chance over what its round may spend: an alarm at 1  (R,)
+    nearest: np.ndarray  # the smallest chance over what its round may spend: below 1, and named, an alarm  (R,)
 
 
 def watched(numbers: np.ndarray, onset: int) -> Outcome:
