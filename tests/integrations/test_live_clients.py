@@ -54,6 +54,30 @@ def test_a_watcher_says_what_the_run_said_to_the_bit(tmp_path, dim, onset):
     assert "left out; the run went back to round" in shown(run)["parts"]["Named and left out"]["rows"][0][0]
 
 
+def test_a_watcher_follows_quarantines_returns_and_what_an_operator_accepts(tmp_path):
+    """One client behaves after twenty rounds and returns; another is accepted. Equal verdicts have equal floats."""
+    monitor, wanted = fg.ClientMonitor(horizon=200, seed=1), []
+    log = client_log(tmp_path / "log", monitor)
+    for number, moves in enumerate(rounds(90, absent=0.0, onset=10**6), 1):
+        if 31 <= number <= 50:
+            moves[NAMES[2]] *= -1
+        if number == 60:
+            monitor.quarantine([NAMES[7]])
+        if number == 63:
+            monitor.accept(NAMES[7])
+        wanted.append(monitor.update(moves))
+        log(number, wanted[-1])
+        if wanted[-1].alarm:
+            assert monitor.quarantine() == (NAMES[2],)
+    log.close()
+    run = Run(fg.ClientMonitor())
+    assert judged(run, (tmp_path / "log").read_bytes()) == wanted
+    assert [verdict.returned for verdict in wanted if verdict.returned] == [(NAMES[2],)]
+    assert not run.monitor.quarantined
+    assert [out.how for out in run.monitor.exclusions] == ["quarantined", "quarantined", "accepted"]
+    assert shown(run)["exclusions"][-1]["clients"] == []
+
+
 def test_whole_moves_are_judged_as_by_a_monitor_that_is_given_them():
     run, alone = Run(fg.ClientMonitor(horizon=60, seed=1)), fg.ClientMonitor(horizon=60, seed=1)
     for j, moves in enumerate(rounds(45), start=1):
@@ -102,6 +126,8 @@ DEEP = b'{"round": 4, "moves": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         ({"round": 4, "moves": MOVES, "left_out": [{"clients": ["nobody"]}]}, "'nobody' was not"),
         ({"round": 4, "moves": MOVES, "left_out": [{"clients": [NAMES[0]]}] * 2}, "out already"),
         ({"round": 4, "moves": MOVES, "left_out": [{"clients": [NAMES[0]], "back_to": 4}]}, "a round before 4"),
+        ({"round": 4, "moves": MOVES, "left_out": [{"clients": [NAMES[0]], "how": "x"}]}, "how must be one of"),
+        ({"round": 4, "moves": MOVES, "left_out": [{"clients": [NAMES[0]], "how": "accepted"}]}, "accept needs"),
         # Leaving somebody out must not count either where the round does not.
         ({"round": 4, "moves": {"x": [1.0]}, "left_out": [{"clients": [NAMES[0]]}]}, "must have 40 parameters"),
         (PRODUCTS | {"clients": [*"abca"]}, "each client once"),
