@@ -70,9 +70,16 @@ class Compared(NamedTuple):
         return Moves(numbers[None], self.products[None], fields)
 
 
+HOW = ("excluded", "quarantined", "accepted")
+
+
 class Exclusion(NamedTuple):
-    """Clients that were left out after a round, and the round whose model the run went on from."""
+    """Clients that were left out after a round, and the round whose model the run went on from.
+
+    how    "excluded" for good, or "quarantined"; or "accepted", which ends a quarantine and goes back to no round
+    """
 
     clients: tuple[Name, ...]
     round: int
     back_to: int
+    how: str = "excluded"

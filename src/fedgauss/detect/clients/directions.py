@@ -10,11 +10,10 @@ import numpy as np
 from fedgauss._types import FloatArray, IntArray
 from fedgauss.detect.clients.compared import Compared
 from fedgauss.detect.clients.features import Feature, Sent
+from fedgauss.detect.clients.features.own import KEPT
 from fedgauss.detect.clients.moves import check_lengths
 from fedgauss.detect.clients.sketch import Single, Sketch
 from fedgauss.detect.clients.verdict import Name
-
-_KEPT = 0.9  # of a client's average direction, from round to round
 
 
 class Directions:
@@ -51,8 +50,14 @@ class Directions:
                 fresh[: len(self.table)] = self.table
             self.table = fresh
 
+    def forget(self, client: int) -> None:
+        """What a client did so far."""
+        if client < len(self.table):
+            self.table = self.table.copy()
+            self.table[client] = 0.0
+
     def turn(self, who: IntArray, sketches: Single) -> None:
         """Let the round count, where moves are not 0."""
         lengths = np.maximum(np.linalg.norm(sketches, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-        turned = _KEPT * self.table[who] + np.float32(1.0 - _KEPT) * (sketches / lengths)
+        turned = KEPT * self.table[who] + np.float32(1.0 - KEPT) * (sketches / lengths)
         self.table[who] = turned if sketches.all() else np.where(sketches != 0, turned, self.table[who])

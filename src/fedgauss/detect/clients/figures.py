@@ -105,14 +105,16 @@ def _name_rows(axes: Any, monitor: ClientMonitor, shown: list[int]) -> None:
 
 
 def _mark(axes: Any, monitor: ClientMonitor, place: Mapping[Name, int], edges: FloatArray) -> None:
-    """Outlines of those named, lines through those left out, bars over rounds that were undone."""
+    """Outlines of those named, lines through those left out, dotted in quarantine, bars over undone rounds."""
     from matplotlib.patches import Rectangle
 
     across = axes.get_xaxis_transform()
+    since = {name: out.round for out in monitor.exclusions for name in out.clients}
+    for name in {*monitor.left_out, *monitor.quarantined} & since.keys() & place.keys():
+        begin = max(since[name] + 0.5, float(edges[0]))
+        style = "-" if name in monitor.left_out else ":"
+        axes.plot([begin, edges[-1]], [place[name]] * 2, style, color=LIGHT["muted"], linewidth=1.2)
     for out in monitor.exclusions:
-        begin = max(out.round + 0.5, float(edges[0]))
-        for name in set(out.clients) & place.keys():
-            axes.plot([begin, edges[-1]], [place[name]] * 2, color=LIGHT["muted"], linewidth=1.2)
         if out.back_to < out.round:
             undone = [max(out.back_to + 0.5, float(edges[0])), out.round + 0.5]
             axes.plot(undone, [1.02, 1.02], color=LIGHT["muted"], linewidth=2.6, transform=across, clip_on=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import secrets
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,21 +20,26 @@ from fedgauss.detect.channel import INVALID
 from fedgauss.detect.clients.compared import Compared, Exclusion
 from fedgauss.detect.clients.directions import Directions
 from fedgauss.detect.clients.features import FEATURES, Feature
+from fedgauss.detect.clients.gauge import Level, Question, Sending
 from fedgauss.detect.clients.groups import chance
 from fedgauss.detect.clients.moves import ClientMoves, checked_weights, flat_moves
 from fedgauss.detect.clients.naming import named
+from fedgauss.detect.clients.quarantine import Held, after_round, held
+from fedgauss.detect.clients.reasons import reasons
 from fedgauss.detect.clients.seen import SeenRounds
 from fedgauss.detect.clients.shown import monitor_html
 from fedgauss.detect.clients.sketch import Single, Sketch, width_for
 from fedgauss.detect.clients.stored import FORMAT as FORMAT
 from fedgauss.detect.clients.stored import ClientState
 from fedgauss.detect.clients.surprise import LEAST_PAST, surprise_of
-from fedgauss.detect.clients.verdict import ClientVerdict, Name
-from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
+from fedgauss.detect.clients.verdict import ClientVerdict, Name, counted
+from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ORDINARY, ClientWatch
 from fedgauss.detect.locked import OwnLock, locked
 from fedgauss.detect.spending import spent
 
-_CHANGED = ("round", "compared", "_numbers", "_dim", "_watch", "_directions")  # by a round, without an alarm
+_FIRST_JUDGED = LEFT_OUT_FIRST + LEAST_PAST + 1  # the first round in which anybody can be
+_CHANGED = ("round", "compared", "_numbers", "_dim", "_watch", "_directions", "_held")  # by a round, without an alarm
+_HOW = {"exclude": "excluded", "quarantine": "quarantined"}
 
 
 class _NotANumber(Exception):
@@ -61,6 +67,11 @@ class ClientMonitor(ClientState):
         compared. Secret and random by default; keep one that you give from clients.
     features : sequence of Feature
         What is looked at in a client's move.
+    clip : float, optional
+        The length to which clients cut what they send, if they do.
+    noise : float, optional
+        The standard deviation of what each client adds to every parameter after that. Both only tell `would_see` what
+        doubling a move would do.
 
     Attributes
     ----------
@@ -72,8 +83,11 @@ class ClientMonitor(ClientState):
         Those that `exclude` left out.
     alarm : ClientVerdict or None
         The first verdict of the current alarm, which lasts until `exclude` or `reset`.
+    quarantined : tuple
+        Those that `quarantine` holds: judged, but no part of what counts.
     exclusions : tuple of Exclusion
-        Who was left out since the last `reset`, after which round, and which round the run went back to.
+        Who was excluded, quarantined or accepted since the last `reset`, after which round, and which round the run
+        went back to.
     compared : Compared or None
         What the clients of the last round were compared by, which another monitor's `update` takes in place of moves.
     seen : SeenRounds
@@ -124,6 +138,9 @@ class ClientMonitor(ClientState):
         rate: float = 0.05,
         seed: int | None = None,
         features: Sequence[Feature] = FEATURES,
+        *,
+        clip: float | None = None,
+        noise: float | None = None,
     ) -> None:
         self.alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
         self.horizon = None if horizon is None else _checks.whole("horizon", horizon, fix="It counts rounds.")
@@ -131,7 +148,16 @@ class ClientMonitor(ClientState):
         seed = secrets.randbits(63) if seed is None else _checks.whole("seed", seed, at_least=0)
         self.features = tuple(features)
         self._seed = seed
+        self.clip = None if clip is None else _checks.real("clip", clip, above=0.0)
+        self.noise = None if noise is None else _checks.real("noise", noise, above=0.0)
+        if self.horizon is not None and self.horizon < _FIRST_JUDGED:
+            warnings.warn(
+                f"horizon must be at least {_FIRST_JUDGED} for anybody to be judged in it; got {self.horizon}. Use the "
+                "number of rounds that the run may have, or None?",
+                stacklevel=2,
+            )
         self._lock = OwnLock()
+        self._held: dict[int, Held] = {}
         self._begin(())
 
     def _begin(self, out: tuple[Name, ...]) -> None:
@@ -140,16 +166,21 @@ class ClientMonitor(ClientState):
         self.exclusions: tuple[Exclusion, ...] = ()
         self.compared: Compared | None = None
         self.seen = SeenRounds()
+        self._question: Question | None = None  # of the last verdict
         self._numbers: dict[Name, int] = {name: k for k, name in enumerate(out)}
         self._dim = 0
         self._watch = ClientWatch(1, len(out), self.features)
         self._watch.left_out[:] = True
         self._directions = Directions(Sketch(width_for(0), self._seed), self.features)
+        self._watch.held[0, [*self._held]] = True
+        self._held = {client: one._replace(since=0, quiet=0) for client, one in self._held.items()}
 
     @locked
     def reset(self) -> None:
-        """Forget all rounds and start with a fresh alpha. Clients that were left out stay out."""
-        self._begin(self.left_out)
+        """Forget all rounds and start with a fresh alpha. Clients that were left out stay out, or in quarantine."""
+        out = (*self.quarantined, *self.left_out)
+        self._held = {out.index(self.clients[k]): one for k, one in self._held.items()}
+        self._begin(out)
 
     @property
     def clients(self) -> tuple[Name, ...]:
@@ -167,7 +198,13 @@ class ClientMonitor(ClientState):
     @property
     def left_out(self) -> tuple[Name, ...]:
         """Clients that are no longer watched."""
-        return tuple(name for name, k in self._numbers.items() if self._watch.left_out[0, k])
+        watch = self._watch
+        return tuple(name for name, k in self._numbers.items() if watch.left_out[0, k] and not watch.held[0, k])
+
+    @property
+    def quarantined(self) -> tuple[Name, ...]:
+        """Clients that are watched, but no part of what counts."""
+        return tuple(name for name, k in self._numbers.items() if self._watch.held[0, k])
 
     def __repr__(self) -> str:
         state = "no alarm" if self.alarm is None else "ALARM"
@@ -250,6 +287,8 @@ class ClientMonitor(ClientState):
     def _judge(self, number: int, compared: Compared, sketches: Single | None, dim: int) -> ClientVerdict:
         """A checked round, all of it or nothing; without sketches whoever compared clients keeps their directions."""
         before = {name: getattr(self, name) for name in _CHANGED}
+        if self._question is not None:
+            self._question.close()
         self._numbers, self._watch = dict(self._numbers), self._watch.copied()
         self._directions = copy.copy(self._directions)
         self.round, self._dim, self.compared = number, dim, compared
@@ -267,9 +306,9 @@ class ClientMonitor(ClientState):
             raise
 
     def _judged(self, compared: Compared, sketches: Single | None) -> ClientVerdict:
-        names = compared.clients
-        if len(names) < FEWEST:
-            few = self._verdict({}, f"At least {FEWEST} clients must take part in a round; {len(names)} did.")
+        names, held = compared.clients, set(self.quarantined)
+        if (count := len([name for name in names if name not in held])) < FEWEST:
+            few = self._verdict({}, f"At least {FEWEST} clients must take part in a round; {count} did.")
             self.seen.add(few, {name: self._numbers[name] for name in names if name in self._numbers})
             return few
         self._join(names)
@@ -279,11 +318,25 @@ class ClientMonitor(ClientState):
         if (lost := np.isnan(p[0]) & self._watch.has_past(0, who)).any():
             raise _NotANumber(f"The surprise of client {names[int(np.argmax(lost))]!r} would not be a finite number.")
         verdict = self._verdict(dict(zip(names, p[0].tolist(), strict=True)), self._remark(p[0], bool(jumped[0])))
-        if sketches is not None:
-            self._directions.turn(who, sketches)
+        if sketches is not None:  # what a client in quarantine does that is not ordinary does not become its past
+            turns = ~(self._watch.held[0, who] & (p[0] <= ORDINARY))
+            self._directions.turn(who[turns], sketches[turns])
         self.seen.add(verdict, {name: self._numbers[name] for name in names})
         if jumped[0] and not verdict.alarm:
             self._watch.forget(jumped)
+        return self._let_back(verdict, dict(zip(who.tolist(), p[0].tolist(), strict=True)))
+
+    def _let_back(self, verdict: ClientVerdict, p: dict[int, float]) -> ClientVerdict:
+        """The verdict with those in quarantine who behave like the others again: they count from the next round on."""
+        self._held = after_round(self._watch, self._held, p)
+        if not (back := [client for client, one in self._held.items() if one.back]):
+            return verdict
+        self._watch.take_back(0, back)
+        self._held = {client: one for client, one in self._held.items() if client not in back}
+        returned = tuple(self.clients[client] for client in back)
+        words = f"Back from quarantine: {counted(returned)}."
+        verdict = replace(verdict, returned=returned, note=f"{verdict.note} {words}".lstrip())
+        self.alarm = verdict if self.alarm is not None and self.alarm.round == self.round else self.alarm
         return verdict
 
     def _checked_size(self, vectors: dict[Name, FloatArray]) -> int:
@@ -318,9 +371,10 @@ class ClientMonitor(ClientState):
 
     def _verdict(self, each: dict[Name, float], note: str) -> ClientVerdict:
         """From the p-values of the clients that were there."""
-        p = np.array([*each.values()])
+        held = {name for name in each if self._watch.held[0, self._numbers[name]]}
+        p = np.array([math.nan if name in held else x for name, x in each.items()])
         surprises = {name: surprise_of(x) for name, x in each.items() if math.isfinite(x)}
-        watched = len(surprises)
+        watched = len(surprises.keys() - held)
         allowed = spent(self.alpha, self.horizon, self.round)
         smallest = float(chance(self._watch, p[None])[0]) if watched else 1.0
         if math.isnan(smallest):
@@ -337,14 +391,17 @@ class ClientMonitor(ClientState):
             first = self.alarm
             return replace(
                 base, alarm=True, onset=first.onset, onset_interval=first.onset_interval, rollback=first.rollback,
-                suspects=first.suspects, note=f"{since} {note}".rstrip(),
+                suspects=first.suspects, reasons=first.reasons, note=f"{since} {note}".rstrip(),
             )  # fmt: skip
         if not watched or smallest > allowed or (found := named(self._watch, 0, self.rate)) is None:
-            return base
+            sending = Sending(self.clip, self.noise or 0.0, self._dim)
+            self._question = Question(self._watch, self.round, Level(self.alpha, self.horizon), sending)
+            return replace(base, question=self._question)
         names = tuple(self.clients[k] for k in found.clients)
         self.alarm = replace(
             base, alarm=True, onset=found.onset, onset_interval=(found.earliest, max(found.latest, found.earliest)),
             rollback=found.earliest - 1, suspects=names,
+            reasons=dict(zip(names, reasons(self._watch, 0, found.clients, found.onset), strict=True)),
         )  # fmt: skip
         self.seen.add_alarm(self.alarm)
         return self.alarm
@@ -381,16 +438,66 @@ class ClientMonitor(ClientState):
         tuple
             The names.
         """
+        return self._leave_out("exclude", names, back_to)
+
+    @locked
+    def quarantine(self, names: Iterable[Name] | None = None, back_to: int | None = None) -> tuple[Name, ...]:
+        """Go on without some clients, as `exclude` does, but judge on what they do, and let them back.
+
+        A client counts again (`verdict.returned`) once eight of its rounds in a row were ordinary and all of them
+        together say that it has gone back to what it did before. One that goes on as when it was named, or half as far
+        that way, is ever let back with a chance of .01. Who returns is judged as before; each further quarantine takes
+        twice as many ordinary rounds. What changed for good and is honest is for `accept`.
+
+        Parameters
+        ----------
+        names, back_to
+            As in `exclude`.
+
+        Returns
+        -------
+        tuple
+            The names.
+        """
+        return self._leave_out("quarantine", names, back_to)
+
+    @locked
+    def accept(self, name: Name) -> None:
+        """End a client's quarantine: what it does from now on is its new normal.
+
+        Its past is forgotten, so it is judged again after eight rounds.
+        """
+        if name not in self.quarantined:
+            raise ValueError(f"accept needs a client in quarantine; {name!r} is not. In it are {self.quarantined}.")
+        client = self._numbers[name]
+        self._watch, self._directions = self._watch.copied(), copy.copy(self._directions)
+        self._watch.take_back(0, [client], anew=True)
+        self._directions.forget(client)
+        self._held = {other: one for other, one in self._held.items() if other != client}
+        self.exclusions = (*self.exclusions, Exclusion((name,), self.round, self.round, "accepted"))
+
+    def _leave_out(self, verb: str, names: Iterable[Name] | None, back_to: int | None) -> tuple[Name, ...]:
         if names is None and self.alarm is None:
-            raise ValueError("exclude needs names where there is no alarm to take them from.")
+            raise ValueError(f"{verb} needs names where there is no alarm to take them from.")
         chosen = self.alarm.suspects if names is None and self.alarm is not None else tuple(names or ())
         if unknown := [name for name in chosen if name not in self._numbers]:
             raise ValueError(f"names must be of clients that were seen; {unknown[0]!r} was not.")
         rollback = self.alarm.rollback if self.alarm is not None else self.round
         at = rollback if back_to is None else _checks.whole("back_to", back_to, at_least=0, at_most=self.round)
         back_to = self.round if at is None else at
-        self._watch.leave_out(0, [self._numbers[name] for name in chosen], back_to)
-        self.exclusions = (*self.exclusions, Exclusion(chosen, self.round, back_to))
+        clients = [self._numbers[name] for name in chosen]
+        others = {client: one for client, one in self._held.items() if client not in clients}
+        if verb == "quarantine":
+            if gone := [name for name in chosen if name in self.left_out]:
+                raise ValueError(f"quarantine needs clients that are not excluded; {gone[0]!r} is.")
+            onset = self.alarm.onset if self.alarm is not None and self.alarm.onset else back_to + 1
+            past = [out for out in self.exclusions if out.how == "quarantined"]
+            often = [sum(name in out.clients for out in past) for name in chosen]
+            others |= dict(zip(clients, held(self._watch, clients, onset, often), strict=True))
+        self._held = others
+        self._watch = self._watch.copied()  # a question may hold the other one
+        self._watch.leave_out(0, clients, back_to, held=verb == "quarantine")
+        self.exclusions = (*self.exclusions, Exclusion(chosen, self.round, back_to, _HOW[verb]))
         self.alarm = None
         return chosen
 
@@ -407,7 +514,8 @@ class ClientMonitor(ClientState):
         """The monitor that `save` wrote, with its features; a ValueError says that the file is none, or is damaged."""
         words, arrays = storage.read(path, FORMAT, "ClientMonitor.save")
         try:
-            monitor = cls(words["alpha"], words["horizon"], words["rate"], words["seed"], features)
+            given = (words["alpha"], words["horizon"], words["rate"], words["seed"], features)
+            monitor = cls(*given, clip=words["clip"], noise=words["noise"])
             monitor.restore(words, arrays)
         except Exception as error:  # a damaged file may break anything
             raise ValueError(f"{storage.called(path)} is not a whole client monitor: {error}.") from error

@@ -50,9 +50,11 @@ def _cells(largest: tuple[float, int] | None) -> tuple[str, str]:
 
 
 def _state(monitor: ClientMonitor, name: Name) -> str:
-    for out in monitor.exclusions:
-        if name in out.clients:
-            return f"left out after round {out.round}"
+    if since := [out.round for out in monitor.exclusions if name in out.clients]:
+        if name in monitor.left_out:
+            return f"left out after round {since[-1]}"
+        if name in monitor.quarantined:
+            return f"in quarantine after round {since[-1]}"
     if monitor.alarm is not None and name in monitor.alarm.suspects:
         return f"named in round {monitor.alarm.round}"
     return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, astuple, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from fedgauss import _checks
 from fedgauss.detect import storage
-from fedgauss.detect.clients.compared import Exclusion
+from fedgauss.detect.clients.compared import HOW, Exclusion
 from fedgauss.detect.clients.directions import Directions
 from fedgauss.detect.clients.features import Feature
+from fedgauss.detect.clients.quarantine import Held, from_words, words_of
+from fedgauss.detect.clients.reasons import KINDS, Reason
 from fedgauss.detect.clients.seen import SeenRounds
 from fedgauss.detect.clients.sketch import Single, Sketch, width_for
 from fedgauss.detect.clients.verdict import ClientVerdict, Name
@@ -30,6 +32,8 @@ class ClientState:
     horizon: int | None
     rate: float
     features: tuple[Feature, ...]
+    clip: float | None
+    noise: float | None
     round: int
     alarm: ClientVerdict | None
     exclusions: tuple[Exclusion, ...]
@@ -39,12 +43,15 @@ class ClientState:
     _numbers: dict[Name, int]  # of clients by name
     _watch: ClientWatch
     _directions: Directions
+    _held: dict[int, Held]  # clients in quarantine
 
     def state(self) -> storage.Contents:
         """Words and arrays, all that `restore` needs but for what the monitor is made with."""
         alarm = None
         if self.alarm is not None:  # names may be numbers, which JSON does not have as keys
-            alarm = asdict(self.alarm) | {"surprises": [*self.alarm.surprises.items()]}
+            alarm = asdict(replace(self.alarm, reasons={})) | {"surprises": [*self.alarm.surprises.items()]}
+            del alarm["question"]
+            alarm["reasons"] = [[name, *astuple(reason)] for name, reason in self.alarm.reasons.items()]
         words = {
             "alpha": self.alpha,
             "horizon": self.horizon,
@@ -52,11 +59,14 @@ class ClientState:
             "seed": self._seed,
             "width": self._directions.sketch.width,
             "features": [feature.name for feature in self.features],
+            "clip": self.clip,
+            "noise": self.noise,
             "round": self.round,
             "dim": self._dim,
             "clients": list(self._numbers),
             "alarm": alarm,
             "exclusions": self.exclusions,
+            "held": words_of(self._held),
             "alarms": self.seen.words(),
         }
         arrays: dict[str, npt.NDArray[Any]] = {
@@ -76,6 +86,7 @@ class ClientState:
         self._numbers = {name: k for k, name in enumerate(_names(words["clients"]))}
         count = len(self._numbers)
         self._watch = ClientWatch.from_state(arrays, count, self.round, self.features)
+        self._held = from_words(words["held"], np.flatnonzero(self._watch.held[0]), len(features), self.round)
         width = _checks.whole("width", words["width"], at_least=1, at_most=width_for(0))
         self._directions = Directions(Sketch(width, self._seed), self.features)
         self._directions.table = self._checked_directions(arrays["directions"], count)
@@ -88,8 +99,9 @@ class ClientState:
             self.seen = SeenRounds.from_state(alarms, arrays["seen.rounds"], arrays["seen.tenths"], n_clients=count)
             if len(self.seen.rounds) and self.seen.rounds[-1] > self.round:
                 raise ValueError(f"rounds seen must not lie beyond round {self.round}")
-        named = [out.clients for out in self.exclusions] + [alarm.clients for alarm in self.seen.alarms]
-        named += [self.alarm.suspects, tuple(self.alarm.surprises)] if self.alarm else []
+        named = [out.clients for out in self.exclusions] + [seen.clients for seen in self.seen.alarms]
+        if alarm := self.alarm:
+            named += [alarm.suspects, tuple(alarm.surprises), tuple(alarm.reasons), alarm.returned]
         if not {name for names in named for name in names} <= self._numbers.keys():
             raise ValueError("clients that are named or left out must be among those seen")
         if surplus := arrays.keys() - self.state()[1].keys():
@@ -119,8 +131,9 @@ def _names(given: Any) -> tuple[Name, ...]:
 
 
 def _exclusion(told: Any, last: int) -> Exclusion:
-    out, at, back_to = told
-    return Exclusion(_names(out), _whole("round", at, last), _whole("back_to", back_to, last))
+    out, at, back_to, how = told
+    one = _checks.one_of("how", how, HOW)
+    return Exclusion(_names(out), _whole("round", at, last), _whole("back_to", back_to, last), one)
 
 
 def _alarm(words: dict[str, Any], last: int) -> ClientVerdict:
@@ -142,7 +155,23 @@ def _alarm(words: dict[str, Any], last: int) -> ClientVerdict:
         onset_interval=(earliest, latest),
         suspects=_names(words["suspects"]),
         watched=_whole("watched", words["watched"], storage.LATEST),
+        returned=_names(words["returned"]),
+        reasons=dict(_reason(*each) for each in words["reasons"]),
         surprises=dict(zip(names, values, strict=True)),
+    )
+
+
+def _reason(name: Any, kind: Any, sure: Any, benign: Any, changed: Any, rounds: Any) -> tuple[Name, Reason]:
+    """Why a client was named."""
+    (client,) = _names([name])
+    if type(benign) is not bool or not isinstance(changed, list):
+        raise ValueError("a reason must say whether it is benign, and what changed")
+    return client, Reason(
+        _checks.one_of("kind", kind, [*KINDS, "weight", "unknown"]),
+        _checks.real("sure", sure),
+        benign,
+        tuple(storage.text("changed", each) for each in changed),
+        _whole("rounds", rounds, storage.LATEST),
     )
 
 

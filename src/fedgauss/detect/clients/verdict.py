@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from fedgauss.detect.clients.gauge import Question, WouldSee
+from fedgauss.detect.clients.reasons import Reason
 from fedgauss.detect.verdict import Verdict
 
 Name = str | int
@@ -36,6 +38,10 @@ class ClientVerdict(Verdict):
         Clients that could be judged in this round; the others have too short a past.
     surprises : dict
         -log10 of the p-value of each of them in this round, by name.
+    reasons : dict
+        What changed at each suspect and what that looks like, a `Reason` by name; a hint, for which nobody is spared.
+    returned : tuple of str or int
+        Clients whose quarantine ended with this round: they count from the next one on.
     alpha : float
         The chance of any false alarm while the monitor watches.
     note : str
@@ -45,6 +51,20 @@ class ClientVerdict(Verdict):
     suspects: tuple[Name, ...] = ()
     watched: int = 0
     surprises: Mapping[Name, float] = field(default_factory=dict, hash=False, metadata={"drawn": True})
+    returned: tuple[Name, ...] = ()
+    reasons: Mapping[Name, Reason] = field(default_factory=dict, hash=False)
+    question: Question | None = field(default=None, compare=False, repr=False, metadata={"drawn": True})
+
+    @property
+    def would_see(self) -> WouldSee:
+        """What the monitor would see if clients turned bad now.
+
+        It is computed when it is asked for, about half a second for ten clients, and kept then; ask before the next
+        round, since nothing large is kept with old verdicts.
+        """
+        if self.question is None:
+            return WouldSee(self.round, why="No rounds that can be taken for honest were judged, or an alarm stands.")
+        return self.question.answer()
 
     def __str__(self) -> str:
         if self.invalid:
@@ -58,6 +78,8 @@ class ClientVerdict(Verdict):
                 f"(surprise {self.statistic:.1f}, threshold {self.threshold:.1f}; {self.alpha:g} is the chance of any "
                 f"false alarm). It began {began}: roll back to round {self.rollback} and go on without {it}."
             )
+            shown = [f"Client {name}: {reason}." for name, reason in self.reasons.items()][:_LISTED]
+            words = " ".join([words, *shown])
         elif not self.watched:
             words = f"round {self.round}: nobody is watched."
         else:

@@ -18,11 +18,12 @@ LEFT_OUT_FIRST = 3  # rounds in which a model moves too fast to be a past
 RECENT = 64  # rounds of which the inner products are kept, to judge the others without those that were named
 _JUMP = 0.5  # of the log size that all clients share, plus five deviations of its usual steps
 FEWEST = 4  # clients in a round that can be compared
+ORDINARY = 0.01  # the p-value above which a round of a client in quarantine is one, and joins its past
 _SAME = 0.99  # the cosine from which on two moves are one
 _LATELY = 6  # rounds in one of which a client must have been there to be judged
 _LARGEST = 1e4  # of features, which are logarithms
 _ROUNDS = (("values", np.nan), ("known", 0), ("numbers", 0))  # of every client, and what stands for no round
-_SAVED = ("values", "known", "numbers", "scores", "left_out", "sizes", "tolerances")
+_SAVED = ("values", "known", "numbers", "scores", "left_out", "held", "sizes", "tolerances")
 
 
 class Judged(NamedTuple):
@@ -47,6 +48,7 @@ class ClientWatch:
         self.scores = np.full((n_runs, n_clients, MEMORY + 1, len(together(features))), np.nan)
         self.left_out = np.zeros((n_runs, n_clients), dtype=np.bool_)
         self.tolerances = np.zeros((n_runs, len(features)))  # in the last round
+        self.held = np.zeros((n_runs, n_clients), dtype=np.bool_)  # of these, those in quarantine: judged all the same
         self.sizes = np.full((n_runs, MEMORY + 1), np.nan)  # that all clients share, the newest last
         self.recent: deque[tuple[int, Moves]] = deque(maxlen=RECENT)
         self.round = 0
@@ -56,6 +58,31 @@ class ClientWatch:
         other = copy.copy(self)
         for name in (*_SAVED, "recent"):
             setattr(other, name, getattr(self, name).copy())
+        return other
+
+    def repeated(self, times: int, back_to: int) -> ClientWatch:
+        """So many of this one run, side by side, as it was after round `back_to`, which is a recent one.
+
+        A client's past stays as long as it is: the rounds before those that are undone count twice.
+        """
+        other = copy.copy(self)
+        count, undone = (self.numbers > 0).sum(axis=2), (self.numbers > back_to).sum(axis=2)
+        for name, empty in _ROUNDS:
+            rounds = _earlier(getattr(self, name), undone, empty)
+            for client in np.flatnonzero(undone[0]):
+                n, u = count[0, client], undone[0, client]
+                if n >= 2 * u:
+                    rounds[0, client, LENGTH - n : LENGTH - n + u] = rounds[0, client, LENGTH - u :]
+            setattr(other, name, np.repeat(rounds, times, axis=0))
+        other.scores = np.repeat(_earlier(self.scores, undone, np.nan), times, axis=0)
+        for name in ("left_out", "held", "sizes", "tolerances"):
+            setattr(other, name, np.repeat(getattr(self, name), times, axis=0))
+        kept = [(number, moves) for number, moves in self.recent if number <= back_to]
+        gone = len(self.recent) - len(kept)
+        other.sizes = np.roll(other.sizes, gone, axis=1)
+        other.sizes[:, :gone] = np.nan
+        first = np.zeros(times, dtype=np.int64)
+        other.recent = deque(((number, moves.of_runs(first)) for number, moves in kept), maxlen=RECENT)
         return other
 
     def has_past(self, run: int, clients: IntArray) -> BoolArray:
@@ -71,22 +98,22 @@ class ClientWatch:
         rows, known, self.tolerances, size = rows_of(moves, kept, self.features)
         self.recent.append((self.round, moves))
         needed = together(self.features)[0].places
-        usable = np.asarray(np.isfinite(rows[..., needed]).all(axis=-1) & kept & (self.round > LEFT_OUT_FIRST))
+        held = self.held[runs, moves.who]
+        usable = np.asarray(np.isfinite(rows[..., needed]).all(axis=-1) & (kept | held) & (self.round > LEFT_OUT_FIRST))
         taken: dict[str, npt.NDArray[Any]] = {
             "values": rows,
             "known": known,
             "numbers": np.full(usable.shape, self.round),
         }
-        for name, newest in taken.items():
-            old = getattr(self, name)[runs, moves.who]
-            new = np.concatenate([old[:, :, 1:], newest[:, :, None].astype(old.dtype)], axis=2)
-            there = usable.reshape(*usable.shape, *(1,) * (old.ndim - 2))
-            getattr(self, name)[runs, moves.who] = np.where(there, new, old)
-        values, known, numbers, scores = (getattr(self, name)[runs, moves.who] for name in Past._fields[:4])
-        p, score = surprise(Past(values, known, numbers, scores[:, :, 1:], self.tolerances), kept, self.features)
+        old = {name: getattr(self, name)[runs, moves.who] for name in taken}
+        new = {name: _with_newest(old[name], newest, usable) for name, newest in taken.items()}
+        scores = self.scores[runs, moves.who]
+        p, score = surprise(Past(**new, scores=scores[:, :, 1:], tolerances=self.tolerances), kept, self.features)
         judged = usable & np.isfinite(p)
-        moved = np.concatenate([scores[:, :, 1:], score[:, :, None]], axis=2)
-        self.scores[runs, moves.who] = np.where(judged[..., None, None], moved, scores)
+        joins = ~(held & judged & (p <= ORDINARY))
+        for name, rounds in new.items():
+            getattr(self, name)[runs, moves.who] = _where(joins, rounds, old[name])
+        self.scores[runs, moves.who] = _with_newest(scores, score, judged & joins)
         return Judged(np.where(judged, p, np.nan), self._jumped(size))
 
     def _jumped(self, size: FloatArray) -> BoolArray:
@@ -107,7 +134,7 @@ class ClientWatch:
 
     def grow(self, n_clients: int) -> None:
         """Room for clients that join."""
-        for name, empty in (*_ROUNDS, ("scores", np.nan), ("left_out", False)):
+        for name, empty in (*_ROUNDS, ("scores", np.nan), ("left_out", False), ("held", False)):
             old = getattr(self, name)
             new = np.full((len(old), n_clients, *old.shape[2:]), empty, dtype=old.dtype)
             new[:, : old.shape[1]] = old
@@ -142,18 +169,24 @@ class ClientWatch:
         same[who[copies[:, named].any(axis=1) | (named & copies.any(axis=1))]] = True
         return same
 
-    def leave_out(self, run: int, named: Iterable[int], back_to: int) -> None:
-        """From now on without these clients, from where the run was after round `back_to`."""
+    def leave_out(self, run: int, named: Iterable[int], back_to: int, held: bool = False) -> None:
+        """From now on without these clients, from where the run was after round `back_to`; held are judged on."""
         self.left_out[run, list(named)] = True
+        self.held[run, list(named)] = held
         beside = self.beside(np.array([run]), self.left_out[[run]])
         self.values[run], self.known[run] = beside.values[0], beside.known[0]
         self.scores[run, list(named)] = np.nan
         undone = (self.numbers[run] > back_to).sum(axis=1)
-        for client in np.flatnonzero(undone):  # the past stays at the right end
-            for name, empty in _ROUNDS:
-                rounds = getattr(self, name)[run, client]
-                rounds[:] = np.roll(rounds, undone[client], axis=0)
-                rounds[: undone[client]] = empty
+        for name, empty in _ROUNDS:
+            getattr(self, name)[run] = _earlier(getattr(self, name)[run], undone, empty)
+
+    def take_back(self, run: int, clients: Iterable[int], anew: bool = False) -> None:
+        """These clients count again, with the past that they have, or none."""
+        who = list(clients)
+        self.left_out[run, who] = self.held[run, who] = False
+        if anew:
+            for name, empty in (*_ROUNDS, ("scores", np.nan)):
+                getattr(self, name)[run, who] = empty
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Everything, as arrays by name; of one run."""
@@ -198,10 +231,32 @@ class ClientWatch:
         disorder = np.diff(numbers) < (numbers[..., 1:] > 0)  # zeros come first
         if disorder.any() or numbers.min(initial=0) < 0 or numbers.max(initial=0) > watch.round:
             raise ValueError("the rounds of every client must be in order")
+        if (watch.held & ~watch.left_out).any():
+            raise ValueError("clients in quarantine must be left out")
         if np.isfinite(watch.values[numbers == 0]).any():
             raise ValueError("only rounds of a client can have values")
         watch.recent.extend(_recent(arrays, n_clients, watch.round, features))
         return watch
+
+
+def _where(which: BoolArray, one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Of some clients (R, P) one, of the rest the other, (R, P, *)."""
+    return np.where(which.reshape(*which.shape, *(1,) * (one.ndim - which.ndim)), one, other)
+
+
+def _with_newest(rounds: npt.NDArray[Any], newest: npt.NDArray[Any], which: BoolArray) -> npt.NDArray[Any]:
+    """Rounds (R, P, H, *), with one more of some clients in place of the oldest."""
+    added = np.concatenate([rounds[:, :, 1:], newest[:, :, None].astype(rounds.dtype)], axis=2)
+    return _where(which, added, rounds)
+
+
+def _earlier(rounds: npt.NDArray[Any], undone: IntArray, empty: float) -> npt.NDArray[Any]:
+    """Rounds (..., H, *) without the last ones, as many as `undone` (...) says: the past stays at the right end."""
+    lead, length = undone.ndim, rounds.shape[undone.ndim]
+    place = np.arange(length) - undone[..., None]
+    wide = place.reshape(*place.shape, *[1] * (rounds.ndim - lead - 1))
+    taken = np.take_along_axis(rounds, np.maximum(wide, 0), axis=lead)
+    return np.where(wide >= 0, taken, np.asarray(empty, dtype=rounds.dtype))
 
 
 def joined(rounds: Sequence[Moves]) -> Moves:

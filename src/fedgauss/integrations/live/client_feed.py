@@ -81,7 +81,12 @@ class ClientFeed(Feed):
         for out in line.left_out:
             if again := [name for name in out.clients if name in monitor.left_out]:
                 raise ValueError(f"clients must be left out once; {short(again[0])} is out already.")
-            monitor.exclude(out.clients, back_to=min(out.back_to, monitor.round))
+            if out.how == "accepted":
+                for name in out.clients:
+                    monitor.accept(name)
+                continue
+            leave_out = monitor.exclude if out.how == "excluded" else monitor.quarantine
+            leave_out(out.clients, back_to=min(out.back_to, monitor.round))
         verdict = monitor.update(line.moves, round=line.number)
         if verdict.invalid:
             return Outcome("invalid update", verdict.note)
@@ -101,14 +106,18 @@ class ClientFeed(Feed):
 
     def marks(self) -> dict[str, list[dict[str, Any]]]:
         """Alarms and who was left out, for a picture, with clients as numbers."""
-        numbered = self.roll.numbered
+        numbered, out_now = self.roll.numbered, {*self._monitor.left_out, *self._monitor.quarantined}
         return {
             "alarms": [
                 {"round": a.round, "onset": a.onset, "clients": [numbered[str(name)] for name in a.suspects]}
                 for a in self._alarms
             ],
             "exclusions": [
-                {"round": out.round, "back_to": out.back_to, "clients": [numbered[str(name)] for name in out.clients]}
+                {
+                    "round": out.round,
+                    "back_to": out.back_to,
+                    "clients": [numbered[str(name)] for name in out.clients if name in out_now],
+                }
                 for out in self._monitor.exclusions
             ],
         }
@@ -130,4 +139,5 @@ def _alarm(alarm: ClientVerdict) -> str:
 
 def _exclusion(out: Exclusion) -> str:
     went = f"the run went back to round {out.back_to}" if out.back_to < out.round else "the run went on"
-    return f"After round {out.round}: {listed(out.clients)} left out; {went}."
+    how = "left out" if out.how == "excluded" else out.how
+    return f"After round {out.round}: {listed(out.clients)} {how}; {went}."

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.detect.clients import ClientMonitor, Compared, Exclusion
+from fedgauss.detect.clients.compared import HOW
 from fedgauss.detect.clients.features import FEATURES, Feature
 from fedgauss.detect.clients.verdict import Name
 
@@ -83,7 +84,10 @@ def round_to_json(number: int, compared: Compared, left_out: tuple[Exclusion, ..
         **{name: [None if math.isnan(x) else x for x in values.tolist()] for name, values in compared.fields.items()},
     }
     if left_out:
-        said["left_out"] = [{"clients": list(out.clients), "back_to": out.back_to} for out in left_out]
+        said["left_out"] = [
+            {"clients": list(out.clients), "back_to": out.back_to} | ({} if out.how == "excluded" else {"how": out.how})
+            for out in left_out
+        ]
     return json.dumps(said, allow_nan=False)
 
 
@@ -322,5 +326,7 @@ def _left_out(value: Any, number: int) -> tuple[Exclusion, ...]:
         back_to = out.get("back_to", number - 1)
         if type(back_to) is not int or not 0 <= back_to < number:
             raise ValueError(f"back_to must be a round before {number}, or 0; got {short(back_to)}.")
-        found.append(Exclusion(_names("left_out", out["clients"]), number - 1, back_to))
+        if (how := out.get("how", "excluded")) not in HOW:
+            raise ValueError(f"how must be one of {', '.join(HOW)}; got {short(how)}.")
+        found.append(Exclusion(_names("left_out", out["clients"]), number - 1, back_to, how))
     return tuple(found)

@@ -53,7 +53,7 @@ def _leaves(name: str, part: Any) -> Iterator[tuple[str, float]]:
 def as_json(round: int, verdict: Verdict) -> str:
     """Everything as one line of JSON, with the verdict in words; null for a number that is not finite."""
     channels = {name: {"statistic": top, "threshold": limit} for name, top, limit in verdict.readings}
-    said = {field.name: getattr(verdict, field.name) for field in fields(verdict)}
+    said = {field.name: getattr(verdict, field.name) for field in fields(verdict) if field.repr}
     return json.dumps(plain(said | {"round": round, "words": str(verdict), "readings": channels}), allow_nan=False)
 
 

@@ -6,10 +6,10 @@ from fedgauss.detect.clients.features.closest import Closest
 from fedgauss.detect.clients.features.evenness import Evenness
 from fedgauss.detect.clients.features.length import Length
 from fedgauss.detect.clients.features.own import Own
-from fedgauss.detect.clients.features.rows import Rows, rows_of
+from fedgauss.detect.clients.features.rows import Rows, beside_others, rows_of
 from fedgauss.detect.clients.features.together import together
 from fedgauss.detect.clients.features.typical import Typical
 
 FEATURES: tuple[Feature, ...] = (Typical(), Closest(), Length(), Own(), Evenness(), Claim())
 
-__all__ = ["FEATURES", "Feature", "Known", "Moves", "Rows", "Sent", "rows_of", "together"]
+__all__ = ["FEATURES", "Feature", "Known", "Moves", "Rows", "Sent", "beside_others", "rows_of", "together"]

@@ -99,6 +99,17 @@ class Feature(ABC):
         """The numbers that travel, (P,); NaN where there is none."""
         raise NotImplementedError
 
+    def scaled(self, numbers: FloatArray, scales: FloatArray, before: FloatArray) -> FloatArray:
+        """What would travel in place of these, had moves been so many times as long; below 0, opposite; (R, P) each.
+
+        `before` is the number of rounds in which they already were.
+        """
+        return numbers
+
+    def said(self, change: float) -> str:
+        """What it means that a client's value moved by so much, in words."""
+        return f"its {self.name} {'rose' if change > 0 else 'fell'} by {abs(change):.2g}"
+
     def allowed(self, numbers: FloatArray, size: FloatArray) -> BoolArray:
         """Which of these numbers can be right, for clients with moves of these lengths, (P,) each."""
         return np.asarray(np.isfinite(numbers))

@@ -1,5 +1,7 @@
 """What a client claims to count for in the mean."""
 
+import math
+
 import numpy as np
 
 from fedgauss._types import BoolArray, FloatArray
@@ -30,6 +32,10 @@ class Claim(Feature):
     def measured(self, sent: Sent) -> FloatArray:
         """What travels, (P,)."""
         return sent.weights
+
+    def said(self, change: float) -> str:
+        """As a factor."""
+        return f"it claims {math.exp(change):.2g} times the weight, beside the others"
 
     def allowed(self, numbers: FloatArray, size: FloatArray) -> BoolArray:
         """Which of these can be right, (P,)."""

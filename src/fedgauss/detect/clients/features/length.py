@@ -1,5 +1,7 @@
 """How far a client moved, as far as a clip lets it be known."""
 
+import math
+
 import numpy as np
 
 from fedgauss._types import BoolArray, FloatArray, IntArray
@@ -22,6 +24,10 @@ class Length(Feature):
     def values(self, moves: Moves, beside: Beside) -> FloatArray:
         """The equation above, (R, P)."""
         return np.asarray(np.log(beside.size))
+
+    def said(self, change: float) -> str:
+        """As a factor."""
+        return f"its moves are {math.exp(change):.2g} times as long, beside the others"
 
     def known(self, moves: Moves, beside: Beside, kept: BoolArray) -> Bounds:
         """Which of the lengths a clip bounds."""
