@@ -6,8 +6,6 @@ import math
 from collections import Counter
 from logging import INFO, WARNING
 
-import numpy as np
-
 from fedgauss.detect.channel import INVALID
 from fedgauss.detect.clients import ClientMonitor, ClientVerdict
 from fedgauss.detect.clients.moves import LARGEST
@@ -57,7 +55,7 @@ class Clients:
 
     def faults(self, seen: TrainingRound) -> dict[int, str]:
         """Uploads that are huge, or far off while the monitor cannot judge their clients yet."""
-        largest = np.abs(seen.each - seen.origin).max(axis=1, initial=0.0)
+        largest = [max(float(move.max(initial=0.0)), -float(move.min(initial=0.0))) for move in seen.moves]
         huge = {
             client: f"Client {client} changed a parameter by {by:.3g}; {LARGEST:.0e} is the most."
             for client, by in zip(seen.clients, largest, strict=True)
@@ -68,7 +66,7 @@ class Clients:
 
     def judge_uploads(self, seen: TrainingRound) -> ClientVerdict:
         """The monitor's verdict."""
-        verdict = self.monitor.update(dict(zip(seen.clients, seen.each - seen.origin, strict=True)))
+        verdict = self.monitor.update(dict(zip(seen.clients, seen.moves, strict=True)))
         self._rounds.update(seen.clients)
         self._say_whether_judged(seen, verdict)
         return verdict

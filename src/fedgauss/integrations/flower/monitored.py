@@ -1,7 +1,8 @@
 """`Monitored`: any Flower strategy, watched."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -15,6 +16,8 @@ from fedgauss.detect.clients.verdict import Name, listed
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.trained import is_trained
 from fedgauss.detect.verdict import Verdict
+from fedgauss.integrations.flower import state as state_file
+from fedgauss.integrations.flower.acting import Acting
 from fedgauss.integrations.flower.alarmed import Alarmed
 from fedgauss.integrations.flower.clients import Clients
 from fedgauss.integrations.flower.ending import Ending, StopWhen
@@ -31,13 +34,21 @@ from fedgauss.integrations.flower.records import (
     plain,
     viewed_like,
 )
-from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, of_another_layout, opened
+from fedgauss.integrations.flower.roster import Identity, Roster, checked_identity, said_by
+from fedgauss.integrations.flower.rounds import TrainingRound, of_another_layout, opened
+from fedgauss.integrations.flower.standing import Standing
 from fedgauss.integrations.sinks.base import Sink, Sinks
 
+_ESCAPABLE = (
+    "fedgauss, round %d: nodes go by numbers, or by keys that they make afresh at each start, so that who is left out "
+    "can come back by a restart. Those who join from now on are in no mean until accept() lets them in. Use "
+    "identity='key', identity='partition' or a function of the reply."
+)
+_PROTECTING = ("exclude", "quarantine")  # a run from those who turned bad
 _HOOKS = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
 
 
-OnAlarm = Literal["stop", "go on", "exclude"] | Callable[[Alarmed], None]
+OnAlarm = Literal["stop", "go on", "exclude", "quarantine"] | Callable[[Alarmed], None]
 
 
 class Monitored(Strategy):
@@ -120,48 +131,39 @@ class Monitored(Strategy):
         sink: Sink | None = None,
         at_most: int | None = None,
         stop_when: StopWhen | None = None,
+        identity: Identity = "node",
+        largest_claim: float = 10.0,
+        state: str | os.PathLike[str] | None = None,
     ) -> None:
-        if not callable(on_alarm) and on_alarm not in ("stop", "go on", "exclude"):
-            raise ValueError(
-                f"on_alarm must be 'stop', 'go on' or a function of the alarm, or 'exclude'; got {on_alarm!r}."
-            )
-        if not isinstance(strategy, Strategy):
-            raise ValueError(f"strategy must be a flwr.serverapp.strategy.Strategy; got {type(strategy).__name__}.")
-        if isinstance(strategy, Monitored):
-            raise ValueError("strategy must not be Monitored itself. Use one Monitored for each strategy.")
-        if on_alarm == "exclude" and not isinstance(monitor, Clients):
-            raise ValueError(
-                f"on_alarm='exclude' needs Clients, which names clients before the strategy sees their uploads; got "
-                f"{type(monitor).__name__}. Use Monitored(strategy, Clients(), on_alarm='exclude')?"
-            )
-        if at_most is not None and on_alarm != "exclude":
-            raise ValueError("at_most must be left out unless on_alarm is 'exclude': nobody is left out otherwise.")
-        if stop_when is not None and not callable(stop_when):
-            raise ValueError(
-                f"stop_when must be a function of a round's number and metrics; got {stop_when!r}. "
-                "Use fedgauss.stopping.Plateau('accuracy', min_gain=0.01)?"
-            )
+        _check(strategy, monitor, on_alarm, at_most, stop_when, state)
         self.strategy = strategy
         self.watcher: Watcher = MonitorFeed(monitor) if isinstance(monitor, Monitor) else monitor
         self.on_alarm, self.sink, self.stop_when = on_alarm, sink, stop_when
         self.at_most = None if at_most is None else _checks.whole("at_most", at_most, fix="It counts clients.")
+        asked = PARTITION in self.watcher.request(1)  # by the watcher, which needs partitions
+        self.identity: Identity = PARTITION if asked else checked_identity(identity)
+        self._said = said_by(self.identity)
+        self._protected = on_alarm in _PROTECTING
         self._tell = Sinks([] if sink is None else [sink])
         self._hooks: dict[str, Callable[..., Any]] = {}  # the strategy's hooks, while ours stand in their place
-        self._claims = PARTITION in self.watcher.request(1)  # whether clients say which number they have
-        self._roster = NodeNumbers()
-        self._left_out: set[int] = set()
+        self._roster = Roster(keyed=self.identity == "key")
+        self._standing = Standing(self._roster)
         self._untrained: set[str] = set()  # names of arrays; FedAvg makes floats of integers, so they are remembered
+        self._acting: Acting | None = None
+        self._state = None if state is None else Path(state)
+        if isinstance(self.watcher, Clients):
+            self._acting = Acting(self.watcher, self._roster, largest_claim)
+            if self._state is not None and self._state.exists():
+                self._resume(self._state, self.watcher, self._acting)
         self._begin()
 
     def _begin(self) -> None:
-        """Forget the last run, but not who was left out."""
+        """Forget the last run, but not who is who and who was left out."""
         self.verdicts: dict[int, Verdict] = {}
         self.participation: dict[int, tuple[int, ...]] = {}
         self.refused: dict[int, tuple[str, ...]] = {}
         self.excluded: dict[int, tuple[int, ...]] = {}
         self.kept = KeptArrays()
-        if self._claims:  # numbers that nobody said are the only link between nodes and a monitor's past
-            self._roster = NodeNumbers()
         self._sent: Views = {}
         self._ending = Ending(self.stop_when, self.excluded)
         self._alarmed = False
@@ -180,7 +182,17 @@ class Monitored(Strategy):
     @property
     def left_out(self) -> tuple[int, ...]:
         """The numbers of all clients that are left out."""
-        return tuple(sorted(self._left_out))
+        return tuple(sorted(self._standing.out))
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why each of them is left out."""
+        return dict(sorted(self._standing.out.items()))
+
+    @property
+    def quarantined(self) -> tuple[int, ...]:
+        """The numbers of all clients in quarantine."""
+        return tuple(sorted(self._set_aside()))
 
     @property
     def stopped(self) -> Any:
@@ -220,8 +232,12 @@ class Monitored(Strategy):
         self._sent = {name: numbers(array) for name, array in arrays.items()}
         if begins:
             self._set_apart()
-        messages = self._to_others(self._hook("configure_train")(server_round, arrays, config, grid))
-        request = dict(self.watcher.request(server_round))
+        self._roster.look(grid)
+        configure = self._hook("configure_train")
+        messages = self._standing.configured(
+            self.strategy, lambda others: configure(server_round, arrays, config, others), grid
+        )
+        request = dict(self.watcher.request(server_round)) | ({PARTITION: 1.0} if self.identity == PARTITION else {})
         without_partition = {name: value for name, value in request.items() if name != PARTITION}
         for message in messages:
             if wanted := without_partition if message.metadata.dst_node_id in self._roster else request:
@@ -243,17 +259,29 @@ class Monitored(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The strategy's arrays and metrics; none when the round was refused, old arrays when it was undone."""
-        replies = self._of_others(replies)
-        uploads, faults, strangers = opened(replies, self._sent, self._roster, self._weighted_by(), self._claims)
-        seen = TrainingRound(server_round, self._sent, uploads, self._untrained)
+        try:
+            return self._taken(server_round, self._standing.replies(replies))
+        finally:
+            self._save(server_round)
+
+    def _taken(self, server_round: int, replies: list[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """A round of replies, of clients that are not left out."""
+        standing = self._standing
+        standing.skipped.clear()
+        uploads, faults, strangers = opened(replies, self._sent, self._roster, self._weighted_by(), self._said)
+        seen = standing.round(TrainingRound(server_round, self._sent, uploads, self._untrained))
+        faults = {client: words for client, words in faults.items() if client not in standing.out}
         self.participation[server_round] = tuple(seen.clients)
         self._excuse(seen)
-        protected = self.on_alarm == "exclude"
-        if uploads and (protected or not (faults or strangers)):
+        if self._protected:
+            standing.barred |= strangers.keys()
+            self._warn(server_round, strangers.values())
+            strangers = {}
+        if seen.uploads and (self._protected or not (faults or strangers)):
             faults |= self.watcher.faults(seen)
-        if strangers or (faults and not (protected and self._leave_out_faulty(server_round, faults))):
-            return self._refuse(server_round, (*faults.values(), *strangers))
-        return self._judge_and_aggregate(self._without(seen), self._of_others(replies))
+        if strangers or (faults and not (self._protected and self._go_on_without(server_round, faults))):
+            return self._refuse(server_round, (*faults.values(), *strangers.values()))
+        return self._judge_and_aggregate(standing.round(seen), standing.replies(replies))
 
     def _judge_and_aggregate(
         self, seen: TrainingRound, replies: list[Message]
@@ -262,8 +290,11 @@ class Monitored(Strategy):
         early = self.watcher.judge_uploads(seen) if seen.uploads else None
         if early is not None:
             self._say(seen.number, early)
-            if early.alarm and self.on_alarm == "exclude":
+            if early.alarm and self._protected:
                 return self._go_back(seen.number, early), None
+        if self._acting is not None and isinstance(early, ClientVerdict):
+            self._acting.take(seen, early, self._closed())
+            replies = self._acting.replies(seen, replies, self._weighted_by())
         try:
             arrays, metrics = self._aggregated(seen.number, replies)
         except InconsistentMessageReplies as error:
@@ -290,15 +321,15 @@ class Monitored(Strategy):
         try:
             result: tuple[ArrayRecord | None, MetricRecord | None] = aggregate(server_round, replies)
         except InconsistentMessageReplies:
-            odd = of_another_layout(replies) if self.on_alarm == "exclude" else []
+            odd = of_another_layout(replies) if self._protected else []
             faults = {k: f"Client {k} sent other records or metrics than most." for k in map(self._roster.number, odd)}
-            if not faults or not self._leave_out_faulty(server_round, faults):
+            if not faults or not self._go_on_without(server_round, faults):
                 raise
-            result = aggregate(server_round, self._of_others(replies))
+            result = aggregate(server_round, self._standing.replies(replies))
         return result
 
     def _keep(self, number: int, arrays: ArrayRecord) -> None:
-        self.kept.add(number, arrays, Memory(self.strategy) if self.on_alarm == "exclude" else None)
+        self.kept.add(number, arrays, Memory(self.strategy) if self._protected else None)
 
     def _weighted_by(self) -> str:
         """The metric that the innermost strategy weights clients by; empty where there is none."""
@@ -310,57 +341,113 @@ class Monitored(Strategy):
         assert isinstance(verdict, ClientVerdict)
         assert verdict.rollback is not None
         good = self.kept.back_to(verdict.rollback)
-        self._leave_out(server_round, verdict.suspects, back_to=min(good.round, verdict.rollback))
+        back_to = min(good.round, verdict.rollback)
+        suspects = sorted(int(client) for client in verdict.suspects)
+        if self.on_alarm == "quarantine":
+            self._monitor_of_clients().quarantine(suspects, back_to=back_to)
+            words = "in quarantine, trained and judged but in no mean"
+        else:
+            self._leave_out(server_round, dict.fromkeys(suspects, str(verdict)), back_to)
+            words = "left out from now on"
+        self._name(server_round, words, suspects)
         self._alarmed = False
         self._keep(verdict.round, good.arrays)  # where the run is now, as the monitor counts
         log.warning("fedgauss, round %d: the run goes on from round %d.", server_round, good.round)
         return good.arrays
 
-    def _leave_out_faulty(self, server_round: int, faults: Mapping[int, str]) -> bool:
+    def _go_on_without(self, server_round: int, faults: Mapping[int, str]) -> bool:
         """Go on without clients whose replies cannot be used; False when they are too many."""
         if self._too_many(faults):
             return False
-        for words in faults.values():
-            log.warning("fedgauss, round %d: %s", server_round, words)
+        self._warn(server_round, faults.values())
         self.participation[server_round] = tuple(k for k in self.participation[server_round] if k not in faults)
-        self._leave_out(server_round, faults)
+        self._standing.skipped |= faults.keys()
+        if self.on_alarm == "exclude":
+            self._leave_out(server_round, faults)
+            self._name(server_round, "left out from now on", sorted(faults))
         return True
 
-    def _leave_out(self, server_round: int, clients: Iterable[Name], back_to: int | None = None) -> None:
+    def _leave_out(self, server_round: int, reasons: Mapping[int, str], back_to: int | None = None) -> None:
         """From now on without these clients; the monitor forgets what came after the round `back_to`, if any."""
+        if not self._standing.out and self.identity == "node":
+            log.warning(_ESCAPABLE, server_round)
+        self._standing.out.update(reasons)
+        self.excluded[server_round] = tuple(sorted({*self.excluded.get(server_round, ()), *reasons}))
+        if self._acting is not None:
+            self._acting.claims.forget(reasons)
+        monitor = self._monitor_of_clients()
+        known = reasons.keys() & set(monitor.clients)
+        if known and (back_to is not None or monitor.alarm is None):  # an alarm is not over for a fault
+            monitor.exclude(sorted(known), back_to=monitor.round if back_to is None else back_to)
+
+    def accept(self, client: int) -> None:
+        """Let a client act again, or for the first time, on your word.
+
+        Parameters
+        ----------
+        client : int
+            Its number: one that is left out, in quarantine, or new and waiting.
+        """
+        if client not in self._roster.numbers.values():
+            raise ValueError(f"client must be the number of one that was seen; got {client!r}.")
+        self._standing.out.pop(client, None)
+        if self._acting is not None:
+            self._acting.newcomers.establish([client])
+        monitor = self._monitor_of_clients()
+        if client in monitor.left_out or client in self._set_aside():
+            monitor.accept(client)
+        log.info("fedgauss: %s is accepted.", self._roster.described(client))
+
+    def _monitor_of_clients(self) -> ClientMonitor:
         assert isinstance(self.monitor, ClientMonitor)
-        fresh = tuple(sorted(int(client) for client in clients))
-        self._left_out.update(fresh)
-        self.excluded[server_round] = tuple(sorted({*self.excluded.get(server_round, ()), *fresh}))
-        known = set(fresh) & set(self.monitor.clients)
-        if known and (back_to is not None or self.monitor.alarm is None):  # an alarm is not over for a fault
-            self.monitor.exclude(sorted(known), back_to=self.monitor.round if back_to is None else back_to)
-        nodes = self.nodes
-        who = ", ".join(f"client {client} (node {nodes[client]})" for client in fresh)
-        log.warning("fedgauss, round %d: left out from now on: %s.", server_round, who)
+        return self.monitor
+
+    def _set_aside(self) -> set[int]:
+        """Clients in quarantine."""
+        return {int(name) for name in getattr(self.monitor, "quarantined", ())}
+
+    def _closed(self) -> bool:
+        """Whether those who come now may be one that was left out."""
+        return self.identity == "node" and bool(self._standing.out or self._set_aside())
 
     def _too_many(self, clients: Iterable[Name]) -> bool:
         """Whether too many would be left out with these."""
-        most = (len(self._roster) - 1) // 2 if self.at_most is None else self.at_most
-        return len(self._left_out.union(clients)) > most
+        return self._standing.too_many(map(int, clients), self._set_aside(), self.at_most)
 
-    def _to_others(self, messages: Iterable[Message]) -> list[Message]:
-        """Messages, but for those to clients that are left out."""
-        out = self._nodes_left_out()
-        return [message for message in messages if message.metadata.dst_node_id not in out]
+    def _name(self, server_round: int, words: str, clients: Iterable[int]) -> None:
+        who = ", ".join(map(self._roster.described, clients))
+        log.warning("fedgauss, round %d: %s: %s.", server_round, words, who)
 
-    def _of_others(self, replies: Iterable[Message]) -> list[Message]:
-        """Replies, but for those of clients that are left out."""
-        out = self._nodes_left_out()
-        return [reply for reply in replies if reply.metadata.src_node_id not in out]
+    def _warn(self, server_round: int, each: Iterable[str]) -> None:
+        for words in each:
+            log.warning("fedgauss, round %d: %s", server_round, words)
 
-    def _nodes_left_out(self) -> set[int]:
-        nodes = self.nodes
-        return {nodes[client] for client in self._left_out}
+    def _save(self, server_round: int) -> None:
+        """Write the state, if somebody asked for it; a disk that is full stops no run."""
+        if self._state is None or self._acting is None:
+            return
+        words = {
+            "roster": [*self._roster.numbers.items()],
+            "left out": [*self._standing.out.items()],
+            **self._acting.state(),
+        }
+        try:
+            state_file.save(self._state, self._monitor_of_clients(), words)
+        except OSError as error:
+            log.error("fedgauss, round %d: the state is not saved. %s", server_round, error)
 
-    def _without(self, seen: TrainingRound) -> TrainingRound:
-        """A round without the clients that are left out."""
-        return replace(seen, uploads=tuple(upload for upload in seen.uploads if upload.client not in self._left_out))
+    def _resume(self, path: Path, watcher: Clients, acting: Acting) -> None:
+        """Go on where the run was saved."""
+        watcher.monitor, words = state_file.load(path, watcher.monitor)
+        try:
+            self._roster.numbers.update({str(name): int(number) for name, number in words["roster"]})
+            self._standing.out.update({int(client): str(why) for client, why in words["left out"]})
+            acting.restore(words)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is not a whole state of a run: {error!r}.") from error
+        log.info("fedgauss: the watch of %s goes on after round %d.", path, watcher.monitor.round)
+        for client, why in self._standing.out.items():
+            log.warning("fedgauss: left out since before: %s. %s", self._roster.described(client), why)
 
     def _excuse(self, seen: TrainingRound) -> None:
         """Log why a client did not answer, once."""
@@ -391,7 +478,7 @@ class Monitored(Strategy):
         log.warning("fedgauss, round %d: %s", server_round, verdict)
         if callable(self.on_alarm):
             self.on_alarm(alarm)
-        elif self.on_alarm == "stop" or (self.on_alarm == "exclude" and self._beyond_help(verdict)):
+        elif self.on_alarm == "stop" or (self._protected and self._beyond_help(verdict)):
             raise alarm
 
     def _beyond_help(self, verdict: Verdict) -> bool:
@@ -402,16 +489,46 @@ class Monitored(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The strategy's, but for clients that are left out."""
-        return self._to_others(self._hook("configure_evaluate")(server_round, arrays, config, grid))
+        configure = self._hook("configure_evaluate")
+        return self._standing.configured(
+            self.strategy, lambda others: configure(server_round, arrays, config, others), grid
+        )
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The strategy's, but for clients that are left out."""
-        metrics: MetricRecord | None = self._hook("aggregate_evaluate")(server_round, self._of_others(replies))
+        metrics: MetricRecord | None = self._hook("aggregate_evaluate")(server_round, self._standing.replies(replies))
         return metrics
 
     def summary(self) -> None:
         """The strategy's."""
         self.strategy.summary()
+
+
+def _check(strategy: Any, monitor: Any, on_alarm: Any, at_most: int | None, stop_when: Any, state: Any) -> None:
+    """What can be wrong with the arguments of `Monitored`."""
+    if not callable(on_alarm) and on_alarm not in ("stop", "go on", *_PROTECTING):
+        raise ValueError(
+            f"on_alarm must be 'stop', 'go on', 'exclude', 'quarantine' or a function of the alarm; got {on_alarm!r}."
+        )
+    if not isinstance(strategy, Strategy):
+        raise ValueError(f"strategy must be a flwr.serverapp.strategy.Strategy; got {type(strategy).__name__}.")
+    if isinstance(strategy, Monitored):
+        raise ValueError("strategy must not be Monitored itself. Use one Monitored for each strategy.")
+    if not isinstance(monitor, Clients) and (on_alarm in _PROTECTING or state is not None):
+        asked = "state" if state is not None else f"on_alarm={on_alarm!r}"
+        raise ValueError(
+            f"{asked} needs Clients, which names clients before the strategy sees their uploads; got "
+            f"{type(monitor).__name__}. Use Monitored(strategy, Clients(), ...)?"
+        )
+    if at_most is not None and on_alarm not in _PROTECTING:
+        raise ValueError(
+            "at_most must be left out unless on_alarm is 'exclude' or 'quarantine': nobody is left out otherwise."
+        )
+    if stop_when is not None and not callable(stop_when):
+        raise ValueError(
+            f"stop_when must be a function of a round's number and metrics; got {stop_when!r}. "
+            "Use fedgauss.stopping.Plateau('accuracy', min_gain=0.01)?"
+        )
 
 
 def _in_order(arrays: ArrayRecord, like: Views) -> ArrayRecord:

@@ -1,0 +1,93 @@
+"""Who acts in a round, and with which weight: the others are trained and judged, but no strategy sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flwr.app import Message
+
+from fedgauss.detect.clients import ClientMonitor, ClientVerdict
+from fedgauss.detect.clients.verdict import listed
+from fedgauss.integrations.flower.clients import Clients
+from fedgauss.integrations.flower.newcomers import Newcomers
+from fedgauss.integrations.flower.records import log
+from fedgauss.integrations.flower.roster import Roster
+from fedgauss.integrations.flower.rounds import TrainingRound
+from fedgauss.integrations.flower.weights import Claims, show_weights
+
+
+class Acting:
+    """The clients whose uploads a strategy sees.
+
+    Out are those in quarantine, and newcomers until they are established. What the others claim counts up to a bound.
+    """
+
+    def __init__(self, watcher: Clients, roster: Roster, largest_claim: float) -> None:
+        self.watcher, self.roster = watcher, roster
+        self.claims, self.newcomers = Claims(largest_claim), Newcomers()
+        self._said: set[str] = set()  # what the log says once
+
+    @property
+    def monitor(self) -> ClientMonitor:
+        """The watcher's, which may be another one after a restart."""
+        return self.watcher.monitor
+
+    def take(self, seen: TrainingRound, verdict: ClientVerdict, closed: bool) -> None:
+        """Take in a round without an alarm that is acted on; `closed` to new names, of whom one may have been out."""
+        if verdict.invalid or self.monitor.compared is None:
+            return
+        admission = self.newcomers.take(self.monitor.compared, getattr(self.monitor, "quarantined", ()), closed)
+        for client in sorted(admission.new):
+            why = "until accept() lets it in: it may be one that was left out" if closed else "before it has a past"
+            self._log(seen.number, f"{self._who(client)} is new. It is judged, but in no mean {why}.")
+        for client in sorted(admission.established):
+            self._log(seen.number, f"{self._who(client)} has a past and moves like the others: it is in the mean.")
+        for client in sorted(admission.odd):
+            self._log(
+                seen.number,
+                f"{self._who(client)} has a past, but does not move like the others: in no mean until accept() lets it "
+                "in.",
+                client,
+            )
+        if crowd := self.newcomers.crowd():
+            self._log(
+                seen.number,
+                f"ALARM: new names that all move unlike the others: clients {listed(crowd)}. Somebody may take one "
+                "name after the other; none of them was in a mean.",
+                "crowd",
+            )
+
+    def replies(self, seen: TrainingRound, replies: Iterable[Message], weighted_by: str) -> list[Message]:
+        """What the strategy is shown of a round."""
+        numbered = [
+            (-1 if reply.has_error() else self.roster.number(reply.metadata.src_node_id), reply) for reply in replies
+        ]
+        here = set(seen.clients) - set(getattr(self.monitor, "quarantined", ()))
+        acting = here - self.newcomers.waiting(here)
+        if here and not acting:
+            acting = here
+            self._log(seen.number, "nobody is there but clients without a past: they are in the mean.", "nobody")
+        shown = [(client, reply) for client, reply in numbered if client in acting or reply.has_error()]
+        if weighted_by:
+            uploads = [upload for upload in seen.uploads if upload.client in acting]
+            show_weights(shown, self.claims.weights(uploads, seen.number), weighted_by)
+        return [reply for _, reply in shown]
+
+    def state(self) -> dict[str, Any]:
+        """Everything but the monitor and the roster, as JSON can hold it."""
+        return {"claims": [*self.claims.last.items()], "newcomers": self.newcomers.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what `state` returned."""
+        self.claims.last = {int(client): float(claim) for client, claim in state["claims"]}
+        self.newcomers.restore(state["newcomers"])
+
+    def _who(self, client: int) -> str:
+        return self.roster.described(client)
+
+    def _log(self, number: int, words: str, once: Any = None) -> None:
+        if once is not None and once in self._said:
+            return
+        self._said.add(once)
+        log.warning("fedgauss, round %d: %s", number, words)
