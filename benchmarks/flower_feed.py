@@ -99,7 +99,9 @@ def main() -> None:
     *_, peak = measured(n_clients, dim, traced=True)
     uploads = 4 * n_clients * dim
     print(f"K = {n_clients}, d = {dim:,}: a running mean takes {1e3 * mean:.1f} ms, Monitored adds {1e3 * more:.0f} ms")
-    print(f"{more / mean:.1f} running means; {peak / uploads:.2f} times the uploads' {uploads / 1e6:.0f} MB at the peak")
+    print(
+        f"{more / mean:.1f} running means; {peak / uploads:.2f} times the uploads' {uploads / 1e6:.0f} MB at the peak"
+    )
 
 
 if __name__ == "__main__":

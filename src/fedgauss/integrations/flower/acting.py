@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from logging import INFO, WARNING
 from typing import Any
 
 from flwr.app import Message
@@ -26,37 +27,47 @@ class Acting:
     def __init__(self, watcher: Clients, roster: Roster, largest_claim: float) -> None:
         self.watcher, self.roster = watcher, roster
         self.claims, self.newcomers = Claims(largest_claim), Newcomers()
-        self._said: set[str] = set()  # what the log says once
+        # What the log has said, and says once.
+        self._odd: set[int] = set()
+        self._crowd: set[int] = set()
+        self._alone = False
 
     @property
     def monitor(self) -> ClientMonitor:
         """The watcher's, which may be another one after a restart."""
         return self.watcher.monitor
 
-    def take(self, seen: TrainingRound, verdict: ClientVerdict, closed: bool) -> None:
-        """Take in a round without an alarm that is acted on; `closed` to new names, of whom one may have been out."""
+    def take(self, seen: TrainingRound, verdict: ClientVerdict, closed: bool) -> str:
+        """Take in a round without an alarm that is acted on; what to say of it.
+
+        It is `closed` to new names where one of them may have been left out.
+        """
         if verdict.invalid or self.monitor.compared is None:
-            return
+            return ""
         admission = self.newcomers.take(self.monitor.compared, getattr(self.monitor, "quarantined", ()), closed)
+        why = "until accept() lets it in, since it may have been left out before" if closed else "before it has a past"
         for client in sorted(admission.new):
-            why = "until accept() lets it in: it may be one that was left out" if closed else "before it has a past"
-            self._log(seen.number, f"{self._who(client)} is new. It is judged, but in no mean {why}.")
+            self._log(INFO, seen, f"{self._who(client)} is new. It is judged, but in no mean {why}.")
         for client in sorted(admission.established):
-            self._log(seen.number, f"{self._who(client)} has a past and moves like the others: it is in the mean.")
-        for client in sorted(admission.odd):
+            self._log(INFO, seen, f"{self._who(client)} has a past and moves like the others: it is in the mean.")
+        for client in sorted(admission.odd - self._odd):
             self._log(
-                seen.number,
-                f"{self._who(client)} has a past, but does not move like the others: in no mean until accept() lets it "
-                "in.",
-                client,
+                WARNING,
+                seen,
+                f"{self._who(client)} has a past, but does not move like the others: it is in no mean until accept() "
+                "lets it in.",
             )
-        if crowd := self.newcomers.crowd():
-            self._log(
-                seen.number,
-                f"ALARM: new names that all move unlike the others: clients {listed(crowd)}. Somebody may take one "
-                "name after the other; none of them was in a mean.",
-                "crowd",
-            )
+        self._odd |= admission.odd
+        crowd = set(self.newcomers.crowd())
+        if not crowd - self._crowd:
+            return ""
+        self._crowd |= crowd
+        words = (
+            f"ALARM: new names move unlike the others, and were in no mean: clients {listed(sorted(crowd))}. "
+            "Somebody may take one name after the other."
+        )
+        self._log(WARNING, seen, words)
+        return words
 
     def replies(self, seen: TrainingRound, replies: Iterable[Message], weighted_by: str) -> list[Message]:
         """What the strategy is shown of a round."""
@@ -67,7 +78,9 @@ class Acting:
         acting = here - self.newcomers.waiting(here)
         if here and not acting:
             acting = here
-            self._log(seen.number, "nobody is there but clients without a past: they are in the mean.", "nobody")
+            if not self._alone:
+                self._log(WARNING, seen, "nobody is there but clients without a past: they are in the mean.")
+            self._alone = True
         shown = [(client, reply) for client, reply in numbered if client in acting or reply.has_error()]
         if weighted_by:
             uploads = [upload for upload in seen.uploads if upload.client in acting]
@@ -86,8 +99,5 @@ class Acting:
     def _who(self, client: int) -> str:
         return self.roster.described(client)
 
-    def _log(self, number: int, words: str, once: Any = None) -> None:
-        if once is not None and once in self._said:
-            return
-        self._said.add(once)
-        log.warning("fedgauss, round %d: %s", number, words)
+    def _log(self, level: int, seen: TrainingRound, words: str) -> None:
+        log.log(level, "fedgauss, round %d: %s", seen.number, words)

@@ -21,7 +21,7 @@ from fedgauss.integrations.flower.acting import Acting
 from fedgauss.integrations.flower.alarmed import Alarmed
 from fedgauss.integrations.flower.clients import Clients
 from fedgauss.integrations.flower.ending import Ending, StopWhen
-from fedgauss.integrations.flower.feed import MonitorFeed, Watcher
+from fedgauss.integrations.flower.feed import MonitorFeed, Watcher, with_note
 from fedgauss.integrations.flower.kept import KeptArrays, Memory, nested
 from fedgauss.integrations.flower.records import (
     PARTITION,
@@ -43,6 +43,10 @@ _ESCAPABLE = (
     "fedgauss, round %d: nodes go by numbers, or by keys that they make afresh at each start, so that who is left out "
     "can come back by a restart. Those who join from now on are in no mean until accept() lets them in. Use "
     "identity='key', identity='partition' or a function of the reply."
+)
+_NOBODY_CAME_BACK = (
+    "fedgauss, round %d: nobody who answered was there before the restart: names did not outlive it, so that who was "
+    "left out may be back. Use identity='key', identity='partition' or a function of the reply."
 )
 _PROTECTING = ("exclude", "quarantine")  # a run from those who turned bad
 _HOOKS = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
@@ -150,6 +154,7 @@ class Monitored(Strategy):
         self._standing = Standing(self._roster)
         self._untrained: set[str] = set()  # names of arrays; FedAvg makes floats of integers, so they are remembered
         self._acting: Acting | None = None
+        self._resumed = False  # from a file, and no client has answered since
         self._state = None if state is None else Path(state)
         if isinstance(self.watcher, Clients):
             self._acting = Acting(self.watcher, self._roster, largest_claim)
@@ -271,6 +276,10 @@ class Monitored(Strategy):
         uploads, faults, strangers = opened(replies, self._sent, self._roster, self._weighted_by(), self._said)
         seen = standing.round(TrainingRound(server_round, self._sent, uploads, self._untrained))
         faults = {client: words for client, words in faults.items() if client not in standing.out}
+        if self._resumed and uploads:
+            self._resumed = False
+            if not {upload.client for upload in uploads} & set(self._monitor_of_clients().clients):
+                log.warning(_NOBODY_CAME_BACK, server_round)
         self.participation[server_round] = tuple(seen.clients)
         self._excuse(seen)
         if self._protected:
@@ -288,13 +297,14 @@ class Monitored(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """A round whose replies can be used."""
         early = self.watcher.judge_uploads(seen) if seen.uploads else None
+        if early is not None and early.alarm and self._protected:
+            self._say(seen.number, early)
+            return self._go_back(seen.number, early), None
+        if self._acting is not None and isinstance(early, ClientVerdict):
+            early = with_note(early, self._acting.take(seen, early, self._closed()))
+            replies = self._acting.replies(seen, replies, self._weighted_by())
         if early is not None:
             self._say(seen.number, early)
-            if early.alarm and self._protected:
-                return self._go_back(seen.number, early), None
-        if self._acting is not None and isinstance(early, ClientVerdict):
-            self._acting.take(seen, early, self._closed())
-            replies = self._acting.replies(seen, replies, self._weighted_by())
         try:
             arrays, metrics = self._aggregated(seen.number, replies)
         except InconsistentMessageReplies as error:
@@ -445,6 +455,7 @@ class Monitored(Strategy):
             acting.restore(words)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a whole state of a run: {error!r}.") from error
+        self._resumed = True
         log.info("fedgauss: the watch of %s goes on after round %d.", path, watcher.monitor.round)
         for client, why in self._standing.out.items():
             log.warning("fedgauss: left out since before: %s. %s", self._roster.described(client), why)

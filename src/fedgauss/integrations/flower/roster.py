@@ -54,6 +54,10 @@ class Roster:
                 f"identity='key' needs nodes with keys; node {min(without)} has none. Start the SuperLink with "
                 "--enable-supernode-auth, or use identity='partition'?"
             )
+        for node in self._here - self._names.keys():  # known from before a restart
+            name = self._name(node, None)
+            if name in self.numbers and self._holder(name) not in self._here:
+                self.number(node)
 
     def number(self, node: int, said: str | int | None = None) -> int:
         """Of a node that says this of itself; a node that is known keeps its number whatever it says.
@@ -83,10 +87,6 @@ class Roster:
         by = [] if name.startswith(("node ", "partition ")) else [name]
         by += [f"node {node}"] if node is not None else [name] if not by else []
         return f"client {client} ({', '.join(by)})"
-
-    def strangers(self) -> bool:
-        """Whether clients are known, and none of them is among the nodes that are there."""
-        return bool(self.numbers) and not self._names
 
     def _name(self, node: int, said: str | int | None) -> str:
         if isinstance(said, int):
