@@ -15,6 +15,7 @@ Identity = str | Callable[[Message], str | int]  # "node", "key" or "partition",
 
 _SHOWN = 16  # hex digits of a key's hash: 64 bits, which nobody meets by trying keys
 _MOST = 10**9  # partitions
+_QUOTES = "'\""  # about names that an application gave, which are no others by that
 
 
 class Roster:
@@ -54,10 +55,10 @@ class Roster:
                 f"identity='key' needs nodes with keys; node {min(without)} has none. Start the SuperLink with "
                 "--enable-supernode-auth, or use identity='partition'?"
             )
-        for node in self._here - self._names.keys():  # known from before a restart
-            name = self._name(node, None)
+        for new in self._here - self._names.keys():  # known from before a restart
+            name = self._name(new, None)
             if name in self.numbers and self._holder(name) not in self._here:
-                self.number(node)
+                self.number(new)
 
     def number(self, node: int, said: str | int | None = None) -> int:
         """Of a node that says this of itself; a node that is known keeps its number whatever it says.
@@ -81,12 +82,11 @@ class Roster:
         return self.numbers[self._names[node]]
 
     def described(self, client: int) -> str:
-        """A client in a sentence, with what it goes by."""
+        """A client in a sentence, with the name that the application gave it, and where it is."""
         name = next(name for name, number in self.numbers.items() if number == client)
         node = self._holder(name)
-        by = [] if name.startswith(("node ", "partition ")) else [name]
-        by += [f"node {node}"] if node is not None else [name] if not by else []
-        return f"client {client} ({', '.join(by)})"
+        given = [name] if name[0] in _QUOTES or node is None else []
+        return f"client {client} ({', '.join([*given, *([] if node is None else [f'node {node}'])])})"
 
     def _name(self, node: int, said: str | int | None) -> str:
         if isinstance(said, int):

@@ -6,18 +6,16 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from flwr.app import Message
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from flwr.supercore.run import Run
 
 from fedgauss.integrations.flower.kept import nested
 
 _ROUNDING = 1e-9  # what a share of the nodes may lack of a whole number: strategies cut it off
 
 
-class OthersGrid(Grid):
+class OthersGrid:
     """A grid as it would be without some of its nodes."""
 
     def __init__(self, grid: Grid, without: Collection[int]) -> None:
@@ -33,31 +31,6 @@ class OthersGrid(Grid):
     def get_nodes(self) -> Iterable[NodeInfo]:
         """The other nodes."""
         return [node for node in self._grid.get_nodes() if node.node_id not in self._without]
-
-    def set_run(self, run: Run) -> None:
-        """As the grid does."""
-        self._grid.set_run(run)
-
-    @property
-    def run(self) -> Run:
-        """The grid's."""
-        return self._grid.run
-
-    def create_message(self, *args: Any, **kwargs: Any) -> Message:
-        """As the grid does."""
-        return self._grid.create_message(*args, **kwargs)
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """As the grid does."""
-        return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """As the grid does."""
-        return self._grid.pull_messages(message_ids)
-
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """As the grid does."""
-        return self._grid.send_and_receive(messages, timeout=timeout)
 
 
 @contextmanager

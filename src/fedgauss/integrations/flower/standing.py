@@ -29,7 +29,7 @@ class Standing:
         return self.barred | {nodes[client] for client in self.out if client in nodes}
 
     def configured(
-        self, strategy: Strategy, configure: Callable[[Grid], Iterable[Message]], grid: Grid
+        self, strategy: Strategy, configure: Callable[[Grid | OthersGrid], Iterable[Message]], grid: Grid
     ) -> list[Message]:
         """Messages to the others alone, as many as a strategy would send to all."""
         out = self.nodes()
