@@ -2,6 +2,7 @@
 
 import random
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -288,8 +289,9 @@ def test_clients_that_are_not_always_there_are_watched_too():
 def test_the_log_says_once_whether_clients_are_judged(horizon, share, expected, caplog):
     """Without an alarm, a run in which nobody can be judged looks like one that is watched."""
     caplog.set_level("INFO")
-    strategy = Monitored(inner(fraction_train=share), Clients(horizon=horizon, seed=1), on_alarm="exclude")
-    start(strategy, n_rounds=14)
+    with pytest.warns(UserWarning, match="horizon must be at least 12") if horizon < 12 else nullcontext():
+        watcher = Clients(horizon=horizon, seed=1)
+    start(Monitored(inner(fraction_train=share), watcher, on_alarm="exclude"), n_rounds=14)
     said = [(record.levelname, record.getMessage()) for record in caplog.records if "fedgauss" in record.getMessage()]
     for (level, message), (expected_level, number, words) in zip(said, expected, strict=True):
         assert level == expected_level

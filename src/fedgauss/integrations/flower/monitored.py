@@ -273,8 +273,10 @@ class Monitored(Strategy):
         """A round of replies, of clients that are not left out."""
         standing = self._standing
         standing.skipped.clear()
-        uploads, faults, strangers = opened(replies, self._sent, self._roster, self._weighted_by(), self._said)
-        seen = standing.round(TrainingRound(server_round, self._sent, uploads, self._untrained))
+        weighted_by = self._weighted_by()
+        uploads, faults, strangers = opened(replies, self._sent, self._roster, weighted_by, self._said)
+        seen = TrainingRound(server_round, self._sent, uploads, self._untrained, weighted=bool(weighted_by))
+        seen = standing.round(seen)
         faults = {client: words for client, words in faults.items() if client not in standing.out}
         if self._resumed and uploads:
             self._resumed = False

@@ -36,13 +36,15 @@ class Upload:
 class TrainingRound:
     """One round of training: its number, the arrays that were sent out, and uploads that fit them.
 
-    Vectors have the arrays that are trained, end to end; `untrained` are the names of the others.
+    Vectors have the arrays that are trained, end to end; `untrained` are the names of the others. It is `weighted`
+    where the strategy's average is, by clients' examples.
     """
 
     number: int
     before: Views
     uploads: tuple[Upload, ...]
     untrained: Set[str] = frozenset()
+    weighted: bool = False
 
     def vector(self, arrays: Views) -> FloatArray:
         """What is judged of arrays with the names of those that were sent: (d,)."""
