@@ -44,7 +44,7 @@ class Acting:
         """
         if verdict.invalid or self.monitor.compared is None:
             return ""
-        admission = self.newcomers.take(self.monitor.compared, getattr(self.monitor, "quarantined", ()), closed)
+        admission = self.newcomers.take(self.monitor.compared, set(map(int, self.monitor.quarantined)), closed)
         why = "until accept() lets it in, since it may have been left out before" if closed else "before it has a past"
         for client in sorted(admission.new):
             self._log(INFO, seen, f"{self._who(client)} is new. It is judged, but in no mean {why}.")
@@ -74,7 +74,7 @@ class Acting:
         numbered = [
             (-1 if reply.has_error() else self.roster.number(reply.metadata.src_node_id), reply) for reply in replies
         ]
-        here = set(seen.clients) - set(getattr(self.monitor, "quarantined", ()))
+        here = set(seen.clients) - set(map(int, self.monitor.quarantined))
         acting = here - self.newcomers.waiting(here)
         if here and not acting:
             acting = here

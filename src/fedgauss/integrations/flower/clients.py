@@ -20,7 +20,7 @@ from fedgauss.integrations.flower.records import Request, Views, log
 from fedgauss.integrations.flower.rounds import TrainingRound
 
 _UNWATCHED = LEFT_OUT_FIRST + LEAST_PAST  # rounds of a client before the monitor judges it, at most
-_ASKED_EVERY = 10  # rounds: what would be seen takes as long as many rounds, and changes slowly
+_ASKED_EVERY = 20  # rounds: what would be seen takes as long as many rounds, and changes slowly
 
 
 class Clients:

@@ -170,7 +170,8 @@ class Monitored(Strategy):
         self.excluded: dict[int, tuple[int, ...]] = {}
         self.kept = KeptArrays()
         self._sent: Views = {}
-        self._ending = Ending(self.stop_when, self.excluded)
+        self._undone: set[int] = set()  # rounds after which the model was an earlier one, or clients were left out
+        self._ending = Ending(self.stop_when, self._undone)
         self._alarmed = False
         self._excused: set[int] = set()  # clients whose reason for not answering was logged
 
@@ -264,6 +265,7 @@ class Monitored(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The strategy's arrays and metrics; none when the round was refused, old arrays when it was undone."""
+        self._standing.skipped.clear()
         try:
             return self._taken(server_round, self._standing.replies(replies))
         finally:
@@ -272,7 +274,6 @@ class Monitored(Strategy):
     def _taken(self, server_round: int, replies: list[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """A round of replies, of clients that are not left out."""
         standing = self._standing
-        standing.skipped.clear()
         weighted_by = self._weighted_by()
         uploads, faults, strangers = opened(replies, self._sent, self._roster, weighted_by, self._said)
         seen = TrainingRound(server_round, self._sent, uploads, self._untrained, weighted=bool(weighted_by))
@@ -305,6 +306,8 @@ class Monitored(Strategy):
         if self._acting is not None and isinstance(early, ClientVerdict):
             early = with_note(early, self._acting.take(seen, early, self._closed()))
             replies = self._acting.replies(seen, replies, self._weighted_by())
+            if early.returned:
+                self._name(seen.number, "back from quarantine", map(int, early.returned))
         if early is not None:
             self._say(seen.number, early)
         try:
@@ -357,11 +360,10 @@ class Monitored(Strategy):
         suspects = sorted(int(client) for client in verdict.suspects)
         if self.on_alarm == "quarantine":
             self._monitor_of_clients().quarantine(suspects, back_to=back_to)
-            words = "in quarantine, trained and judged but in no mean"
+            self._name(server_round, "in quarantine, trained and judged but in no mean", suspects)
         else:
             self._leave_out(server_round, dict.fromkeys(suspects, str(verdict)), back_to)
-            words = "left out from now on"
-        self._name(server_round, words, suspects)
+        self._undone.add(server_round)
         self._alarmed = False
         self._keep(verdict.round, good.arrays)  # where the run is now, as the monitor counts
         log.warning("fedgauss, round %d: the run goes on from round %d.", server_round, good.round)
@@ -376,14 +378,15 @@ class Monitored(Strategy):
         self._standing.skipped |= faults.keys()
         if self.on_alarm == "exclude":
             self._leave_out(server_round, faults)
-            self._name(server_round, "left out from now on", sorted(faults))
         return True
 
     def _leave_out(self, server_round: int, reasons: Mapping[int, str], back_to: int | None = None) -> None:
         """From now on without these clients; the monitor forgets what came after the round `back_to`, if any."""
         if not self._standing.out and self.identity == "node":
             log.warning(_ESCAPABLE, server_round)
+        self._name(server_round, "left out from now on", sorted(reasons))
         self._standing.out.update(reasons)
+        self._undone.add(server_round)
         self.excluded[server_round] = tuple(sorted({*self.excluded.get(server_round, ()), *reasons}))
         if self._acting is not None:
             self._acting.claims.forget(reasons)
@@ -393,22 +396,21 @@ class Monitored(Strategy):
             monitor.exclude(sorted(known), back_to=monitor.round if back_to is None else back_to)
 
     def accept(self, client: int) -> None:
-        """Let a client act again, or for the first time, on your word.
+        """Let a client act that is in quarantine, or new and waiting, on your word.
 
         Parameters
         ----------
         client : int
-            Its number: one that is left out, in quarantine, or new and waiting.
+            Its number. What it does from now on is what it is compared with.
         """
-        if client not in self._roster.numbers.values():
-            raise ValueError(f"client must be the number of one that was seen; got {client!r}.")
-        self._standing.out.pop(client, None)
+        waiting = set() if self._acting is None else self._acting.newcomers.waiting(self._roster.numbers.values())
+        if client in self._set_aside():
+            self._monitor_of_clients().accept(client)
+        elif client not in waiting or client in self._standing.out:
+            raise ValueError(f"client must be in quarantine, or new and waiting; client {client!r} is neither.")
         if self._acting is not None:
             self._acting.newcomers.establish([client])
-        monitor = self._monitor_of_clients()
-        if client in monitor.left_out or client in self._set_aside():
-            monitor.accept(client)
-        log.info("fedgauss: %s is accepted.", self._roster.described(client))
+        log.info("fedgauss: accepted: %s.", self._roster.described(client))
 
     def _monitor_of_clients(self) -> ClientMonitor:
         assert isinstance(self.monitor, ClientMonitor)
@@ -416,7 +418,7 @@ class Monitored(Strategy):
 
     def _set_aside(self) -> set[int]:
         """Clients in quarantine."""
-        return {int(name) for name in getattr(self.monitor, "quarantined", ())}
+        return {int(k) for k in self.monitor.quarantined} if isinstance(self.monitor, ClientMonitor) else set()
 
     def _closed(self) -> bool:
         """Whether those who come now may be one that was left out."""
