@@ -17,6 +17,7 @@ app = ClientApp(mods=[report_partition()])
 
 HONEST = {}  # nothing is changed
 plan = HONEST  # what bad nodes do: (target, factor, examples) by partition and round
+setting = (3, 0.3)  # seed, and deviation of the clients' optima
 
 
 @app.train()
@@ -24,9 +25,10 @@ def train(message, context):
     """Half of the way to the client's optimum, or to where a bad one wants to be, times a factor."""
     k, r = context.node_config["partition-id"], message.content["config"]["server-round"]
     target, factor, examples = plan.get(k, lambda r: None)(r) or (1.0, 1.0, 10)
-    rng = np.random.default_rng([3, context.node_id, r])
+    seed, spread = setting
+    rng = np.random.default_rng([seed, 1, context.node_id, r])
     start = message.content["arrays"]["w"].numpy()
-    own = np.random.default_rng([4, k]).normal(scale=0.3, size=D)
+    own = np.random.default_rng([seed, 2, k]).normal(scale=spread, size=D)
     move = factor * (0.5 * (target + own - start) + 0.05 * rng.standard_normal(D))
     arrays = ArrayRecord({"w": Array(start + move)})
     metrics = MetricRecord({"num-examples": examples, "site": k})
@@ -73,10 +75,11 @@ def protected(fraction=1.0, on_alarm="exclude", **options):
     return Monitored(FedAvg(fraction_train=fraction), Clients(horizon=200, seed=1), on_alarm=on_alarm, **options)
 
 
-def run(strategy, n_rounds, nodes=everybody, bad=HONEST, keys=None, first=None):
+def run(strategy, n_rounds, nodes=everybody, bad=HONEST, keys=None, first=None, seed=3, spread=0.3):
     """The grid, and the mean parameter after each round."""
-    global plan
+    global plan, setting
     random.seed(0)
+    setting = seed, spread
     grid, path = ComingGrid(nodes, keys), []
     plan = bad
     first = ArrayRecord({"w": Array(np.zeros(D))}) if first is None else first

@@ -65,22 +65,35 @@ class Monitored(Strategy):
         the calls that it would see alone.
     monitor : Clients, Monitor, Reported, Chained or ServerOnly
         `Clients`, a `Monitor` of all parameters, or one of those that make a monitor after a warm-up.
-    on_alarm : {"stop", "go on", "exclude"} or callable
+    on_alarm : {"stop", "go on", "exclude", "quarantine"} or callable
         "stop" raises `Alarmed` out of `start`, to be caught in the ServerApp's main; "go on" writes it to the log; a
         function is called with the `Alarmed`, once when an alarm begins and for every invalid update. It may raise it,
         or call `monitor.reset`. "exclude", with `Clients` only, goes back to before the onset and then on without the
-        suspects.
+        suspects, for good. "quarantine" does the same, but they are trained and judged on, and are back in the mean
+        when they behave as before, or when you `accept` them.
     sink : callable, optional
         Called with every verdict, sink(round, verdict), before an alarm is acted on (`fedgauss.integrations.sinks`);
         one that fails is warned of once, and the run goes on.
     at_most : int, optional
-        With "exclude", how many clients may be left out in all; by default fewer than half of those seen. An alarm that
-        would leave out more is raised, as with "stop".
+        How many clients may be left out or in quarantine in all; by default fewer than half of those seen. An alarm
+        that would make them more is raised, as with "stop".
     stop_when : callable, optional
         Ends the run early: called after every round that changed the model as stop_when(round, metrics), metrics being
         those of the round, from `evaluate_fn` and from clients. Anything true that it returns is the reason, and
         `start` returns what it has; `fedgauss.stopping.Plateau` is such a rule. One that has `reset` is reset after
         rounds with an exclusion.
+
+    identity : {"node", "key", "partition"} or callable
+        What a client goes by, with `Clients`. "key" is for a SuperLink that registers its nodes' keys
+        (--enable-supernode-auth); "partition" what the mod `report_partition` says; a function of a reply gives a name
+        that the application put into it. Those outlive a restart of a node. By default a client is its node, by the
+        key or number that it has for as long as it runs.
+    largest_claim : float
+        How many times the median client's examples a client may count for, with `Clients`: it has at most the share
+        largest_claim / (largest_claim + K / 2) of a mean of K. Who claims more counts for that, and the log says so.
+    state : path, optional
+        A file, with `Clients`: the monitor, who is who and who is left out, after every round. Where it is there
+        already, the run goes on from it.
 
     Attributes
     ----------
@@ -93,7 +106,11 @@ class Monitored(Strategy):
     excluded : dict
         By round, the numbers of the clients that were left out in it, and from then on.
     left_out : tuple of int
-        All clients that are left out, in earlier `start`s too.
+        All clients that are left out, in earlier `start`s too, and before a restart where there is a `state`.
+    reasons : dict
+        Why, by client.
+    quarantined : tuple of int
+        All clients in quarantine.
     stopped : object
         What `stop_when` returned to end the last `start`; None if it did not.
     nodes : dict
@@ -112,11 +129,17 @@ class Monitored(Strategy):
     rounds count no steps of the monitor's: clients whose rate falls with Flower's rounds are then ahead of it by a
     round.
 
-    With "exclude", a round with an alarm ends with the arrays of the last kept round before the onset interval, and the
-    strategy is not shown it. What the strategy held in arrays then (momentum) is brought back with them, as far as it
-    does not change these in place. From then on no messages go to the suspects' nodes, and what still comes from them
-    is dropped. A client whose reply cannot be used is left out likewise, without going back. A round that cannot be
-    used, though no client is to blame, raises `Alarmed`.
+    With "exclude" and "quarantine", a round with an alarm ends with the arrays of the last kept round before the onset
+    interval, and the strategy is not shown it. What the strategy held in arrays then (momentum) is brought back with
+    them, as far as it does not change these in place. No messages go to the nodes of those who are left out, and no
+    strategy samples them: it sees a grid without them, and FedAvg's shares of the nodes grow so that as many clients
+    train as before. A client whose reply cannot be used is left out likewise, without going back, or under
+    "quarantine" for that round. A round that cannot be used, though no client is to blame, raises `Alarmed`.
+
+    With `Clients`, who is new once half of the clients of a round can be judged is trained and judged, but in no mean
+    before it has eight rounds of its own and moves like the others; several new names that do not are an alarm in the
+    log and a note on the verdict. Where clients go by their nodes, who joins after somebody was left out may be that
+    one: it waits until you `accept` it.
 
     `start` may be called again, as after an alarm with the arrays to go back to. When they are not those that the
     monitor saw last it begins anew there, and goes on counting rounds and steps; where the rate falls from step to step

@@ -1,8 +1,8 @@
 """New names: trained and judged, but in no mean before they have a past and move like the others.
 
 A client is watched by its own past. Who takes a new name has none, and could act under each name for as long as nobody
-can judge it. So a run has founders, those who were there when its first clients could be judged, and newcomers, who act
-only once they are established.
+can judge it. So a run has founders, those who came before half of the clients of a round could be judged, and
+newcomers, who act only once they are established.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedgauss.detect.clients import Compared
 from fedgauss.detect.clients.surprise import LEAST_PAST
 from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST
 
-_FOUNDED = LEFT_OUT_FIRST + LEAST_PAST  # rounds of the first clients, after which they are judged
+_FOUNDED = LEFT_OUT_FIRST + LEAST_PAST  # rounds of its own after which a client is judged
 _SEEN = 5  # rounds after which a name that stands out counts as one of a crowd
 _CROWD = 3  # new names that all stand out
 
@@ -67,7 +67,8 @@ class Newcomers:
         self.held |= new if closed else set()
         self.rounds.update(present)
         if not self.founded:
-            self.founded = sum(count >= _FOUNDED for count in self.rounds.values()) >= FEWEST
+            often = sum(self.rounds[client] >= _FOUNDED for client in present)
+            self.founded = often >= FEWEST and 2 * often >= len(present)
             self.established.update(present)
             return Admission(set(), new, set())
         known = [client for client in present if client in self.established and client not in out]
