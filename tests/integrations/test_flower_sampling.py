@@ -14,8 +14,7 @@ def test_half_of_ten_without_two_are_still_five():
     """It would fail if nodes that are left out were sampled, or counted among those of whom half are sampled."""
     strategy = protected(fraction=0.5)
     strategy._standing.out.update({2: "", 7: ""})
-    strategy._roster.numbers.update({f"node {FIRST + k}": k for k in range(N)})
-    strategy._roster._names.update({FIRST + k: f"node {FIRST + k}" for k in range(N)})
+    strategy._roster.take_up({k: f"node {FIRST + k}" for k in range(N)})
     before = dict(vars(strategy.strategy))
     grid, _ = run(strategy, 37)
     assert {len(asked) for asked in grid.asked.values()} == {5}

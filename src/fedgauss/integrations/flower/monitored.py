@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -12,11 +11,10 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedgauss import _checks
 from fedgauss.detect.clients import ClientMonitor, ClientVerdict
-from fedgauss.detect.clients.verdict import Name, listed
+from fedgauss.detect.clients.verdict import listed
 from fedgauss.detect.monitor import Monitor
 from fedgauss.detect.trained import is_trained
 from fedgauss.detect.verdict import Verdict
-from fedgauss.integrations.flower import state as state_file
 from fedgauss.integrations.flower.acting import Acting
 from fedgauss.integrations.flower.alarmed import Alarmed
 from fedgauss.integrations.flower.clients import Clients
@@ -37,17 +35,9 @@ from fedgauss.integrations.flower.records import (
 from fedgauss.integrations.flower.roster import Identity, Roster, checked_identity, said_by
 from fedgauss.integrations.flower.rounds import TrainingRound, of_another_layout, opened
 from fedgauss.integrations.flower.standing import Standing
+from fedgauss.integrations.flower.state import State
 from fedgauss.integrations.sinks.base import Sink, Sinks
 
-_ESCAPABLE = (
-    "fedgauss, round %d: nodes go by numbers, or by keys that they make afresh at each start, so that who is left out "
-    "can come back by a restart. Those who join from now on are in no mean until accept() lets them in. Use "
-    "identity='key', identity='partition' or a function of the reply."
-)
-_NOBODY_CAME_BACK = (
-    "fedgauss, round %d: nobody who answered was there before the restart: names did not outlive it, so that who was "
-    "left out may be back. Use identity='key', identity='partition' or a function of the reply."
-)
 _PROTECTING = ("exclude", "quarantine")  # a run from those who turned bad
 _HOOKS = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
 
@@ -173,16 +163,14 @@ class Monitored(Strategy):
         self._protected = on_alarm in _PROTECTING
         self._tell = Sinks([] if sink is None else [sink])
         self._hooks: dict[str, Callable[..., Any]] = {}  # the strategy's hooks, while ours stand in their place
-        self._roster = Roster(keyed=self.identity == "key")
-        self._standing = Standing(self._roster)
         self._untrained: set[str] = set()  # names of arrays; FedAvg makes floats of integers, so they are remembered
-        self._acting: Acting | None = None
-        self._resumed = False  # from a file, and no client has answered since
-        self._state = None if state is None else Path(state)
-        if isinstance(self.watcher, Clients):
-            self._acting = Acting(self.watcher, self._roster, largest_claim)
-            if self._state is not None and self._state.exists():
-                self._resume(self._state, self.watcher, self._acting)
+        self._roster = Roster(keyed=self.identity == "key")
+        clients = self.watcher if isinstance(self.watcher, Clients) else None
+        self._acting = None if clients is None else Acting(clients, self._roster, largest_claim)
+        self._standing = Standing(self._roster, self._acting, self.identity == "node", self.at_most)
+        self._state = None if state is None else State(state, self._standing)
+        if self._state is not None and clients is not None:
+            self._state.resume(clients)
         self._begin()
 
     def _begin(self) -> None:
@@ -221,7 +209,7 @@ class Monitored(Strategy):
     @property
     def quarantined(self) -> tuple[int, ...]:
         """The numbers of all clients in quarantine."""
-        return tuple(sorted(self._set_aside()))
+        return tuple(sorted(self._standing.set_aside))
 
     @property
     def stopped(self) -> Any:
@@ -292,7 +280,8 @@ class Monitored(Strategy):
         try:
             return self._taken(server_round, self._standing.replies(replies))
         finally:
-            self._save(server_round)
+            if self._state is not None:
+                self._state.save(server_round)
 
     def _taken(self, server_round: int, replies: list[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """A round of replies, of clients that are not left out."""
@@ -302,10 +291,8 @@ class Monitored(Strategy):
         seen = TrainingRound(server_round, self._sent, uploads, self._untrained, weighted=bool(weighted_by))
         seen = standing.round(seen)
         faults = {client: words for client, words in faults.items() if client not in standing.out}
-        if self._resumed and uploads:
-            self._resumed = False
-            if not {upload.client for upload in uploads} & set(self._monitor_of_clients().clients):
-                log.warning(_NOBODY_CAME_BACK, server_round)
+        if self._state is not None:
+            self._state.note(server_round, {upload.client for upload in uploads})
         self.participation[server_round] = tuple(seen.clients)
         self._excuse(seen)
         if self._protected:
@@ -327,10 +314,10 @@ class Monitored(Strategy):
             self._say(seen.number, early)
             return self._go_back(seen.number, early), None
         if self._acting is not None and isinstance(early, ClientVerdict):
-            early = with_note(early, self._acting.take(seen, early, self._closed()))
+            early = with_note(early, self._acting.take(seen, early, self._standing.closed))
             replies = self._acting.replies(seen, replies, self._weighted_by())
             if early.returned:
-                self._name(seen.number, "back from quarantine", map(int, early.returned))
+                self._standing.say(seen.number, "back from quarantine", map(int, early.returned))
         if early is not None:
             self._say(seen.number, early)
         try:
@@ -382,8 +369,7 @@ class Monitored(Strategy):
         back_to = min(good.round, verdict.rollback)
         suspects = sorted(int(client) for client in verdict.suspects)
         if self.on_alarm == "quarantine":
-            self._monitor_of_clients().quarantine(suspects, back_to=back_to)
-            self._name(server_round, "in quarantine, trained and judged but in no mean", suspects)
+            self._standing.quarantine(server_round, suspects, back_to)
         else:
             self._leave_out(server_round, dict.fromkeys(suspects, str(verdict)), back_to)
         self._undone.add(server_round)
@@ -394,7 +380,7 @@ class Monitored(Strategy):
 
     def _go_on_without(self, server_round: int, faults: Mapping[int, str]) -> bool:
         """Go on without clients whose replies cannot be used; False when they are too many."""
-        if self._too_many(faults):
+        if self._standing.too_many(faults):
             return False
         self._warn(server_round, faults.values())
         self.participation[server_round] = tuple(k for k in self.participation[server_round] if k not in faults)
@@ -405,18 +391,9 @@ class Monitored(Strategy):
 
     def _leave_out(self, server_round: int, reasons: Mapping[int, str], back_to: int | None = None) -> None:
         """From now on without these clients; the monitor forgets what came after the round `back_to`, if any."""
-        if not self._standing.out and self.identity == "node":
-            log.warning(_ESCAPABLE, server_round)
-        self._name(server_round, "left out from now on", sorted(reasons))
-        self._standing.out.update(reasons)
+        self._standing.leave_out(server_round, reasons, back_to)
         self._undone.add(server_round)
         self.excluded[server_round] = tuple(sorted({*self.excluded.get(server_round, ()), *reasons}))
-        if self._acting is not None:
-            self._acting.claims.forget(reasons)
-        monitor = self._monitor_of_clients()
-        known = reasons.keys() & set(monitor.clients)
-        if known and (back_to is not None or monitor.alarm is None):  # an alarm is not over for a fault
-            monitor.exclude(sorted(known), back_to=monitor.round if back_to is None else back_to)
 
     def accept(self, client: int) -> None:
         """Let a client act that is in quarantine, or new and waiting, on your word.
@@ -426,66 +403,11 @@ class Monitored(Strategy):
         client : int
             Its number. What it does from now on is what it is compared with.
         """
-        waiting = set() if self._acting is None else self._acting.newcomers.waiting(self._roster.numbers.values())
-        if client in self._set_aside():
-            self._monitor_of_clients().accept(client)
-        elif client not in waiting or client in self._standing.out:
-            raise ValueError(f"client must be in quarantine, or new and waiting; client {client!r} is neither.")
-        if self._acting is not None:
-            self._acting.newcomers.establish([client])
-        log.info("fedgauss: accepted: %s.", self._roster.described(client))
-
-    def _monitor_of_clients(self) -> ClientMonitor:
-        assert isinstance(self.monitor, ClientMonitor)
-        return self.monitor
-
-    def _set_aside(self) -> set[int]:
-        """Clients in quarantine."""
-        return {int(k) for k in self.monitor.quarantined} if isinstance(self.monitor, ClientMonitor) else set()
-
-    def _closed(self) -> bool:
-        """Whether those who come now may be one that was left out."""
-        return self.identity == "node" and bool(self._standing.out or self._set_aside())
-
-    def _too_many(self, clients: Iterable[Name]) -> bool:
-        """Whether too many would be left out with these."""
-        return self._standing.too_many(map(int, clients), self._set_aside(), self.at_most)
-
-    def _name(self, server_round: int, words: str, clients: Iterable[int]) -> None:
-        who = ", ".join(map(self._roster.described, clients))
-        log.warning("fedgauss, round %d: %s: %s.", server_round, words, who)
+        self._standing.accept(client)
 
     def _warn(self, server_round: int, each: Iterable[str]) -> None:
         for words in each:
             log.warning("fedgauss, round %d: %s", server_round, words)
-
-    def _save(self, server_round: int) -> None:
-        """Write the state, if somebody asked for it; a disk that is full stops no run."""
-        if self._state is None or self._acting is None:
-            return
-        words = {
-            "roster": [*self._roster.numbers.items()],
-            "left out": [*self._standing.out.items()],
-            **self._acting.state(),
-        }
-        try:
-            state_file.save(self._state, self._monitor_of_clients(), words)
-        except OSError as error:
-            log.error("fedgauss, round %d: the state is not saved. %s", server_round, error)
-
-    def _resume(self, path: Path, watcher: Clients, acting: Acting) -> None:
-        """Go on where the run was saved."""
-        watcher.monitor, words = state_file.load(path, watcher.monitor)
-        try:
-            self._roster.numbers.update({str(name): int(number) for name, number in words["roster"]})
-            self._standing.out.update({int(client): str(why) for client, why in words["left out"]})
-            acting.restore(words)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is not a whole state of a run: {error!r}.") from error
-        self._resumed = True
-        log.info("fedgauss: the watch of %s goes on after round %d.", path, watcher.monitor.round)
-        for client, why in self._standing.out.items():
-            log.warning("fedgauss: left out since before: %s. %s", self._roster.described(client), why)
 
     def _excuse(self, seen: TrainingRound) -> None:
         """Log why a client did not answer, once."""
@@ -521,7 +443,11 @@ class Monitored(Strategy):
 
     def _beyond_help(self, verdict: Verdict) -> bool:
         """Whether leaving out the suspects is no way on: there are none, or too many."""
-        return not isinstance(verdict, ClientVerdict) or verdict.invalid or self._too_many(verdict.suspects)
+        return (
+            not isinstance(verdict, ClientVerdict)
+            or verdict.invalid
+            or self._standing.too_many(map(int, verdict.suspects))
+        )
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -1,8 +1,8 @@
 """New names: trained and judged, but in no mean before they have a past and move like the others.
 
 A client is watched by its own past. Who takes a new name has none, and could act under each name for as long as nobody
-can judge it. So a run has founders, those who came before half of the clients of a round could be judged, and
-newcomers, who act only once they are established.
+can judge it. So a run has founders, those who had come five times when half of the clients of a round could be judged,
+and newcomers, who act only once they are established.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.clients import Compared
 from fedgauss.detect.clients.surprise import LEAST_PAST
-from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST
+from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, RECENT
 
 _FOUNDED = LEFT_OUT_FIRST + LEAST_PAST  # rounds of its own after which a client is judged
 _SEEN = 5  # rounds after which a name that stands out counts as one of a crowd
@@ -46,6 +46,7 @@ class Newcomers:
         self.established: set[int] = set()
         self.held: set[int] = set()  # until somebody says who they are
         self._trials: dict[int, Trial] = {}
+        self._clock = 0  # rounds since the run was founded
 
     def waiting(self, clients: Iterable[int]) -> set[int]:
         """Which of these are not established."""
@@ -69,8 +70,11 @@ class Newcomers:
         if not self.founded:
             often = sum(self.rounds[client] >= _FOUNDED for client in present)
             self.founded = often >= FEWEST and 2 * often >= len(present)
-            self.established.update(present)
+            if self.founded:
+                self.established.update(client for client, count in self.rounds.items() if 2 * count >= _FOUNDED)
             return Admission(set(), new, set())
+        self._clock += 1
+        self._forget_the_gone()
         known = [client for client in present if client in self.established and client not in out]
         if len(known) >= FEWEST:
             self._compare(present, known, _numbers(compared, np.isin(present, known)))
@@ -103,41 +107,47 @@ class Newcomers:
         at = {client: numbers[place] for place, client in enumerate(present)}
         for client in present:
             if client not in self.established:
-                self._trials.setdefault(client, Trial()).add(at[client], {k: at[k] for k in known})
+                self._trials.setdefault(client, Trial()).add(at[client], {k: at[k] for k in known}, self._clock)
+
+    def _forget_the_gone(self) -> None:
+        """Drop newcomers who were not seen for long; should they come back, they begin anew."""
+        for client in [k for k, trial in self._trials.items() if self._clock - trial.last > RECENT]:
+            del self._trials[client]
+            self.rounds[client] = 0
 
     def state(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """Everything but trials, which begin anew after a restart, as JSON can hold it."""
         return {
             "founded": self.founded,
             "rounds": [*self.rounds.items()],
             "established": sorted(self.established),
             "held": sorted(self.held),
-            "trials": [[client, *trial.state()] for client, trial in self._trials.items()],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take up what `state` returned."""
         self.founded = state["founded"] is True
-        self.rounds = Counter({int(client): int(count) for client, count in state["rounds"]})
-        self.established = {int(client) for client in state["established"]}
-        self.held = {int(client) for client in state["held"]}
-        self._trials = {int(client): Trial(np.array(own), dict(others)) for client, own, others in state["trials"]}
+        self.established, self.held = ({int(client) for client in state[name]} for name in ("established", "held"))
+        on_trial = self.waiting(int(client) for client, _ in state["rounds"])
+        self.rounds = Counter({int(k): 0 if int(k) in on_trial else int(count) for k, count in state["rounds"]})
 
 
 class Trial:
     """The rounds of a newcomer: sums of (1, cosine, log size), its own and those of the clients beside it."""
 
-    def __init__(self, own: FloatArray | None = None, others: Mapping[int, Iterable[float]] | None = None) -> None:
-        self._own = np.zeros(3) if own is None else own
-        self._others = {int(client): np.array([*sums], dtype=float) for client, sums in (others or {}).items()}
+    def __init__(self) -> None:
+        self._own = np.zeros(3)
+        self._others: dict[int, FloatArray] = {}
+        self.last = 0  # round
 
     @property
     def rounds(self) -> int:
         """Of the newcomer, beside the established."""
         return int(self._own[0])
 
-    def add(self, own: FloatArray, others: Mapping[int, FloatArray]) -> None:
-        """A round."""
+    def add(self, own: FloatArray, others: Mapping[int, FloatArray], last: int = 0) -> None:
+        """A round, and its number."""
+        self.last = last
         self._own += np.array([1.0, *own])
         for client, numbers in others.items():
             self._others[client] = self._others.get(client, np.zeros(3)) + np.array([1.0, *numbers])
@@ -152,10 +162,6 @@ class Trial:
         own = self._own[1:] / self._own[0]
         apart = high - low
         return bool(own[0] >= low[0] - apart[0] and own[1] <= high[1] + apart[1])
-
-    def state(self) -> tuple[list[float], list[tuple[int, list[float]]]]:
-        """As lists."""
-        return self._own.tolist(), [(client, sums.tolist()) for client, sums in self._others.items()]
 
 
 def _numbers(compared: Compared, known: BoolArray) -> FloatArray:

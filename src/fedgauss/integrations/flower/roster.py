@@ -25,23 +25,35 @@ class Roster:
     its own is no longer in the grid: else a node could speak in the name of a client that is merely absent.
     """
 
-    def __init__(self, numbers: Mapping[str, int] | None = None, keyed: bool = False) -> None:
-        self.numbers: dict[str, int] = dict(numbers or {})  # of names
-        self._names: dict[int, str] = {}  # of nodes
+    def __init__(self, keyed: bool = False) -> None:
+        self.names: dict[int, str] = {}  # by number
+        self._numbers: dict[str, int] = {}  # the other way round
+        self._held: dict[int, str] = {}  # names by node
+        self._nodes: dict[str, int] = {}  # the other way round
         self._keys: dict[int, str] = {}  # of nodes, where the grid shows them
         self._here: set[int] | None = None  # nodes in the grid; None before anybody looked
+        self._free = 0  # no number below is
         self._keyed = keyed
 
     def __contains__(self, node: int) -> bool:
-        return node in self._names
+        return node in self._held
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.names)
 
     @property
     def nodes(self) -> dict[int, int]:
         """The node that has each number, of those seen since the roster was made or read."""
-        return dict(sorted((self.numbers[name], node) for node, name in self._names.items()))
+        return dict(sorted((self._numbers[name], node) for node, name in self._held.items()))
+
+    def node(self, client: int) -> int | None:
+        """The node that has a number, if any is known."""
+        return self._nodes.get(self.names[client])
+
+    def take_up(self, names: Mapping[int, str]) -> None:
+        """Numbers that were given before a restart."""
+        self.names.update(names)
+        self._numbers.update({name: number for number, name in names.items()})
 
     def look(self, grid: Grid) -> None:
         """Find out which nodes there are, and by which keys the SuperLink knows them."""
@@ -55,9 +67,9 @@ class Roster:
                 f"identity='key' needs nodes with keys; node {min(without)} has none. Start the SuperLink with "
                 "--enable-supernode-auth, or use identity='partition'?"
             )
-        for new in self._here - self._names.keys():  # known from before a restart
+        for new in self._here - self._held.keys():  # known from before a restart
             name = self._name(new, None)
-            if name in self.numbers and self._holder(name) not in self._here:
+            if name in self._numbers and self._nodes.get(name) not in self._here:
                 self.number(new)
 
     def number(self, node: int, said: str | int | None = None) -> int:
@@ -68,23 +80,29 @@ class Roster:
         ValueError
             If a node that is there has that name.
         """
-        if node not in self._names:
+        if node not in self._held:
             name = self._name(node, said)
-            taken = {number: held for held, number in self.numbers.items()}
-            held = taken.get(said, name) if isinstance(said, int) else name  # a node without a name may have its number
-            if (other := self._holder(held)) is not None:
-                if held != name or self._here is None or other in self._here:
-                    raise ValueError(f"Two nodes say that they are {_client(said)}: {other} and {node}.")
-                del self._names[other]
-            free = next(k for k in range(len(taken) + 1) if k not in taken)
-            self.numbers.setdefault(name, said if isinstance(said, int) else free)
-            self._names[node] = name
-        return self.numbers[self._names[node]]
+            held = self.names.get(said, name) if isinstance(said, int) else name  # by a node that said nothing, perhaps
+            other = self._nodes.get(held)
+            if held != name or (other is not None and (self._here is None or other in self._here)):
+                raise ValueError(f"Two nodes say that they are {_client(said)}: {other} and {node}.")
+            if other is not None:
+                del self._held[other]
+            if name not in self._numbers:
+                number = said if isinstance(said, int) else self._next()
+                self._numbers[name], self.names[number] = number, name
+            self._held[node], self._nodes[name] = name, node
+        return self._numbers[self._held[node]]
+
+    def _next(self) -> int:
+        """The first number that is free."""
+        while self._free in self.names:
+            self._free += 1
+        return self._free
 
     def described(self, client: int) -> str:
         """A client in a sentence, with the name that the application gave it, and where it is."""
-        name = next(name for name, number in self.numbers.items() if number == client)
-        node = self._holder(name)
+        name, node = self.names[client], self.node(client)
         given = [name] if name[0] in _QUOTES or node is None else []
         return f"client {client} ({', '.join([*given, *([] if node is None else [f'node {node}'])])})"
 
@@ -94,9 +112,6 @@ class Roster:
         if said is not None:
             return f"{said!r}"
         return f"key {self._keys[node]}" if node in self._keys else f"node {node}"
-
-    def _holder(self, name: str) -> int | None:
-        return next((node for node, held in self._names.items() if held == name), None)
 
 
 def _client(said: str | int | None) -> str:
