@@ -1,4 +1,4 @@
-"""What `Monitored` costs beside a running mean of the same uploads: python benchmarks/flower_feed.py [clients] [parameters]
+"""What `Monitored` costs beside a running mean of the same uploads: python benchmarks/flower_feed.py [K] [d]
 
 Needs Flower. Rounds of one model go by in this process, so that processor time and memory are those of the server: its
 running mean is the unit of time, and the uploads' own bytes the unit of memory.

@@ -97,7 +97,7 @@ class Acting:
         self.newcomers.restore(state["newcomers"])
 
     def _who(self, client: int) -> str:
-        return self.roster.described(client)
+        return self.roster.label(client)
 
     def _log(self, level: int, seen: TrainingRound, words: str) -> None:
         log.log(level, "fedgauss, round %d: %s", seen.number, words)

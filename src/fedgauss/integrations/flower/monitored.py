@@ -32,7 +32,7 @@ from fedgauss.integrations.flower.records import (
     plain,
     viewed_like,
 )
-from fedgauss.integrations.flower.roster import Identity, Roster, checked_identity, said_by
+from fedgauss.integrations.flower.roster import Identity, Roster, check_identity, name_reader
 from fedgauss.integrations.flower.rounds import TrainingRound, of_another_layout, opened
 from fedgauss.integrations.flower.standing import Standing
 from fedgauss.integrations.flower.state import State
@@ -158,8 +158,8 @@ class Monitored(Strategy):
         self.on_alarm, self.sink, self.stop_when = on_alarm, sink, stop_when
         self.at_most = None if at_most is None else _checks.whole("at_most", at_most, fix="It counts clients.")
         asked = PARTITION in self.watcher.request(1)  # by the watcher, which needs partitions
-        self.identity: Identity = PARTITION if asked else checked_identity(identity)
-        self._said = said_by(self.identity)
+        self.identity: Identity = PARTITION if asked else check_identity(identity)
+        self._said = name_reader(self.identity)
         self._protected = on_alarm in _PROTECTING
         self._tell = Sinks([] if sink is None else [sink])
         self._hooks: dict[str, Callable[..., Any]] = {}  # the strategy's hooks, while ours stand in their place
@@ -251,7 +251,7 @@ class Monitored(Strategy):
             self._set_apart()
         self._roster.look(grid)
         configure = self._hook("configure_train")
-        messages = self._standing.configured(
+        messages = self._standing.configure(
             self.strategy, lambda others: configure(server_round, arrays, config, others), grid
         )
         request = dict(self.watcher.request(server_round)) | ({PARTITION: 1.0} if self.identity == PARTITION else {})
@@ -454,7 +454,7 @@ class Monitored(Strategy):
     ) -> Iterable[Message]:
         """The strategy's, but for clients that are left out."""
         configure = self._hook("configure_evaluate")
-        return self._standing.configured(
+        return self._standing.configure(
             self.strategy, lambda others: configure(server_round, arrays, config, others), grid
         )
 

@@ -100,7 +100,7 @@ class Roster:
             self._free += 1
         return self._free
 
-    def described(self, client: int) -> str:
+    def label(self, client: int) -> str:
         """A client in a sentence, with the name that the application gave it, and where it is."""
         name, node = self.names[client], self.node(client)
         given = [name] if name[0] in _QUOTES or node is None else []
@@ -118,7 +118,7 @@ def _client(said: str | int | None) -> str:
     return f"client {said}" if isinstance(said, int) else f"{said!r}"
 
 
-def said_by(identity: Identity) -> Callable[[Message, Answer], str | int | None]:
+def name_reader(identity: Identity) -> Callable[[Message, Answer], str | int | None]:
     """What a reply says of who sent it: its partition, a name by the user's function, or nothing that counts."""
     if callable(identity):
         named = identity
@@ -135,7 +135,7 @@ def said_by(identity: Identity) -> Callable[[Message, Answer], str | int | None]
     return (lambda reply, answer: _partition(answer)) if identity == PARTITION else (lambda reply, answer: None)
 
 
-def checked_identity(identity: Identity) -> Identity:
+def check_identity(identity: Identity) -> Identity:
     """One of those that there are."""
     return identity if callable(identity) else _checks.one_of("identity", identity, ["node", "key", PARTITION])
 

@@ -86,29 +86,27 @@ class Standing:
             raise ValueError(f"client must be in quarantine, or new and waiting; client {client!r} is neither.")
         if newcomers is not None:
             newcomers.establish([client])
-        log.info("fedgauss: accepted: %s.", self.roster.described(client))
+        log.info("fedgauss: accepted: %s.", self.roster.label(client))
 
     def say(self, number: int, words: str, clients: Iterable[int]) -> None:
         """Tell the log what becomes of clients."""
-        log.warning(
-            "fedgauss, round %d: %s: %s.", number, words, ", ".join(map(self.roster.described, sorted(clients)))
-        )
+        log.warning("fedgauss, round %d: %s: %s.", number, words, ", ".join(map(self.roster.label, sorted(clients))))
 
     def nodes(self, clients: Iterable[int]) -> set[int]:
         """Of these clients, as far as they are known, and those that are barred."""
         return self.barred | {node for client in clients if (node := self.roster.node(client)) is not None}
 
-    def configured(
-        self, strategy: Strategy, configure: Callable[[Grid | OthersGrid], Iterable[Message]], grid: Grid
+    def configure(
+        self, strategy: Strategy, hook: Callable[[Grid | OthersGrid], Iterable[Message]], grid: Grid
     ) -> list[Message]:
         """Messages to the others alone, as many as a strategy would send to all."""
         out = self.nodes(self.out)
         if not out:
-            return list(configure(grid))
+            return list(hook(grid))
         others = OthersGrid(grid, out)
         present = list(others.get_node_ids())
         with as_many(strategy, len(present), len(list(grid.get_node_ids())) - len(present)):
-            return [message for message in configure(others) if message.metadata.dst_node_id not in out]
+            return [message for message in hook(others) if message.metadata.dst_node_id not in out]
 
     def replies(self, replies: Iterable[Message]) -> list[Message]:
         """Replies of the others."""

@@ -65,7 +65,7 @@ class State:
         self._known = set(standing.roster.names)
         log.info("fedgauss: the watch of %s goes on after round %d.", self.path, monitor.round)
         for client, why in standing.out.items():
-            log.warning("fedgauss: left out since before: %s. %s", standing.roster.described(client), why)
+            log.warning("fedgauss: left out since before: %s. %s", standing.roster.label(client), why)
 
     def note(self, number: int, clients: set[int]) -> None:
         """Say so, once, if nobody of before the restart is among the first who answer."""
