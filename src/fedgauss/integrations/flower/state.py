@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedgauss.detect import storage
 from fedgauss.detect.clients import ClientMonitor
-from fedgauss.detect.clients.stored import FORMAT, contents_of
+from fedgauss.detect.clients.stored import FORMAT
 from fedgauss.integrations.flower.clients import Clients
 from fedgauss.integrations.flower.records import log
 from fedgauss.integrations.flower.standing import Standing
@@ -32,7 +32,7 @@ class State:
         standing = self.standing
         assert standing.acting is not None
         mine = {"names": [*standing.roster.names.items()], "out": [*standing.out.items()], **standing.acting.state()}
-        words, arrays = contents_of(standing.monitor)
+        words, arrays = standing.monitor.state()
         try:
             storage.write(self.path, {**words, _WORD: mine}, arrays, FORMAT)
         except (OSError, ValueError) as error:  # no room, or more names than a file holds
