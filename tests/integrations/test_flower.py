@@ -19,7 +19,8 @@ from fedgauss.detect.client_rounds import ClientInnovations
 from fedgauss.integrations.flower import Alarmed, Monitored, Reported, ServerOnly
 from fedgauss.integrations.flower.feed import _as_in_the_paper
 from fedgauss.integrations.flower.kept import KeptArrays
-from fedgauss.integrations.flower.rounds import NodeNumbers, TrainingRound, Upload, _other_types
+from fedgauss.integrations.flower.roster import Roster
+from fedgauss.integrations.flower.rounds import TrainingRound, Upload, _other_types
 
 CONFIG = example_config(n_rounds=24, attack_after=14, shift=1.0, watch="reports")
 HONEST = CONFIG | {"attack-after": 24}
@@ -133,7 +134,7 @@ def test_a_callback_is_called_once_and_may_reset():
 
 
 def test_what_to_do_on_alarm_is_checked():
-    with pytest.raises(ValueError, match="on_alarm must be 'stop', 'go on' or a function"):
+    with pytest.raises(ValueError, match="on_alarm must be 'stop', 'go on', 'exclude', 'quarantine' or a function"):
         Monitored(fedavg(), monitor(), on_alarm="continue")
     with pytest.raises(ValueError, match=r"strategy must be a flwr.serverapp.strategy.Strategy; got str"):
         Monitored("FedAvg", monitor())
@@ -307,7 +308,7 @@ def test_what_a_known_client_says_of_itself_does_not_matter(claim):
 
 
 def test_clients_are_numbered_by_what_they_said_first():
-    roster = NodeNumbers()
+    roster = Roster()
     assert [roster.number(node) for node in (50, 70)] == [0, 1]
     assert [roster.number(node, k) for node, k in ((80, 4), (90, 2))] == [4, 2]
     assert [roster.number(90, 7), roster.number(95), roster.number(50), roster.number(99)] == [2, 3, 0, 5]

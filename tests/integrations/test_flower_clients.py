@@ -2,6 +2,7 @@
 
 import random
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -89,6 +90,11 @@ def loss(y):
     return float(0.5 * np.sum(CURVATURE * (y - centre) ** 2))
 
 
+def alike(a, b):
+    """But for the order of sums: Flower draws the order of the nodes that it sees."""
+    return np.allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
 def gone(clients, after=0):
     """A grid from which nothing comes of these clients after a round."""
     return lambda reply, k, r: None if k in clients and r > after else reply
@@ -156,13 +162,13 @@ def alarm_in(strategy, number, suspects, rollback):
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_what_the_strategy_remembers_is_taken_back_too(name):
     """FedAvgM goes on from arrays of its own, and momentum would carry the attack on: the run after the alarm is that
-    of a strategy that never saw rounds 6 to 9, to the bit."""
+    of a strategy that never saw rounds 6 to 9."""
     strategy = protected(name)
     alarm_in(strategy, 9, (3,), rollback=5)
     path = start(strategy, n_rounds=14)
     bare = start(inner(name), None, lambda reply, k, r: None if 5 < r < 10 or (k == 3 and r > 9) else reply, 14)
     assert not np.array_equal(path[8], bare[8])
-    assert all(np.array_equal(path[r], bare[r]) for r in range(9, 15))
+    assert all(alike(path[r], bare[r]) for r in range(9, 15))
     assert strategy.kept.before(8).round == 5  # attacked arrays are no longer there to go back to
     assert strategy.kept.before(9).round == 9
     assert np.array_equal(as_vector(strategy.kept.before(9).arrays), path[5])
@@ -238,7 +244,7 @@ UNUSABLE = {
 
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_a_client_whose_reply_cannot_be_used_is_left_out_and_the_run_goes_on(name, caplog):
-    """To the bit as if it had gone away: one client could otherwise hold up a run for ever, or spoil its momentum."""
+    """As if it had gone away: one client could otherwise hold up a run for ever, or spoil its momentum."""
     change, words = UNUSABLE[name]
 
     def tamper(reply, k, r):
@@ -248,7 +254,7 @@ def test_a_client_whose_reply_cannot_be_used_is_left_out_and_the_run_goes_on(nam
     strategy = protected("FedAdam")
     path = start(strategy, None, tamper, n_rounds=8)
     bare = start(inner("FedAdam"), None, gone({5}, 3), n_rounds=8)
-    assert all(np.array_equal(path[r], bare[r]) for r in bare)
+    assert all(alike(path[r], bare[r]) for r in bare)
     assert (strategy.excluded, strategy.refused) == ({4: (5,)}, {})
     assert strategy.participation[4] == (0, 1, 2, 3, 4, 6, 7, 8, 9)
     assert re.search(words, caplog.text)
@@ -283,8 +289,9 @@ def test_clients_that_are_not_always_there_are_watched_too():
 def test_the_log_says_once_whether_clients_are_judged(horizon, share, expected, caplog):
     """Without an alarm, a run in which nobody can be judged looks like one that is watched."""
     caplog.set_level("INFO")
-    strategy = Monitored(inner(fraction_train=share), Clients(horizon=horizon, seed=1), on_alarm="exclude")
-    start(strategy, n_rounds=14)
+    with pytest.warns(UserWarning, match="horizon must be at least 12") if horizon < 12 else nullcontext():
+        watcher = Clients(horizon=horizon, seed=1)
+    start(Monitored(inner(fraction_train=share), watcher, on_alarm="exclude"), n_rounds=14)
     said = [(record.levelname, record.getMessage()) for record in caplog.records if "fedgauss" in record.getMessage()]
     for (level, message), (expected_level, number, words) in zip(said, expected, strict=True):
         assert level == expected_level
@@ -322,7 +329,7 @@ def test_nothing_is_asked_of_clients_and_nothing_that_they_say_of_themselves_cou
 def test_what_can_be_left_out_is_checked():
     with pytest.raises(ValueError, match=r"on_alarm='exclude' needs Clients, .* got ServerOnly"):
         Monitored(inner(), ServerOnly(11), on_alarm="exclude")
-    with pytest.raises(ValueError, match="at_most must be left out unless on_alarm is 'exclude'"):
+    with pytest.raises(ValueError, match="at_most must be left out unless on_alarm is 'exclude' or"):
         Monitored(inner(), Clients(), at_most=2)
     with pytest.raises(ValueError, match="at_most must be"):
         protected(at_most=0)

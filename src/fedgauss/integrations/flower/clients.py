@@ -6,18 +6,21 @@ import math
 from collections import Counter
 from logging import INFO, WARNING
 
-import numpy as np
-
+from fedgauss._types import FloatArray
 from fedgauss.detect.channel import INVALID
 from fedgauss.detect.clients import ClientMonitor, ClientVerdict
+from fedgauss.detect.clients.gauge import ROUNDS
 from fedgauss.detect.clients.moves import LARGEST
+from fedgauss.detect.clients.sketch import Single
 from fedgauss.detect.clients.surprise import LEAST_PAST
+from fedgauss.detect.clients.verdict import Name
 from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST
 from fedgauss.integrations.flower.feed import far_off
 from fedgauss.integrations.flower.records import Request, Views, log
 from fedgauss.integrations.flower.rounds import TrainingRound
 
 _UNWATCHED = LEFT_OUT_FIRST + LEAST_PAST  # rounds of a client before the monitor judges it, at most
+_ASKED_EVERY = 20  # rounds: what would be seen takes as long as many rounds, and changes slowly
 
 
 class Clients:
@@ -25,7 +28,7 @@ class Clients:
 
     Parameters
     ----------
-    alpha, horizon, rate, seed
+    alpha, horizon, rate, seed, clip, noise
         As in `ClientMonitor`; the horizon counts rounds.
 
     Attributes
@@ -40,16 +43,25 @@ class Clients:
     suspects. Arrays of integers, and running statistics that torch or Keras named, are not judged.
 
     Clients are judged from round 12 on, and only in rounds in which four or more take part; the log says when judging
-    begins, and why it does not. Until then, an upload more than 100 times as far from what was sent as the median
-    upload is refused; so are numbers above 1e15 at any time.
+    begins, why it does not, and when attacks would no longer be seen. Until then, an upload more than 100 times as far
+    from what was sent as the median upload is refused; so are numbers above 1e15 at any time.
     """
 
     def __init__(
-        self, alpha: float = 0.05, horizon: int | None = None, rate: float = 0.05, seed: int | None = None
+        self,
+        alpha: float = 0.05,
+        horizon: int | None = None,
+        rate: float = 0.05,
+        seed: int | None = None,
+        *,
+        clip: float | None = None,
+        noise: float | None = None,
     ) -> None:
-        self.monitor = ClientMonitor(alpha, horizon, rate, seed)
+        self.monitor = ClientMonitor(alpha, horizon, rate, seed, clip=clip, noise=noise)
         self._rounds: Counter[int] = Counter()  # of each client
         self._logged: set[str] = set()  # what the log says once
+        self._blind = False  # as of the last answer
+        self._ask: int | None = None  # the round in which to ask again
 
     def request(self, server_round: int) -> Request:
         """Nothing, not even which partition a client has."""
@@ -57,7 +69,7 @@ class Clients:
 
     def faults(self, seen: TrainingRound) -> dict[int, str]:
         """Uploads that are huge, or far off while the monitor cannot judge their clients yet."""
-        largest = np.abs(seen.each - seen.origin).max(axis=1, initial=0.0)
+        largest = [max(float(move.max(initial=0.0)), -float(move.min(initial=0.0))) for move in seen.moves]
         huge = {
             client: f"Client {client} changed a parameter by {by:.3g}; {LARGEST:.0e} is the most."
             for client, by in zip(seen.clients, largest, strict=True)
@@ -68,9 +80,12 @@ class Clients:
 
     def judge_uploads(self, seen: TrainingRound) -> ClientVerdict:
         """The monitor's verdict."""
-        verdict = self.monitor.update(dict(zip(seen.clients, seen.each - seen.origin, strict=True)))
+        weights: dict[Name, float] = {upload.client: upload.examples for upload in seen.uploads}
+        moves: dict[Name, FloatArray | Single] = dict(zip(seen.clients, seen.moves, strict=True))
+        verdict = self.monitor.update(moves, weights=weights if seen.weighted else None)
         self._rounds.update(seen.clients)
         self._say_whether_judged(seen, verdict)
+        self._say_whether_blind(seen, verdict)
         return verdict
 
     def _say_whether_judged(self, seen: TrainingRound, verdict: ClientVerdict) -> None:
@@ -88,6 +103,19 @@ class Clients:
         if words not in self._logged:
             self._logged.add(words)
             log.log(WARNING if never else INFO, "fedgauss, round %d: %s", seen.number, words)
+
+    def _say_whether_blind(self, seen: TrainingRound, verdict: ClientVerdict) -> None:
+        """Tell the log when attacks stop being seen, and when they are seen again; once each."""
+        if self._ask is None and verdict.watched:
+            self._ask = verdict.round + ROUNDS  # those that are seen once more must have been judged themselves
+        over = self.monitor.horizon is not None and verdict.round > self.monitor.horizon  # as the log has said
+        if verdict.alarm or over or self._ask is None or verdict.round < self._ask:
+            return
+        self._ask = verdict.round + _ASKED_EVERY
+        now = verdict.would_see
+        if now.known and now.blind != self._blind:
+            self._blind = now.blind
+            log.log(WARNING if now.blind else INFO, "fedgauss, round %d: %s", seen.number, now)
 
     def judge(self, seen: TrainingRound, after: Views) -> None:
         """None: what the strategy makes of uploads does not matter."""

@@ -1,7 +1,7 @@
 """What `Monitored` asks of whatever watches, and the simplest that does: a monitor of all parameters."""
 
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,9 @@ _ROUNDING = 1e-4  # of the clients' way in the round: arrays may be float32
 _FAR = 100.0  # times the median upload's distance from what was sent
 _FEWEST = 4  # uploads of which a median says what is usual
 _SHARES = 0.01  # by which a client's share of the examples may differ from its weight, as a part of it
+
+
+V = TypeVar("V", bound=Verdict)
 
 
 class Watcher(Protocol):
@@ -125,7 +128,8 @@ def implausible(parts: Innovations, seen: TrainingRound, rows: FloatArray, last:
 
 def far_off(seen: TrainingRound) -> dict[int, str]:
     """Uploads that nobody who knows nothing of the noise would take, either: far further than the median upload."""
-    way = np.linalg.norm(seen.each - seen.origin, axis=1)
+    with np.errstate(over="ignore"):  # infinite is far
+        way = np.sqrt([np.einsum("j,j->", move, move) for move in seen.moves])  # norm() would wake up BLAS's threads
     usual = float(np.median(way))
     if len(way) < _FEWEST or not usual > 0.0:
         return {}
@@ -141,7 +145,7 @@ def refusal_of(monitor: Monitor, note: str) -> Verdict:
     return replace(monitor.update(np.full(monitor.lin.dim, np.nan)), note=note)
 
 
-def with_note(verdict: Verdict, note: str) -> Verdict:
+def with_note(verdict: V, note: str) -> V:
     """The verdict with more words."""
     return replace(verdict, note=f"{verdict.note} {note}".strip()) if note else verdict
 

@@ -1,7 +1,7 @@
 """A round as the server saw it: who sent what, and what is wrong with it."""
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -10,7 +10,9 @@ import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord
 
 from fedgauss._types import FloatArray
-from fedgauss.integrations.flower.records import PARTITION, Answer, Views, answered, plain, read, vector, viewed_like
+from fedgauss.detect.clients.sketch import Single
+from fedgauss.integrations.flower.records import Answer, Views, answered, plain, vector, viewed_like
+from fedgauss.integrations.flower.roster import Roster
 
 _MOST = 1e15  # examples of a client
 
@@ -19,7 +21,7 @@ _MOST = 1e15  # examples of a client
 class Upload:
     """What one client sent.
 
-    client    its number, as `NodeNumbers` has it
+    client    its number, as the `Roster` has it
     examples  its weight in the strategy's average; 1 where it gave none
     answer    what a mod of ours added
     """
@@ -34,17 +36,35 @@ class Upload:
 class TrainingRound:
     """One round of training: its number, the arrays that were sent out, and uploads that fit them.
 
-    Vectors have the arrays that are trained, end to end; `untrained` are the names of the others.
+    Vectors have the arrays that are trained, end to end; `untrained` are the names of the others. It is `weighted`
+    where the strategy's average is, by clients' examples.
     """
 
     number: int
     before: Views
     uploads: tuple[Upload, ...]
     untrained: Set[str] = frozenset()
+    weighted: bool = False
 
     def vector(self, arrays: Views) -> FloatArray:
         """What is judged of arrays with the names of those that were sent: (d,)."""
         return vector(arrays, [name for name in self.before if name not in self.untrained])
+
+    @cached_property
+    def moves(self) -> FloatArray | Single:
+        """What each client changed, a row each, in the precision in which clients sent it; float32 at least."""
+        names = [name for name in self.before if name not in self.untrained]
+        ends = np.cumsum([0, *(self.before[name].size for name in names)])
+        sent = [upload.arrays for upload in self.uploads]
+        kind = np.result_type(np.float32, *(arrays[name].dtype for arrays in sent[:1] for name in names))
+        table = np.empty((len(sent), ends[-1]), dtype=kind)
+        with np.errstate(over="ignore"):  # what is infinite is a fault
+            for row, arrays in zip(table, sent, strict=True):
+                for name, first, last in zip(names, ends[:-1], ends[1:], strict=True):
+                    sent_out = self.before[name].ravel()
+                    loop = np.result_type(kind, sent_out.dtype)
+                    np.subtract(arrays[name].ravel(), sent_out, row[first:last], dtype=loop, casting="same_kind")
+        return table
 
     @cached_property
     def origin(self) -> FloatArray:
@@ -67,58 +87,25 @@ class TrainingRound:
         return [upload.client for upload in self.uploads]
 
 
-class NodeNumbers:
-    """The number of each node: the partition that it said it has when first seen, else the first that is free.
-
-    A number stays with its node, present or not: else a node could speak in the name of a client that is absent.
-    """
-
-    def __init__(self) -> None:
-        self._numbers: dict[int, int] = {}
-
-    def __contains__(self, node: int) -> bool:
-        return node in self._numbers
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    @property
-    def nodes(self) -> dict[int, int]:
-        """Nodes by their numbers."""
-        return {number: node for node, number in sorted(self._numbers.items(), key=lambda pair: pair[1])}
-
-    def number(self, node: int, partition: int | None = None) -> int:
-        """Of a node that says this of itself; a node that is known keeps its number whatever it says.
-
-        Raises
-        ------
-        ValueError
-            If another node has that partition.
-        """
-        if node not in self._numbers:
-            taken = self.nodes
-            if partition in taken:
-                raise ValueError(f"Two nodes say that they are client {partition}: {taken[partition]} and {node}.")
-            free = next(k for k in range(len(taken) + 1) if k not in taken)
-            self._numbers[node] = free if partition is None else partition
-        return self._numbers[node]
-
-
 class Opened(NamedTuple):
     """The replies of a round."""
 
     uploads: tuple[Upload, ...]  # those that can be used
     faults: dict[int, str]  # what is wrong with the others, by client
-    strangers: tuple[str, ...]  # what is wrong with nodes that have no number, since they say that they are another
+    strangers: dict[int, str]  # what is wrong with nodes that have no number, since they say that they are another
 
 
 def opened(
-    replies: Sequence[Message], before: Views, roster: NodeNumbers, weighted_by: str, claims: bool = True
+    replies: Sequence[Message],
+    before: Views,
+    roster: Roster,
+    weighted_by: str,
+    said: Callable[[Message, Answer], str | int | None],
 ) -> Opened:
     """Uploads and faults of a round; our own record is taken out of every reply, as if it had never been there.
 
-    A reply that is an error is nobody's fault: that client took no part. Without `claims`, what nodes say of their
-    partition does not count: they were not asked.
+    A reply that is an error is nobody's fault: that client took no part. `said` reads who sent a reply: nothing that
+    clients say of themselves counts but that.
     """
     uploads: dict[int, Upload] = {}
     faults: dict[int, str] = {}
@@ -127,11 +114,11 @@ def opened(
     answers = [answered(reply) for reply in good]
     for reply, answer in zip(good, answers, strict=True):  # those who say who they are come first
         node = reply.metadata.src_node_id
-        if claims and (partition := _partition(answer)) is not None:
-            try:
-                roster.number(node, partition)
-            except ValueError as error:
-                strangers[node] = str(error)
+        try:
+            if node not in roster and (name := said(reply, answer)) is not None:
+                roster.number(node, name)
+        except ValueError as error:
+            strangers[node] = str(error)
     for reply, answer in zip(good, answers, strict=True):
         node = reply.metadata.src_node_id
         if node in strangers:
@@ -148,7 +135,7 @@ def opened(
             uploads[client] = Upload(client, arrays, examples, answer)
     faults |= _other_types([upload for client, upload in uploads.items() if client not in faults])
     usable = tuple(uploads[k] for k in sorted(uploads) if k not in faults)
-    return Opened(usable, faults, tuple(strangers.values()))
+    return Opened(usable, faults, strangers)
 
 
 def _contents(reply: Message, before: Views, weighted_by: str) -> tuple[Views, float]:
@@ -165,15 +152,6 @@ def _contents(reply: Message, before: Views, weighted_by: str) -> tuple[Views, f
     if not (isinstance(value, int | float) and 0 < value <= _MOST):
         raise ValueError(f"{weighted_by} = {plain(repr(value), 40)} in place of one number in (0, {_MOST:.0e}]")
     return arrays, float(value)
-
-
-def _partition(answer: Answer) -> int | None:
-    """What a client says; None where it says nothing that could be a partition."""
-    try:
-        value = float(read(answer, PARTITION, (1,))[0])
-    except ValueError:
-        return None
-    return int(value) if 0.0 <= value < 1e9 and value == int(value) else None
 
 
 def _other_types(uploads: Sequence[Upload]) -> dict[int, str]:
