@@ -140,7 +140,9 @@ def law(data: Data, why: str, attack: str, features: tuple[str, ...]) -> dict[st
         weights, constant = learnt({n: runs for n, runs in data.items() if n not in out}, attack, places)
         for name in out:
             honest = data[name]["none"]
-            score = np.where(judged(honest, places)[..., None], honest[..., places] @ weights + constant, -np.inf)
+            score = honest[..., places] @ weights + constant
+            used = judged(honest, places) & (np.median(score, axis=2) <= 0)
+            score = np.where(used[..., None], score, -np.inf)
             halves = np.split(score, score.shape[2] // 10, axis=2)
             tops[name] = np.concatenate([half.max(axis=(1, 2)) for half in halves])
     levels = {name: tail(top) for name, top in tops.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -37,7 +38,8 @@ class Unlike:
     Attributes
     ----------
     why : str
-        "labels", which the model's scores contradict; "direction", against the others; "copies", the same as another.
+        "labels", as if they were permuted; "direction", as if its sign were turned; "copies", the same as another. The
+        first two are told apart by which is less likely of an honest client, and may be confused.
     chance : float
         Of such a client in an honest run, over all looks; 0 for copies, which have no law.
     round : int
@@ -50,8 +52,8 @@ class Unlike:
 
     def __str__(self) -> str:
         return {
-            "labels": "trains on labels that the model contradicts",
-            "direction": "moves against the others",
+            "labels": "moves as if its labels were permuted",
+            "direction": "moves as if its sign were turned",
             "copies": "sends what another client sends",
         }[self.why]
 
@@ -121,11 +123,13 @@ class FromStart:
         self.round = self.round + 1 if round is None else _checks.whole("round", round, at_least=self.round + 1)
         if self.round < FIRST or len(moves) < FEWEST:
             return self._verdict(f"Clients are compared from round {FIRST} on, where {FEWEST} or more take part.")
-        names, layers = tuple(moves), [_layers(move) for move in moves.values()]
+        if min(self._counts.get(name, 0) for name in moves) >= LOOKS[-1]:
+            return self._verdict()
+        names, layers = tuple(moves), _by_layer(moves)
         output = output_layer([a.shape for a in layers[0]]) if self.output is None else self.output
         rows, products = features_of(layers, model, output)
         told = np.full((len(names), len(root_rows.FEATURES)), np.nan)
-        if self.root is not None and model is not None and min(self._counts.get(n, 0) for n in names) < LOOKS[-1]:
+        if self.root is not None and model is not None:
             told = self.root.features_of(model, layers)
         self._add(names, np.hstack([rows, told]))
         self._pair(names, products)
@@ -157,12 +161,12 @@ class FromStart:
         """Those for whom it is time to look."""
         averages = self.averages
         everybody = np.array([averages[name] for name in names])
-        due = [name for name in names if self._counts[name] in LOOKS]
-        for law in sharpest(everybody) if due else ():
-            for name in due:
-                chance = law.chance(averages[name]) * max(1.0, len(averages) / _CLIENTS)
+        usable, many = sharpest(everybody), max(1.0, len(averages) / _CLIENTS)
+        for name in names:
+            if usable and self._counts[name] in LOOKS:
+                chance, why = min((many * law.chance(averages[name]), law.why) for law in usable)
                 if chance <= self.alpha / 2:
-                    self._find(name, Unlike(law.why, chance, self.round))
+                    self._find(name, Unlike(why, chance, self.round))
 
     @property
     def averages(self) -> dict[Name, FloatArray]:
@@ -178,10 +182,15 @@ class FromStart:
     def _remark(self, names: tuple[Name, ...]) -> str:
         if max(self._counts[name] for name in names) < LOOKS[0]:
             return f"Clients are judged after {LOOKS[0]} rounds that count, from round {FIRST} on."
-        agreement = np.median([self.averages[name][_AGREEMENT] for name in names])
-        if np.isnan(agreement):
+        everybody = np.array([self.averages[name] for name in names])
+        judged = {law.why for law in sharpest(everybody)}
+        if "labels" in judged:
+            return ""
+        if np.isnan(everybody[:, _AGREEMENT]).any():
             return "Labels are not judged: that takes moves by layer, one of them with two axes, and the model."
-        return "" if agreement >= LEARNT else "Labels are not judged: the model knows too little of them."
+        if np.median(everybody[:, _AGREEMENT]) < LEARNT:
+            return "Labels are not judged: the model knows too little of them."
+        return "Labels are not judged: most clients differ too much, as under noise."
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """What `restore` goes on from, as words and arrays."""
@@ -277,15 +286,26 @@ def sharpest(averages: FloatArray) -> list[Law]:
     """For each kind the law with most features among those that are known of all clients, (K, F).
 
     Laws that ask whether labels agree with the model wait until it has learnt some: until the clients' median agreement
-    is .05.
+    is .05. And a law is used only where it calls the median client honest, by a score of at most 0, which is even odds:
+    noise and compression make all clients unlike those it was learnt from.
     """
     known = {name for i, name in enumerate(FEATURES) if np.isfinite(averages[:, i]).all()}
     if np.median(averages[:, _AGREEMENT]) < LEARNT:
         known.discard("agreement")
     usable = [law for law in laws() if known.issuperset(law.features)]
     best = {law.why: law for law in sorted(usable, key=lambda law: len(law.features))}
-    return list(best.values())
+    return [law for law in best.values() if np.median(law.score(averages)) <= 0]
 
 
-def _layers(move: FloatArray | Layers) -> list[FloatArray]:
-    return [move] if isinstance(move, np.ndarray) else [np.asarray(array) for array in move]
+def _by_layer(moves: Mapping[Name, FloatArray | Layers]) -> list[list[FloatArray]]:
+    """Everybody's arrays; a ValueError where a client has others than most have."""
+    found = {
+        name: [move] if isinstance(move, np.ndarray) else [np.asarray(array) for array in move]
+        for name, move in moves.items()
+    }
+    shapes = {name: tuple(array.shape for array in arrays) for name, arrays in found.items()}
+    ((usual, _),) = Counter(shapes.values()).most_common(1)
+    for name, own in shapes.items():
+        if own != usual:
+            raise ValueError(f"all moves must have arrays of shapes {usual}, as most have; client {name!r} has {own}.")
+    return list(found.values())

@@ -66,7 +66,5 @@ class RootRows:
         scores = np.asarray(self._scores(list(model)), dtype=np.float64)
         n, most = len(self.labels), int(self.labels.max())
         if scores.ndim != 2 or len(scores) != n or scores.shape[1] <= most:
-            raise ValueError(
-                f"scores must be ({n}, {most + 1}) or wider, as labels go up to {most}; got {scores.shape}."
-            )
+            raise ValueError(f"scores must have {n} rows and {most + 1} classes or more; got shape {scores.shape}.")
         return np.clip(np.nan_to_num(scores), -_LARGEST_SCORE, _LARGEST_SCORE)
