@@ -158,15 +158,19 @@ class FromStart:
                 self._find(name, Unlike("copies", 0.0, self.round))
 
     def _judge(self, names: tuple[Name, ...]) -> None:
-        """Those for whom it is time to look."""
+        """Those for whom it is time to look, by the law to which somebody here is least likely honest.
+
+        The others are silent: turned signs move the model, and honest clients' labels then seem to contradict it.
+        """
         averages = self.averages
-        everybody = np.array([averages[name] for name in names])
-        usable, many = sharpest(everybody), max(1.0, len(averages) / _CLIENTS)
-        for name in names:
-            if usable and self._counts[name] in LOOKS:
-                chance, why = min((many * law.chance(averages[name]), law.why) for law in usable)
-                if chance <= self.alpha / 2:
-                    self._find(name, Unlike(why, chance, self.round))
+        due = {name for name in names if self._counts[name] in LOOKS}
+        usable = sharpest(np.array([averages[name] for name in names])) if due else []
+        many = max(1.0, len(averages) / _CLIENTS)
+        told = [(law.why, {name: many * law.chance(averages[name]) for name in names}) for law in usable]
+        why, chances = min(told, key=lambda law: min(law[1].values()), default=("", {}))
+        for name, chance in chances.items():
+            if name in due and chance <= self.alpha / 2:
+                self._find(name, Unlike(why, chance, self.round))
 
     @property
     def averages(self) -> dict[Name, FloatArray]:
