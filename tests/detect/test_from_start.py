@@ -193,13 +193,21 @@ def test_too_few_clients_are_not_compared():
     assert "5 or more" in verdict.note
 
 
-def test_arrays_of_other_shapes_name_the_client():
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_arrays_that_cannot_be_name_the_client_and_change_nothing():
     watch = FromStart()
     moves = {k: [np.ones((4, 3)), np.ones(3)] for k in range(6)}
     for _ in range(2):
         watch.update(moves)
     with pytest.raises(ValueError, match="client 2 has"):
         watch.update(moves | {2: [np.ones((4, 2)), np.ones(3)]})
+    with pytest.raises(ValueError, match="in the same order"):
+        watch.update(moves, model=[np.ones(3), np.ones((4, 3))])
+    for wrong in (np.nan, np.inf, 1e200):
+        with pytest.raises(ValueError, match="client 5 must be finite"):
+            watch.update(moves | {5: [np.full((4, 3), wrong), np.ones(3)]})
+    assert watch.round == 2
+    assert not watch.averages
 
 
 # --- features -------------------------------------------------------------------------------------------------------

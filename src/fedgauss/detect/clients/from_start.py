@@ -119,18 +119,29 @@ class FromStart:
             The model that clients were sent. Without it, or without layers, labels are not judged.
         round : int, optional
             The number of the round; one more than the last by default.
+
+        Raises
+        ------
+        ValueError
+            If a move is not finite, or has other arrays than most moves or the model; nothing is changed then.
         """
-        self.round = self.round + 1 if round is None else _checks.whole("round", round, at_least=self.round + 1)
-        if self.round < FIRST or len(moves) < FEWEST:
+        number = self.round + 1 if round is None else _checks.whole("round", round, at_least=self.round + 1)
+        if number < FIRST or len(moves) < FEWEST:
+            self.round = number
             return self._verdict(f"Clients are compared from round {FIRST} on, where {FEWEST} or more take part.")
         if min(self._counts.get(name, 0) for name in moves) >= LOOKS[-1]:
+            self.round = number
             return self._verdict()
         names, layers = tuple(moves), _by_layer(moves)
-        output = output_layer([a.shape for a in layers[0]]) if self.output is None else self.output
+        shapes = [array.shape for array in layers[0]]
+        if model is not None and [np.shape(array) for array in model] != shapes:
+            raise ValueError(f"model must have arrays as moves have them, of shapes {shapes}, in the same order.")
+        output = output_layer(shapes) if self.output is None else self.output
         rows, products = features_of(layers, model, output)
         told = np.full((len(names), len(root_rows.FEATURES)), np.nan)
         if self.root is not None and model is not None:
             told = self.root.features_of(model, layers)
+        self.round = number  # nothing fails from here on: a round is taken in whole or not at all
         self._add(names, np.hstack([rows, told]))
         self._pair(names, products)
         self._judge(names)
@@ -302,7 +313,7 @@ def sharpest(averages: FloatArray) -> list[Law]:
 
 
 def _by_layer(moves: Mapping[Name, FloatArray | Layers]) -> list[list[FloatArray]]:
-    """Everybody's arrays; a ValueError where a client has others than most have."""
+    """Everybody's arrays; a ValueError where a client has others than most have, or numbers without a square."""
     found = {
         name: [move] if isinstance(move, np.ndarray) else [np.asarray(array) for array in move]
         for name, move in moves.items()
@@ -312,4 +323,6 @@ def _by_layer(moves: Mapping[Name, FloatArray | Layers]) -> list[list[FloatArray
     for name, own in shapes.items():
         if own != usual:
             raise ValueError(f"all moves must have arrays of shapes {usual}, as most have; client {name!r} has {own}.")
+        if not all(np.isfinite(np.vdot(array, array)) for array in found[name]):
+            raise ValueError(f"the move of client {name!r} must be finite, and so its squared length. Leave it out?")
     return list(found.values())
