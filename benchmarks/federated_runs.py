@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +33,8 @@ class Federation:
     batch: int = 32
     images: int = 600  # of every client
     dirichlet: float = 0.5  # of its labels; inf for clients that are alike
-    model: str = "mlp"  # or "cnn"; "small", "wide" for images of 8 x 8
+    classes_each: int | None = None  # of its images, as many of each; every class at as many clients
+    model: str = "mlp"  # or "cnn", "small cnn" (images of 14 x 14); "small", "wide" (of 8 x 8); widths as in "49-16-10"
     optimiser: str = "momentum"  # or "sgd", "adam"
     rate: float = 0.01
     schedule: str = "constant"  # or "falling", like t^-1/2; "drop", by ten in mid-run
@@ -88,53 +90,69 @@ def images_from(pixels: np.ndarray, labels: np.ndarray) -> Images:
     return Images(jnp.asarray(pixels.reshape(len(pixels), -1)), jnp.asarray(labels, jnp.int32), jnp.asarray(by_class))
 
 
+def smaller(pixels: np.ndarray, by: int) -> np.ndarray:
+    """Means of squares of `by` pixels a side: (n, 28, 28) bytes to (n, 28 / by, 28 / by)."""
+    n, side = len(pixels), pixels.shape[1] // by
+    return pixels.reshape(n, side, by, side, by).mean(axis=(2, 4)).astype(np.uint8)
+
+
 # --- networks, with all parameters in one vector --------------------------------------------------------------------
 
 _SHAPES = {
-    "mlp": ((784, 32), (32,), (32, 10), (10,)),
-    "small": ((64, 16), (16,), (16, 10), (10,)),  # for images of 8 x 8
-    "wide": ((64, 48), (48,), (48, 10), (10,)),
     "cnn": ((5, 5, 1, 8), (8,), (5, 5, 8, 16), (16,), (7 * 7 * 16, 10), (10,)),
+    "small cnn": ((5, 5, 1, 6), (6,), (5, 5, 6, 8), (8,), (4 * 4 * 8, 10), (10,)),
 }
+
+
+_WIDTHS = {"mlp": "784-32-10", "small": "64-16-10", "wide": "64-48-10"}
+
+
+def shapes(model: str) -> tuple[tuple[int, ...], ...]:
+    """Of a network's layers, weights and biases in turn."""
+    if model in _SHAPES:
+        return _SHAPES[model]
+    widths = [int(width) for width in _WIDTHS.get(model, model).split("-")]
+    return tuple(shape for pair in pairwise(widths) for shape in (pair, pair[1:]))
 
 
 def n_parameters(model: str) -> int:
     """Of a network."""
-    return sum(int(np.prod(s)) for s in _SHAPES[model])
+    return sum(int(np.prod(s)) for s in shapes(model))
 
 
-def _layers(model: str, vector: jax.Array) -> list[jax.Array]:
-    sizes = [int(np.prod(s)) for s in _SHAPES[model]]
-    parts = jnp.split(vector, np.cumsum(sizes)[:-1])
-    return [p.reshape(s) for p, s in zip(parts, _SHAPES[model], strict=True)]
+def layers(model: str, vector: Any) -> list[Any]:
+    """Of a vector of parameters, by JAX or NumPy; of vectors, each layer's first axes are theirs."""
+    ends = np.cumsum([int(np.prod(s)) for s in shapes(model)])
+    parts = (vector[..., e - int(np.prod(s)) : e] for s, e in zip(shapes(model), ends, strict=True))
+    return [p.reshape(*vector.shape[:-1], *s) for s, p in zip(shapes(model), parts, strict=True)]
 
 
 def start(model: str, key: jax.Array) -> jax.Array:
     """He's initial weights."""
-    keys = jax.random.split(key, len(_SHAPES[model]))
+    keys = jax.random.split(key, len(shapes(model)))
     parts = [
         jax.random.normal(k, s) * np.sqrt(2.0 / np.prod(s[:-1])) if len(s) > 1 else jnp.zeros(s)
-        for k, s in zip(keys, _SHAPES[model], strict=True)
+        for k, s in zip(keys, shapes(model), strict=True)
     ]
     return jnp.concatenate([p.ravel() for p in parts])
 
 
 def scores(model: str, vector: jax.Array, x: jax.Array) -> jax.Array:
     """Of the ten classes, for images (n, pixels)."""
-    layers = _layers(model, vector)
-    if model != "cnn":
-        w1, b1, w2, b2 = layers
-        return jax.nn.relu(x @ w1 + b1) @ w2 + b2
-    k1, b1, k2, b2, w, b = layers
-    hidden = jax.nn.relu(_conv(x.reshape(-1, 28, 28, 1), k1) + b1)
-    hidden = jax.nn.relu(_conv(hidden, k2) + b2)
-    return hidden.reshape(len(x), -1) @ w + b
+    *hidden, weights, bias = layers(model, vector)
+    if hidden and hidden[0].ndim == 4:
+        side = round(x.shape[1] ** 0.5)
+        x = x.reshape(-1, side, side, 1)
+    for w, b in zip(hidden[::2], hidden[1::2], strict=True):
+        x = jax.nn.relu((_conv(x, w) if w.ndim == 4 else x @ w) + b)
+    return x.reshape(len(x), -1) @ weights + bias
 
 
 def _conv(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """With stride two, as a product with patches: kernels differ from client to client, where convolutions crawl."""
     _, side, _, channels = x.shape
-    padded = jnp.pad(x, ((0, 0), (1, 2), (1, 2), (0, 0)))
+    before = 1 + side % 2
+    padded = jnp.pad(x, ((0, 0), (before, 2), (before, 2), (0, 0)))
     patches = [padded[:, i : i + side : 2, j : j + side : 2] for i in range(5) for j in range(5)]
     stacked = jnp.concatenate(patches, axis=-1)
     return stacked @ kernel.reshape(25 * channels, -1)
@@ -147,27 +165,37 @@ def _loss(vector: jax.Array, model: str, x: jax.Array, y: jax.Array) -> jax.Arra
 
 # --- what bad clients do ----------------------------------------------------------------------------------------------
 
-Relabel = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+Relabel = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]  # the last is a client's own number
+_PERMUTATIONS = np.stack([np.random.default_rng(seed).permutation(CLASSES) for seed in range(256)])
 
 
-def _flipped(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _flipped(x: jax.Array, y: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
     return x, CLASSES - 1 - y
 
 
-def _one_class(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _permuted(x: jax.Array, y: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Every client has a permutation of the labels to itself."""
+    return x, jnp.asarray(_PERMUTATIONS)[own % len(_PERMUTATIONS), y]
+
+
+def _one_class(x: jax.Array, y: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
     return x, jnp.where(y == 1, 7, y)
 
 
-def _backdoor(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _backdoor(x: jax.Array, y: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Half of the images get a white corner and the label 0."""
     marked = jnp.arange(len(y)) % 2 == 0
-    side = int(x.shape[1] ** 0.5)
-    places = [i * side + j for i in range(1, 1 + side // 7) for j in range(1, 1 + side // 7)]
-    corner = jnp.zeros(side * side, bool).at[jnp.array(places)].set(True)
+    side = round(x.shape[1] ** 0.5)
+    end = max(2, side // 7 + 1)
+    corner = (
+        jnp.zeros(x.shape[1], bool)
+        .at[jnp.array([i * side + j for i in range(1, end) for j in range(1, end)])]
+        .set(True)
+    )
     return jnp.where(marked[:, None] & corner, 1.0, x), jnp.where(marked, 0, y)
 
 
-ON_DATA: dict[str, Relabel] = {"flip": _flipped, "one class": _one_class, "backdoor": _backdoor}
+ON_DATA: dict[str, Relabel] = {"flip": _flipped, "one class": _one_class, "backdoor": _backdoor, "permuted": _permuted}
 
 
 def _honest(moves: jax.Array, bad: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -327,7 +355,11 @@ def _deal(federation: Federation, images: Images, key: jax.Array) -> jax.Array:
     """Which images every client has, (K, images)."""
     k1, k2, k3 = jax.random.split(key, 3)
     shape = (federation.clients, federation.images)
-    if np.isinf(federation.dirichlet):
+    if federation.classes_each is not None:
+        dealt = jnp.tile(jnp.arange(CLASSES), -(-federation.clients * federation.classes_each // CLASSES))
+        cards = jax.random.permutation(k1, dealt)[: federation.clients * federation.classes_each]
+        label = jnp.resize(cards.reshape(federation.clients, -1).T, (federation.images, federation.clients)).T
+    elif np.isinf(federation.dirichlet):
         label = jax.random.randint(k2, shape, 0, CLASSES)
     else:
         share = jax.random.dirichlet(k1, jnp.full(CLASSES, federation.dirichlet), (federation.clients,))
@@ -405,7 +437,7 @@ def _local(
         x, y = images.pixels[place].astype(jnp.float32) / 255, images.labels[place]
         if federation.heavy_tails:
             x = x * jnp.abs(jax.random.t(scale, 3.0, (federation.batch, 1)))
-        xw, yw = jax.lax.switch(on_data, [lambda x, y: (x, y), *ON_DATA.values()], x, y)
+        xw, yw = jax.lax.switch(on_data, [lambda x, y, _: (x, y), *ON_DATA.values()], x, y, own[0])
         chosen = jax.random.uniform(flip, y.shape) < wrong
         g = jax.grad(_loss)(at, federation.model, jnp.where(chosen[:, None], xw, x), jnp.where(chosen, yw, y))
         if federation.optimiser == "adam":
