@@ -1,22 +1,35 @@
 """How far a client moved, as far as a clip lets it be known."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from fedgauss._types import BoolArray, FloatArray, IntArray
+from fedgauss._types import BoolArray, FloatArray
 from fedgauss.detect.clients.features.base import Beside, Bounds, Feature, Known, Moves
 
-_EQUAL = 1e-4  # between logs of lengths that a clip made equal: some rounding errors of float16 sums
-_FEWEST, _PART = 2, 0.2  # clients, and part of them, that make equal lengths a clip
+
+class _Tie(NamedTuple):
+    """When lengths are taken for a clip's."""
+
+    equal: float  # between their logs
+    fewest: int  # clients
+    part: float  # of all clients
+    above: float  # part of all clients that may lie above
+
+
+# A clip alone makes lengths equal to some rounding errors of float16. Noise that is added after it makes them vary, as
+# `flwr`'s local mod does: then a third must agree within the tolerance, by chance in one round of six where nobody
+# clips, and few may lie above.
+_TIES = (_Tie(1e-4, 2, 0.2, 0.5), _Tie(Feature.tolerance, 3, 1 / 3, 0.2))
 
 
 class Length(Feature):
     """log |u_k|.
 
     Lengths that a clip made equal are bounds, as are differences to a median that was clipped. A clip bounds all: it is
-    the length that most clients share, at least two and a fifth of them, if fewer than half lie above it. Who lies
-    above it is beyond the clip, and is compared with the lengths that it sent.
+    the length that most clients share, at least two and a fifth of them, if fewer than half lie above it; or nearly
+    share, with noise added after it. Who lies above it is beyond the clip, and is compared with what it sent before.
     """
 
     name = "length"
@@ -34,27 +47,28 @@ class Length(Feature):
         length = np.log(beside.size)
         known = np.zeros(length.shape, dtype=np.int8)
         count = kept.sum(axis=1)
-        clip = _clip(length, kept, count)
-        if np.isnan(clip).all():
-            return known
-        below = np.where(kept, length, np.inf) < clip[:, None] - _EQUAL
-        bounded = (2 * below.sum(axis=1) <= count)[:, None]  # the median
-        at = np.abs(length - clip[:, None]) <= _EQUAL
-        known = np.where(at, np.where(bounded, Known.UNKNOWN, Known.AT_LEAST), np.where(bounded, Known.AT_MOST, 0))
-        known = np.where(length > clip[:, None] + _EQUAL, Known.BEYOND, known)
-        return np.where(np.isnan(clip)[:, None], 0, known).astype(np.int8)
+        for tie in _TIES:
+            clip = _clip(length, kept, tie)[:, None]
+            below = np.where(kept, length, np.inf) < clip - tie.equal
+            bounded = (2 * below.sum(axis=1) <= count)[:, None]  # the median
+            at = np.abs(length - clip) <= tie.equal
+            found = np.where(at, np.where(bounded, Known.UNKNOWN, Known.AT_LEAST), np.where(bounded, Known.AT_MOST, 0))
+            found = np.where(length > clip + tie.equal, Known.BEYOND, found)
+            known = np.where(known.any(axis=1, keepdims=True) | np.isnan(clip), known, found)
+        return known.astype(np.int8)
 
 
-def _clip(length: FloatArray, kept: BoolArray, count: IntArray) -> FloatArray:
+def _clip(length: FloatArray, kept: BoolArray, tie: _Tie) -> FloatArray:
     """Where there is one, (R,); NaN elsewhere."""
     ordered = np.sort(np.where(kept, length, np.inf), axis=1)
     clip = np.full(len(length), np.nan)
-    gaps = np.diff(np.where(np.isfinite(ordered), ordered, np.nan), axis=1) <= _EQUAL
+    gaps = np.diff(np.where(np.isfinite(ordered), ordered, np.nan), axis=1) <= tie.equal
     for run in np.flatnonzero(gaps.any(axis=1)):
-        own = ordered[run, : count[run]]
-        first = np.searchsorted(own, own - _EQUAL, side="left")
-        last = np.searchsorted(own, own + _EQUAL, side="right")
-        possible = (last - first >= max(_FEWEST, _PART * len(own))) & (2 * (len(own) - last) < len(own))
+        own = ordered[run, : kept[run].sum()]
+        first = np.searchsorted(own, own - tie.equal, side="left")
+        last = np.searchsorted(own, own + tie.equal, side="right")
+        enough = last - first >= max(tie.fewest, tie.part * len(own))
+        possible = enough & (len(own) - last < tie.above * len(own))
         if possible.any():
             shared = np.where(possible, last - first, 0)
             clip[run] = own[np.flatnonzero(shared == shared.max())[-1]]
