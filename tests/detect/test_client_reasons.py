@@ -54,7 +54,7 @@ def test_a_silent_client_a_longer_one_and_one_that_claims_more_are_called_so():
     assert reason.changed[0].startswith("its moves are 3")
     reason = alarm_of(lambda u: u, weights=100.0)[1].reasons[3]
     assert reason.kind == "weight"
-    assert str(reason) == "it claims 1e+02 times the weight, beside the others"
+    assert str(reason) == "it claims 1e+02 times the weight beside the others'"
 
 
 def test_a_sign_flip_is_no_honest_change_and_the_words_are_in_the_verdict():

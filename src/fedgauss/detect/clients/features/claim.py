@@ -35,7 +35,7 @@ class Claim(Feature):
 
     def said(self, change: float) -> str:
         """As a factor."""
-        return f"it claims {math.exp(change):.2g} times the weight, beside the others"
+        return f"it claims {math.exp(change):.2g} times the weight beside the others'"
 
     def allowed(self, numbers: FloatArray, size: FloatArray) -> BoolArray:
         """Which of these can be right, (P,)."""

@@ -40,7 +40,7 @@ class Length(Feature):
 
     def said(self, change: float) -> str:
         """As a factor."""
-        return f"its moves are {math.exp(change):.2g} times as long, beside the others"
+        return f"its moves are {math.exp(change):.2g} times as long beside the others'"
 
     def known(self, moves: Moves, beside: Beside, kept: BoolArray) -> Bounds:
         """Which of the lengths a clip bounds."""
