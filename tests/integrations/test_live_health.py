@@ -158,7 +158,8 @@ def test_fewer_than_four_clients_are_not_watching():
 
 
 def test_a_horizon_of_clients_that_is_over_is_not_watching():
-    run = Run(fg.ClientMonitor(horizon=3, seed=1))
+    with pytest.warns(UserWarning, match="horizon must be at least 12"):
+        run = Run(fg.ClientMonitor(horizon=3, seed=1))
     rng = np.random.default_rng(0)
     for j in range(1, 5):
         run.take_json(json.dumps({"round": j, "moves": {n: rng.normal(size=3).tolist() for n in "abcd"}}).encode())

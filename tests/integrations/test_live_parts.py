@@ -20,10 +20,10 @@ EVIL = "<img src=x onerror='window.ran = true'>"
 
 @dataclass(frozen=True, repr=False)
 class Telling(ClientVerdict):
-    """With a gauge, reasons, and numbers that JSON does not know."""
+    """With a forecast, grounds, and numbers that JSON does not know."""
 
-    would_see: dict = field(default_factory=dict)
-    reasons: dict = field(default_factory=dict)
+    forecast: dict = field(default_factory=dict)
+    grounds: dict = field(default_factory=dict)
     kept_out: tuple = ()
     dose: float = 0.0
 
@@ -36,8 +36,8 @@ class Toy(fg.ClientMonitor):
         said = {name: getattr(verdict, name) for name in ClientVerdict.__dataclass_fields__}
         return Telling(
             **said,
-            would_see={"a flip": {"one": 0.123456, "two": np.float64(0.5), "a third": float("nan")}},
-            reasons={EVIL: "its direction turned", 7: "its length doubled"},
+            forecast={"a flip": {"one": 0.123456, "two": np.float64(0.5), "a third": float("nan")}},
+            grounds={EVIL: "its direction turned", 7: "its length doubled"},
             kept_out=(EVIL, "b"),
             dose=2.5,
         )
@@ -55,9 +55,9 @@ def told():
 def test_a_page_gets_it_as_tables_and_lists(told):
     state = json.loads(json.dumps(state_of(told[0]), allow_nan=False))
     parts = state["parts"]
-    assert parts["Would see"]["head"] == ["", "one", "two", "a third"]
-    assert parts["Would see"]["rows"] == [["a flip", 0.1235, 0.5, None]]
-    assert parts["Reasons"]["rows"] == [[EVIL, "its direction turned"], ["7", "its length doubled"]]
+    assert parts["Forecast"]["head"] == ["", "one", "two", "a third"]
+    assert parts["Forecast"]["rows"] == [["a flip", 0.1235, 0.5, None]]
+    assert parts["Grounds"]["rows"] == [[EVIL, "its direction turned"], ["7", "its length doubled"]]
     assert parts["Kept out"]["rows"] == [[EVIL], ["b"]]
     assert state["facts"]["dose"] == 2.5
     assert "Dose" not in parts
@@ -68,11 +68,11 @@ def test_logs_and_sinks_have_it(told):
     said = []
     Announcer(said.append, "json")(told[1])
     (words,) = map(json.loads, said)
-    assert words["parts"]["reasons"] == {EVIL: "its direction turned", "7": "its length doubled"}
+    assert words["parts"]["grounds"] == {EVIL: "its direction turned", "7": "its length doubled"}
     verdict = told[0].verdict
-    assert json.loads(as_json(3, verdict))["would_see"] == {"a flip": {"one": 0.123456, "two": 0.5, "a third": None}}
-    assert readings(verdict)["would_see_a_flip_two"] == 0.5
-    assert "reasons" not in readings(verdict)
+    assert json.loads(as_json(3, verdict))["forecast"] == {"a flip": {"one": 0.123456, "two": 0.5, "a third": None}}
+    assert readings(verdict)["forecast_a_flip_two"] == 0.5
+    assert "grounds" not in readings(verdict)
 
 
 def test_channels_are_a_part_of_every_verdict_and_nothing_is_where_there_is_nothing():

@@ -32,7 +32,7 @@ def monitor_test() -> Finding:
 
 
 def client_monitor_test() -> Finding:
-    """A ClientMonitor: two of ten clients send the opposite of what they learnt from round 21 on."""
+    """A ClientMonitor: two of ten clients send three times the opposite of what they learnt, from round 21 on."""
     seen, quiet = _client_run(attacked=True), _client_run(attacked=False)
     return _judged("self-test: ClientMonitor", seen, (21, _BAD), quiet)
 
@@ -99,7 +99,7 @@ def _client_run(attacked: bool) -> _Alarm:
     for number, drawn in zip(count(1), noise, strict=False):
         moves = own + 0.5 * drawn
         if attacked and number > 20:
-            moves[list(_BAD)] *= -1.0
+            moves[list(_BAD)] *= -3.0
         verdict = monitor.update(moves)
         if verdict.alarm:
             return verdict.round, tuple(sorted(int(name) for name in verdict.suspects))

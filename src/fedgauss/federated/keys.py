@@ -24,7 +24,7 @@ from fedgauss.federated.refusal import Refused
 _BYTES = 32  # of a key of either kind
 _GROUPS, _DIGITS = 6, 5  # of a fingerprint: 120 bits, which nobody finds a second key for
 
-_ARE_HEX = re.compile("[0-9a-f]+").fullmatch
+_ARE_HEX = re.compile("[0-9a-f]*").fullmatch
 _SIGN = 1 << 255  # of a point, beside its y
 # y of the points of order 1, 2, 4 and 8 on edwards25519 and what else is read as them: 0, +-1, +-y8 and p, p + 1.
 _PRIME = 2**255 - 19
