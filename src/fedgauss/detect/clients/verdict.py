@@ -4,12 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+from fedgauss import _checks
 from fedgauss.detect.verdict import Verdict
 
 Name = str | int
 
 _LISTED = 10  # names in a sentence
+
+
+class PopulationVerdict(NamedTuple):
+    """Whether the clients of the last rounds are like those of earlier ones.
+
+    Attributes
+    ----------
+    alarm : bool
+    chance : float
+        That honest rounds ever do as much: an alarm from alpha down.
+    round : int
+    judged : int
+        Clients of the round that were compared with earlier ones; 0 while there are too few of these.
+    feature, direction : int
+        The feature that gave the alarm, and whether clients are higher in it (1) or lower (-1).
+    onset : int
+        The first round that the bets that gave it won from; 0 without an alarm.
+    share : float
+        Of the clients since the onset, how many at least are not like those before.
+    suspects : tuple of str or int
+        Those who can be named by now, the most surprising first; at most 50.
+    """
+
+    alarm: bool
+    chance: float
+    round: int
+    judged: int
+    feature: int = 0
+    direction: int = 1
+    onset: int = 0
+    share: float = 0.0
+    suspects: tuple[Name, ...] = ()
+
+    @classmethod
+    def from_words(cls, words: Mapping[str, Any], n_features: int) -> PopulationVerdict:
+        """The alarm of a file, or a ValueError."""
+        at = _checks.whole("round", words["round"], at_least=0)
+        names = words["suspects"]
+        if not isinstance(names, list | tuple) or any(type(name) not in (str, int) for name in names):
+            raise ValueError("names of clients must be text or whole numbers")
+        return cls(
+            True,
+            _checks.real("chance", words["chance"]),
+            at,
+            _checks.whole("judged", words["judged"], at_least=0),
+            _checks.whole("feature", words["feature"], at_least=0, at_most=n_features - 1),
+            1 if _checks.whole("direction", words["direction"], at_least=-1, at_most=1) > 0 else -1,
+            _checks.whole("onset", words["onset"], at_least=0, at_most=at),
+            _checks.real("share", words["share"]),
+            tuple(names),
+        )
+
+    def __str__(self) -> str:
+        if not self.alarm:
+            return f"population: no alarm (chance {self.chance:.2g} of as much among honest rounds)."
+        who = f"so far {listed(self.suspects)}" if self.suspects else "nobody can be named yet"
+        return (
+            f"population: ALARM, clients since round {self.onset} are not like those before "
+            f"(chance {self.chance:.2g}); at least {self.share:.0%} of them act, {who}."
+        )
 
 
 @dataclass(frozen=True, repr=False)
