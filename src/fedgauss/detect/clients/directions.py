@@ -23,6 +23,8 @@ class Directions:
     def __init__(self, sketch: Sketch, features: Sequence[Feature], table: Single | None = None) -> None:
         self.sketch, self.features = sketch, features
         self.table = np.empty((0, 0), dtype=np.float32) if table is None else table
+        self.journey = np.empty(0, dtype=np.float32)  # with `course`, kept for clients that are many
+        self.course = self.journey
 
     def compared(
         self, moves: Mapping[Name, FloatArray], numbers: Mapping[Name, int], weights: Mapping[Name, float] | None = None
@@ -35,12 +37,11 @@ class Directions:
             if (k := numbers.get(name, len(self.table))) < len(self.table):
                 past[place] = self.table[k]
         given = np.array([math.nan if weights is None else weights[name] for name in moves])
-        sent = Sent([*moves.values()], short, past, lengths, totals, given)
-        fields = {
-            feature.field: feature.measured(sent)
-            for feature in self.features
-            if feature.field and not (feature.optional and weights is None)
-        }
+        sent = Sent([*moves.values()], short, past, lengths, totals, given, self.journey, self.course)
+        optional = {feature.field for feature in self.features if feature.optional}
+        fields = {feature.field: feature.measured(sent) for feature in self.features if feature.field}
+        there = {name for name, numbers in fields.items() if np.isfinite(numbers).any()} | (fields.keys() - optional)
+        fields = {name: numbers for name, numbers in fields.items() if name in there}
         return Compared(tuple(moves), (short @ short.T).astype(np.float64), fields), short
 
     def grow(self, count: int, dim: int) -> None:
@@ -50,6 +51,14 @@ class Directions:
             if self.table.size:
                 fresh[: len(self.table)] = self.table
             self.table = fresh
+
+    def go_on(self, sketches: Single) -> None:
+        """Let the round count for where the run goes, of clients that have no row."""
+        mean = sketches.mean(axis=0)
+        if not self.journey.size:
+            self.journey = self.course = np.zeros_like(mean)
+        self.journey = self.journey + mean
+        self.course = _KEPT * self.course + np.float32(1.0 - _KEPT) * mean
 
     def turn(self, who: IntArray, sketches: Single) -> None:
         """Let the round count, where moves are not 0."""

@@ -19,10 +19,11 @@ from fedgauss.detect import storage
 from fedgauss.detect.channel import INVALID
 from fedgauss.detect.clients.compared import Compared, Exclusion
 from fedgauss.detect.clients.directions import Directions
-from fedgauss.detect.clients.features import FEATURES, Feature
+from fedgauss.detect.clients.features import FEATURES, OF_MANY, WIRE, Feature, Known, rows_of
 from fedgauss.detect.clients.groups import chance
 from fedgauss.detect.clients.moves import ClientMoves, checked_weights, flat_moves
 from fedgauss.detect.clients.naming import named
+from fedgauss.detect.clients.population import Population, are_many, strangers
 from fedgauss.detect.clients.seen import SeenRounds
 from fedgauss.detect.clients.shown import monitor_html
 from fedgauss.detect.clients.sketch import Single, Sketch, width_for
@@ -34,7 +35,17 @@ from fedgauss.detect.clients.watch import FEWEST, LEFT_OUT_FIRST, ClientWatch
 from fedgauss.detect.locked import OwnLock, locked
 from fedgauss.detect.spending import spent
 
-_CHANGED = ("round", "compared", "_numbers", "_dim", "_watch", "_directions")  # by a round, without an alarm
+_CHANGED = (
+    "round",
+    "compared",
+    "_numbers",
+    "_dim",
+    "_watch",
+    "_directions",
+    "_population",
+    "_strangers",
+)  # by a round, without an alarm
+_MANY_MEASURED = tuple(feature for feature in OF_MANY if feature.field)
 
 
 class _NotANumber(Exception):
@@ -146,6 +157,8 @@ class ClientMonitor:
         self._watch = ClientWatch(1, len(out), self.features)
         self._watch.left_out[:] = True
         self._directions = Directions(Sketch(width_for(0), self._seed), self.features)
+        self._population: Population | None = None  # once clients are too many to have a past of their own
+        self._strangers: tuple[float, ...] = ()  # of the last rounds, the share of clients that were new
 
     @locked
     def reset(self) -> None:
@@ -232,19 +245,20 @@ class ClientMonitor:
         """
         number = self.round + 1 if round is None else _checks.whole("round", round, at_least=self.round + 1)
         if isinstance(moves, Compared):
-            return self._judge(number, moves.checked(self.features).without(self.left_out), None, self._dim)
+            return self._judge(number, moves.checked(self._measured).without(self.left_out), None, self._dim)
         vectors = flat_moves(moves, participants, self.left_out)
         dim = self._checked_size(vectors)
         if not self._dim and dim:  # the first round
             self._directions = Directions(Sketch(width_for(len(vectors)), self._seed), self.features)
         compared, sketches = self._directions.compared(vectors, self._numbers, checked_weights(weights, vectors))
-        return self._judge(number, compared.checked(self.features), sketches, dim)
+        return self._judge(number, compared.checked(self._measured), sketches, dim)
 
     def _judge(self, number: int, compared: Compared, sketches: Single | None, dim: int) -> ClientVerdict:
         """A checked round, all of it or nothing; without sketches whoever compared clients keeps their directions."""
         before = {name: getattr(self, name) for name in _CHANGED}
         self._numbers, self._watch = dict(self._numbers), self._watch.copied()
         self._directions = copy.copy(self._directions)
+        self._population = None if self._population is None else self._population.copied()
         self.round, self._dim, self.compared = number, dim, compared
         try:
             return self._judged(compared, sketches)
@@ -265,6 +279,11 @@ class ClientMonitor:
             few = self._verdict({}, f"At least {FEWEST} clients must take part in a round; {len(names)} did.")
             self.seen.add(few, {name: self._numbers[name] for name in names if name in self._numbers})
             return few
+        self._strangers = (*self._strangers, strangers(names, self._numbers))[-4:]
+        if self._population is None and are_many(self.round, self._strangers) and not self._any_past(names):
+            self._give_up_names()
+        if self._population is not None:
+            return self._of_many(self._population, compared, sketches)
         self._join(names)
         who = np.array([self._numbers[name] for name in names])
         self._watch.round = self.round - 1  # rounds with fewer clients, or that were missed, count
@@ -277,6 +296,50 @@ class ClientMonitor:
         self.seen.add(verdict, {name: self._numbers[name] for name in names})
         if jumped[0] and not verdict.alarm:
             self._watch.forget(jumped)
+        return verdict
+
+    @property
+    def _measured(self) -> tuple[Feature, ...]:
+        return self.features if self._population is None else tuple(dict.fromkeys((*self.features, *_MANY_MEASURED)))
+
+    def _any_past(self, names: tuple[Name, ...]) -> bool:
+        who = np.array([self._numbers[name] for name in names if name in self._numbers], dtype=np.int64)
+        return bool(((self._watch.numbers[0, who] > 0).sum(axis=1) >= LEAST_PAST).any())
+
+    def _give_up_names(self) -> None:
+        """From here on all clients are judged together: none is remembered but those left out."""
+        out, alarms = self.left_out, self.seen.alarms
+        self._numbers = {name: k for k, name in enumerate(out)}
+        self._watch = ClientWatch(1, len(out), self.features)
+        self._watch.left_out[:] = True
+        self._directions = Directions(self._directions.sketch, self._directions.features)
+        self.seen = SeenRounds()
+        self.seen.alarms = alarms
+        self._population = self._new_population()
+
+    def _new_population(self) -> Population:
+        tolerance = [feature.tolerance for feature in OF_MANY]
+        return Population(tolerance, self.alpha, self.horizon, self.rate, self._seed)
+
+    def _of_many(self, population: Population, compared: Compared, sketches: Single | None) -> ClientVerdict:
+        """A round of clients that are judged together."""
+        count = len(compared.clients)
+        rows, known, _ = rows_of(compared.moves(np.arange(count), WIRE), np.ones((1, count), dtype=np.bool_), OF_MANY)
+        exact = np.where(known[0] == Known.EXACTLY, rows[0], np.nan)
+        first = population.alarm is None
+        said = population.update(compared.clients, exact, self.round, spent(1.0, self.horizon, self.round))
+        if sketches is not None:
+            self._directions.go_on(sketches)
+        onset = (said.onset, said.onset) if said.alarm else None
+        verdict = ClientVerdict(
+            said.alarm, surprise_of(said.chance), surprise_of(self.alpha), "population", self.round, self.round,
+            said.onset if said.alarm else None, said.onset - 1 if said.alarm else None, self.alpha,
+            note=population.note(count), onset_interval=onset, suspects=said.suspects, population=said,
+        )  # fmt: skip
+        self.alarm = verdict if said.alarm else None
+        if said.alarm and first:
+            self.seen.add_alarm(verdict)
+        self.seen.add(verdict, {})
         return verdict
 
     def _checked_size(self, vectors: dict[Name, FloatArray]) -> int:
@@ -299,7 +362,7 @@ class ClientMonitor:
         count = len(self._numbers)
         if count > self._watch.left_out.shape[1]:
             self._watch.grow(count)
-        if self._dim:
+        if self._dim and self._population is None:
             self._directions.grow(count, self._dim)
 
     def _remark(self, p: FloatArray, jumped: bool) -> str:
@@ -352,6 +415,8 @@ class ClientMonitor:
             The chance that any of them is honest; that of the monitor by default.
         """
         share = self.rate if rate is None else _checks.probability("rate", rate)
+        if self._population is not None:
+            return () if self._population.alarm is None else self._population.alarm.suspects
         if not self._watch.recent:
             raise ValueError("suspects needs a round; there is none yet. Call update first.")
         found = named(self._watch, 0, share)
@@ -377,15 +442,22 @@ class ClientMonitor:
         if names is None and self.alarm is None:
             raise ValueError("exclude needs names where there is no alarm to take them from.")
         chosen = self.alarm.suspects if names is None and self.alarm is not None else tuple(names or ())
-        if unknown := [name for name in chosen if name not in self._numbers]:
+        if unknown := [name for name in chosen if not self._was_seen(name)]:
             raise ValueError(f"names must be of clients that were seen; {unknown[0]!r} was not.")
         rollback = self.alarm.rollback if self.alarm is not None else self.round
         at = rollback if back_to is None else _checks.whole("back_to", back_to, at_least=0, at_most=self.round)
         back_to = self.round if at is None else at
+        if self._population is not None:
+            self._join(tuple(chosen))
+            self._population.forget(back_to)
         self._watch.leave_out(0, [self._numbers[name] for name in chosen], back_to)
         self.exclusions = (*self.exclusions, Exclusion(chosen, self.round, back_to))
         self.alarm = None
         return chosen
+
+    def _was_seen(self, name: Name) -> bool:
+        many = self._population
+        return name in self._numbers or (many is not None and many.sightings.knows(name))
 
     @locked
     def save(self, path: str | os.PathLike[str]) -> None:

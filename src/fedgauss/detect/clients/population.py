@@ -7,7 +7,7 @@ another, and no way of betting wins.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,15 +26,17 @@ MOST_SINCE = 1_000  # the same after an alarm, by which names come
 LEAST_CLIENTS = 4  # in a cohort
 _SPREADS = 10  # rounds whose spreads scale a feature
 _OF_DEVIATION = 0.6745  # the median of |x| of a standard normal
-# A client is bad with chance .05, and its p-value then has density .3 p^-.7, the same as in benchmarks' first prototype.
+# A client is bad with chance .05, and its p-value then has density .3 p^-.7: small, and by how much nobody knows.
 _BAD, _POWER = 0.05, 0.7
-# Bets: that a share of the cohorts, stated second, is among the highest of a part of all, stated first. Bad cohorts fill
-# the highest places the longer they act, so parts are small and large; shares from one bad cohort in four to nearly all.
+# Bets: that a share of the cohorts, stated second, is among the highest of a part of all, stated first. Bad cohorts
+# fill the highest places as time goes on, so parts are small and large; shares are one bad cohort in four to most.
 _PARTS, _SHARES = np.array(
     [(part, share) for part in (0.02, 0.05, 0.1, 0.2, 0.35) for share in (0.25, 0.5, 0.85) if share > 1.5 * part]
 ).T
 _CUTS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)  # quantiles of honest clients, beyond which bad ones are counted
-_ARRAYS = ("spreads", "stakes", "logs", "onsets", "before")
+_ARRAYS = ("spreads", "stakes", "logs", "onsets")
+_SOON = 10  # rounds within which one would like to see something
+_KNOWN_BY, _RUNNING, _STRANGERS = 10, 4, 0.5  # of `are_many`
 _ROUNDING = 1e-9  # of scores
 _LARGEST = 1e6  # of a scaled feature
 
@@ -62,10 +64,10 @@ class Population:
         S_t = (S_{t-1} + w_t) e_t,    chance_t = 1 / (mean of S_t over bets, features and directions).
 
     If the rounds can be exchanged, places of the last one are equally likely whatever came before it, ties only lower
-    e_t, so E[e_t | past] <= 1, S_t less its stakes is a supermartingale, and by Doob's inequality the chance that S ever
-    reaches 1 / alpha is at most alpha. However clients of one round depend on each other does not matter. What matters
-    is that rounds change slowly: spreads may, since each round is scaled by those about it, shapes may not. With more
-    than a hundred rounds the oldest are forgotten, and independence is only nearly true. Both are measured
+    e_t, so E[e_t | past] <= 1, S_t less its stakes is a supermartingale, and by Doob's inequality the chance that S
+    ever reaches 1 / alpha is at most alpha. However clients of one round depend on each other does not matter. What
+    matters is that rounds change slowly: spreads may, since each round is scaled by those about it, shapes may not.
+    Beyond a hundred rounds the oldest are forgotten, and independence is only nearly true. Both are measured
     (benchmarks/watch_population.py).
 
     Parameters
@@ -84,8 +86,13 @@ class Population:
     """
 
     def __init__(
-        self, tolerance: Sequence[float], alpha: float = 0.05, horizon: int | None = None, rate: float = 0.05, seed: int = 0
-    ) -> None:  # fmt: skip
+        self,
+        tolerance: Sequence[float],
+        alpha: float = 0.05,
+        horizon: int | None = None,
+        rate: float = 0.05,
+        seed: int = 0,
+    ) -> None:
         self.tolerance = np.asarray(tolerance, dtype=np.float64)
         self.alpha, self.horizon, self.rate = alpha, horizon, rate
         count = len(self.tolerance)
@@ -97,7 +104,6 @@ class Population:
         self._stakes = np.zeros((2, count, len(_PARTS)))  # upwards, downwards
         self._logs = np.zeros_like(self._stakes)  # of what a bet that began at its onset would have won
         self._onsets = np.ones(self._stakes.shape, dtype=np.int64)
-        self._before = np.empty((0, count), dtype=np.float32)  # rows from before the alarm's onset
 
     @property
     def waits_until(self) -> int:
@@ -141,7 +147,7 @@ class Population:
             return self._verdict(0)
         cohort = Cohort(self.round, tuple(names), scaled)
         self.sightings.add(cohort.names, scaled)
-        self._cohorts = [*self._cohorts, cohort][-(MOST if self.alarm is None else MOST_SINCE) :]
+        self._cohorts = [*self._cohorts, cohort][-(MOST if self.alarm is None else MOST + MOST_SINCE) :]
         if self.alarm is not None:
             return self._since(len(names))
         judged = self._bet()
@@ -149,8 +155,6 @@ class Population:
             return self._verdict(judged)
         up_down, feature, bet = np.unravel_index(int(np.argmax(self._stakes)), self._stakes.shape)
         onset = min(int(self._onsets[up_down, feature, bet]), self.round)
-        self._before = np.concatenate([c.rows for c in self._cohorts if c.round < onset] or [self._before])
-        self._cohorts = [c for c in self._cohorts if c.round >= onset]
         self.alarm = PopulationVerdict(
             True, self._chance(), self.round, judged, int(feature), 1 - 2 * int(up_down), onset
         )
@@ -197,14 +201,29 @@ class Population:
             return self._since(judged)
         return PopulationVerdict(False, self._chance(), self.round, judged)
 
+    def note(self, present: int) -> str:
+        """What cannot be seen, and for how long, where so many of the clients are present in a round."""
+        known = len(self.sightings)
+        words = (
+            f"{known:,} clients so far come back too rarely to be judged by their own past: they are judged together"
+        )
+        if self.round < self.waits_until:
+            return f"{words}, from round {self.waits_until} on; by name, nobody before an alarm."
+        few = 1.0 - 0.5 ** (1.0 / (_SOON * max(present, 1)))
+        return (
+            f"{words}, and by name only after an alarm. Bad clients that are {few:.2%} of all or fewer are as likely as "
+            f"not absent from {_SOON} rounds running, and cannot be seen then."
+        )
+
     def _since(self, judged: int) -> PopulationVerdict:
         """The alarm, with what share acts and who, by all that was seen since its onset."""
         assert self.alarm is not None
         feature, direction = self.alarm.feature, self.alarm.direction
-        before = direction * self._before[:, feature].astype(np.float64)
+        each = [(c, direction * c.rows[:, feature].astype(np.float64)) for c in self._cohorts]
+        before = np.concatenate([[], *(values for c, values in each if c.round < self.alarm.onset)])
         before = np.sort(before[np.isfinite(before)])
-        seen = [(c.names, direction * c.rows[:, feature].astype(np.float64)) for c in self._cohorts]
-        after = np.concatenate([values for _, values in seen])
+        seen = [(c.names, values) for c, values in each if c.round >= self.alarm.onset]
+        after = np.concatenate([[], *(values for _, values in seen)])
         share = _share(before, after[np.isfinite(after)])
         who = names_behind(seen, before, self.sightings.likeness(feature), self.rate) if len(before) else ()
         self.alarm = self.alarm._replace(round=self.round, judged=judged, share=share, suspects=who)
@@ -216,7 +235,7 @@ class Population:
         alarm = None if self.alarm is None else self.alarm._asdict()
         words = {"round": self.round, "alarm": alarm, "cohorts": [[c.round, list(c.names)] for c in self._cohorts]}
         arrays = {
-            "cohorts.rows": np.concatenate(rows) if rows else self._before[:0],
+            "cohorts.rows": np.concatenate([np.empty((0, len(self.tolerance)), dtype=np.float32), *rows]),
             **{name: getattr(self, f"_{name}") for name in _ARRAYS},
             **self.sightings.state(),
         }
@@ -228,15 +247,18 @@ class Population:
         cohorts, rows = words["cohorts"], arrays["cohorts.rows"]
         rounds = [_checks.whole("round", at, at_least=0, at_most=self.round) for at, _ in cohorts]
         sizes = [len(names) for _, names in cohorts]
-        if sorted(set(rounds)) != rounds or len(rounds) > MOST_SINCE or rows.shape != (sum(sizes), len(self.tolerance)):
+        if (
+            sorted(set(rounds)) != rounds
+            or len(rounds) > MOST + MOST_SINCE
+            or rows.shape != (sum(sizes), len(self.tolerance))
+        ):
             raise ValueError("cohorts must be in order, each client with a row of features")
         if any(type(name) not in (str, int) for _, names in cohorts for name in names):
             raise ValueError("names of clients must be text or whole numbers")
         for name in _ARRAYS:
             own, given = getattr(self, f"_{name}"), arrays[name]
-            shape = (len(given), *own.shape[1:]) if name == "before" else own.shape
-            if given.shape != shape or given.dtype != own.dtype or np.isinf(given).any():
-                raise ValueError(f"{name} must be finite {own.dtype} of shape {shape}")
+            if given.shape != own.shape or given.dtype != own.dtype or np.isinf(given).any():
+                raise ValueError(f"{name} must be finite {own.dtype} of shape {own.shape}")
             setattr(self, f"_{name}", given)
         if rows.dtype != np.float32 or not (self._stakes >= 0.0).all() or not np.isfinite(self._logs).all():
             raise ValueError("rows must be float32, stakes not negative, and what bets won finite")
@@ -248,24 +270,39 @@ class Population:
         if words["alarm"] is not None:
             self.alarm = PopulationVerdict.from_words(words["alarm"], len(self.tolerance))
 
-    def without(self, names: Sequence[Name]) -> None:
-        """Go on without these, and with stakes anew: what was seen since the onset is forgotten."""
-        self._cohorts = [] if self.alarm is not None else self._cohorts
-        self.alarm, self._before = None, self._before[:0]
+    def forget(self, back_to: int) -> None:
+        """Go on from an earlier round with stakes that begin anew, after some clients were left out."""
+        self._cohorts = [c for c in self._cohorts if c.round <= back_to][-MOST:]
+        self.alarm = None
         self._stakes, self._logs = np.zeros_like(self._stakes), np.zeros_like(self._logs)
         self._onsets = np.full_like(self._onsets, self.round + 1)
+
+
+def strangers(names: Sequence[Name], known: Collection[Name]) -> float:
+    """The share of a round's clients that were never seen before."""
+    return sum(name not in known for name in names) / max(len(names), 1)
+
+
+def are_many(round: int, shares: Sequence[float]) -> bool:
+    """Whether clients come back too rarely to have a past of their own, by the strangers of the last rounds.
+
+    In each of four rounds from the tenth on most clients were new: each takes part in one round of thirteen or fewer,
+    and would not be judged by its own past for a hundred rounds.
+    """
+    return round >= _KNOWN_BY and len(shares) >= _RUNNING and min(shares[-_RUNNING:]) > _STRANGERS
 
 
 def _places(values: npt.NDArray[np.float32], cohort: npt.NDArray[np.int64]) -> list[int]:
     """The place of the last cohort among all, upwards and downwards: 1 for the highest score, ties against it."""
     ordered = np.sort(values)
     n = len(values)
+    p = np.arange(1, n + 1) / n
+    scores = np.log(1.0 - _BAD + (1.0 - _POWER) * _BAD * p**-_POWER)
+    above = n - np.searchsorted(ordered, values, side="left")
+    below = np.searchsorted(ordered, values, side="right")
     places = []
-    for p in (
-        (n - np.searchsorted(ordered, values, side="left")) / n,
-        np.searchsorted(ordered, values, side="right") / n,
-    ):
-        score = np.log(1.0 - _BAD + (1.0 - _POWER) * _BAD * p**-_POWER)
+    for rank in (above, below):
+        score = scores[rank - 1]
         totals = np.bincount(cohort, weights=score - score.mean())  # cohorts may differ in size
         places.append(int((totals >= totals[-1] - _ROUNDING).sum()))
     return places

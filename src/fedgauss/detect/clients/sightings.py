@@ -62,6 +62,10 @@ class Sightings:
         self.last = np.insert(last, at[~again], bytes_[~again], axis=0)
         self.keys = np.insert(self.keys, at[~again], keys[~again])
 
+    def knows(self, name: Name) -> bool:
+        """Whether it was ever seen."""
+        return bool(np.isin(np.uint64(self._key(name)), self.keys))
+
     def likeness(self, feature: int) -> float:
         """rho, from 0 to 1; with a sighting's worth of 1 in it, so that nothing known is taken for likeness."""
         above, below = self.products[:, feature]

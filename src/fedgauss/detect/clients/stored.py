@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,8 +29,11 @@ def contents_of(monitor: ClientMonitor) -> storage.Contents:
     """All that `fill` needs, but for what the monitor is made with."""
     alarm = None
     if monitor.alarm is not None:  # names may be numbers, which JSON does not have as keys
-        alarm = asdict(monitor.alarm) | {"surprises": [*monitor.alarm.surprises.items()]}
+        alarm = asdict(monitor.alarm) | {"surprises": [*monitor.alarm.surprises.items()], "population": None}
+    many, held = (None, {}) if monitor._population is None else monitor._population.state()
     words = {
+        "population": many,
+        "strangers": list(monitor._strangers),
         "alpha": monitor.alpha,
         "horizon": monitor.horizon,
         "rate": monitor.rate,
@@ -46,6 +49,9 @@ def contents_of(monitor: ClientMonitor) -> storage.Contents:
     }
     arrays: dict[str, npt.NDArray[Any]] = {
         "directions": monitor._directions.table,
+        "journey": monitor._directions.journey,
+        "course": monitor._directions.course,
+        **{f"population.{name}": array for name, array in held.items()},
         "seen.rounds": monitor.seen.rounds,
         "seen.tenths": monitor.seen.tenths(len(monitor._numbers)),
         **monitor._watch.state(),
@@ -65,17 +71,28 @@ def fill(monitor: ClientMonitor, words: dict[str, Any], arrays: storage.Arrays) 
     width = _checks.whole("width", words["width"], at_least=1, at_most=width_for(0))
     monitor._directions = Directions(Sketch(width, monitor._seed), monitor.features)
     monitor._directions.table = _directions(arrays["directions"], count, monitor)
+    monitor._strangers = tuple(_checks.real("strangers", share) for share in words["strangers"])
+    if words["population"] is not None:
+        monitor._population = monitor._new_population()
+        begin = "population."
+        held = {name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)}
+        monitor._population.fill(words["population"], held)
+    monitor._directions.journey, monitor._directions.course = _ways(arrays["journey"], arrays["course"], monitor)
     monitor.exclusions = tuple(_exclusion(told, monitor.round) for told in words.get("exclusions", ()))
     if words["alarm"] is not None:
         monitor.alarm = _alarm(words["alarm"], monitor.round)
+        if monitor._population is not None:
+            monitor.alarm = replace(monitor.alarm, population=monitor._population.alarm)
     if "seen.rounds" in arrays:  # not in files before they were kept
         told = [(_whole("round", at, monitor.round), onset, _names(who)) for at, onset, who in words["alarms"]]
         alarms = [(at, _whole("onset", onset, at), who) for at, onset, who in told]
         monitor.seen = SeenRounds.from_state(alarms, arrays["seen.rounds"], arrays["seen.tenths"], n_clients=count)
         if len(monitor.seen.rounds) and monitor.seen.rounds[-1] > monitor.round:
             raise ValueError(f"rounds seen must not lie beyond round {monitor.round}")
-    named = [out.clients for out in monitor.exclusions] + [alarm.clients for alarm in monitor.seen.alarms]
-    named += [monitor.alarm.suspects, tuple(monitor.alarm.surprises)] if monitor.alarm else []
+    named = [out.clients for out in monitor.exclusions]
+    if monitor._population is None:
+        named += [alarm.clients for alarm in monitor.seen.alarms]
+        named += [monitor.alarm.suspects, tuple(monitor.alarm.surprises)] if monitor.alarm else []
     if not {name for names in named for name in names} <= monitor._numbers.keys():
         raise ValueError("clients that are named or left out must be among those seen")
     if surplus := arrays.keys() - contents_of(monitor)[1].keys():
@@ -96,13 +113,22 @@ def _names(given: Any) -> tuple[Name, ...]:
 
 def _directions(given: npt.NDArray[Any], count: int, monitor: ClientMonitor) -> Single:
     """Clients' average directions. There are none before a round, or where another monitor compared the clients."""
-    known = monitor._dim and count and monitor._watch.recent
+    known = monitor._dim and count and monitor._watch.recent and monitor._population is None
     shape = (count, monitor._directions.sketch.length(monitor._dim)) if known else (0, 0)
     if given.shape != shape or given.dtype != np.float32:
         raise ValueError(f"directions must be float32 of shape {shape}")
     if not (np.abs(given) <= _LONGEST_MOVE).all():  # NaN is not
         raise ValueError("directions must be finite, and at most 1")
     return given
+
+
+def _ways(journey: npt.NDArray[Any], course: npt.NDArray[Any], monitor: ClientMonitor) -> tuple[Single, Single]:
+    """Where the run went, as long as a sketch; nothing where clients have pasts of their own."""
+    length = monitor._directions.sketch.length(monitor._dim) if journey.size and monitor._population else 0
+    for way in (journey, course):
+        if way.shape != (length,) or way.dtype != np.float32 or not np.isfinite(way).all():
+            raise ValueError(f"ways of the run must be finite float32 of shape {(length,)}")
+    return journey, course
 
 
 def _exclusion(told: Any, last: int) -> Exclusion:
@@ -119,7 +145,7 @@ def _alarm(words: dict[str, Any], last: int) -> ClientVerdict:
         True,
         _checks.real("statistic", words["statistic"]),
         _checks.real("threshold", words["threshold"]),
-        _checks.one_of("channel", words["channel"], ["clients"]),
+        _checks.one_of("channel", words["channel"], ["clients", "population"]),
         at,
         at,
         onset,

@@ -102,15 +102,20 @@ class ClientVerdict(Verdict):
         The chance of any false alarm while the monitor watches.
     note : str
         Further remarks, such as that no client can be judged yet.
+    population : PopulationVerdict or None
+        What is said of all clients together, where they come back too rarely to be judged by their own past.
     """
 
     suspects: tuple[Name, ...] = ()
     watched: int = 0
     surprises: Mapping[Name, float] = field(default_factory=dict, hash=False)
+    population: PopulationVerdict | None = None
 
     def __str__(self) -> str:
         if self.invalid:
             words = f"ALARM after round {self.round}: invalid update, not used; the last good round is {self.rollback}."
+        elif self.population is not None:
+            words = f"round {self.round}, {self.population}"
         elif self.alarm and self.onset_interval is not None:
             first, last = self.onset_interval
             began = f"in round {self.onset}" if first == last else f"near round {self.onset} ({first} to {last})"
@@ -140,7 +145,7 @@ def named(clients: tuple[Name, ...]) -> str:
 
 def listed(names: Iterable[Name]) -> str:
     """Names in a sentence, as a, b and c; of many, the first ten."""
-    each = [str(name) for name in names]
+    each = [str(name) for name in names] or ["nobody"]
     if len(each) > _LISTED:
         return f"{', '.join(each[:_LISTED])} and {len(each) - _LISTED} more"
     return " and ".join([", ".join(each[:-1]), each[-1]]) if len(each) > 1 else "".join(each)

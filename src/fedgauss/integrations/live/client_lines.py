@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgauss._types import FloatArray
 from fedgauss.detect.clients import ClientMonitor, Compared, Exclusion
-from fedgauss.detect.clients.features import FEATURES, Feature
+from fedgauss.detect.clients.features import WIRE, Feature
 from fedgauss.detect.clients.verdict import Name
 from fedgauss.integrations.live.rounds import checked_names, count, numbers, object_from_json, short
 
@@ -61,7 +61,7 @@ def round_to_json(number: int, compared: Compared, left_out: tuple[Exclusion, ..
     return json.dumps(said, allow_nan=False)
 
 
-def client_line_from_json(text: bytes, features: Iterable[Feature] = FEATURES) -> ClientLine:
+def client_line_from_json(text: bytes, features: Iterable[Feature] = WIRE) -> ClientLine:
     """The round in a line or body of JSON; a ValueError says what is wrong with it.
 
         {"round": 7, "moves": {"a": [0.1, -0.3], "b": [0.2, -0.1], ...}, "accuracy": 0.91}
