@@ -1,11 +1,11 @@
 """How often the watch of a population alarms in honest runs, and how soon it sees bad clients.
 
-    OMP_NUM_THREADS=1 python benchmarks/watch_population.py --runs 100 --workers 16          # the table
-    OMP_NUM_THREADS=1 python benchmarks/watch_population.py --runs 10 --only "Dirichlet .1"  # cells that have these words
+    OMP_NUM_THREADS=1 python benchmarks/watch_population.py --runs 100 --workers 16        # the table
+    OMP_NUM_THREADS=1 python benchmarks/watch_population.py --runs 10 --only "Dirichlet .1"  # some cells
 
-A thousand clients, ten a round, watched by `ClientMonitor` with and without a horizon on the same moves. Bad clients act
-from round 101 on. Settings were fixed before they were run for figures; a cell's seed follows from its name and a stage:
-0 is for figures that are told, any other number for development.
+A thousand clients, ten a round, watched by `ClientMonitor` with and without a horizon on the same moves. Bad clients
+act from round 101 on. Settings were fixed before they were run for figures; a cell's seed follows from its name and a
+stage: 0 is for figures that are told, any other number for development.
 """
 
 from __future__ import annotations
@@ -153,9 +153,8 @@ def memory() -> None:
         taken[number] = time.perf_counter() - began
     held = population.sightings
     table = held.keys.nbytes + held.last.nbytes
-    print(
-        f"{len(held):,} names of {table / len(held):.0f} bytes; {tracemalloc.get_traced_memory()[0] / 1e6:.1f} MB in all"
-    )
+    everything = tracemalloc.get_traced_memory()[0] / 1e6
+    print(f"{len(held):,} names of {table / len(held):.0f} bytes; {everything:.1f} MB in all")
     early, late = (1e3 * float(np.median([taken[k] for k in range(a, a + 50)])) for a in (150, 960))
     print(f"100 clients a round: {early:.1f} ms a round at 15,000 names, {late:.1f} ms at 100,000 (traced)")
 

@@ -19,7 +19,7 @@ from fedgauss.detect.clients.sightings import Sightings, names_behind
 from fedgauss.detect.clients.verdict import Name, PopulationVerdict
 from fedgauss.detect.spending import spent
 
-LEFT_OUT = 12  # first rounds: a model moves too fast in them, and spreads are of few rounds
+LEFT_OUT = 20  # first rounds: a model moves too fast in them, and spreads are of few rounds
 LEAST = 20  # earlier cohorts, to bet on a feature at all
 MOST = 100  # cohorts that are remembered: what was longer ago is another model
 MOST_SINCE = 1_000  # the same after an alarm, by which names come
@@ -33,6 +33,8 @@ _BAD, _POWER = 0.05, 0.7
 _PARTS, _SHARES = np.array(
     [(part, share) for part in (0.02, 0.05, 0.1, 0.2, 0.35) for share in (0.25, 0.5, 0.85) if share > 1.5 * part]
 ).T
+# Shapes drift: S reached 20 in 18 of 192 honest runs of development, 40 in 10 and 60 in 8.
+_DRIFT = 2.0
 _CUTS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)  # quantiles of honest clients, beyond which bad ones are counted
 _ARRAYS = ("spreads", "stakes", "logs", "onsets")
 _SOON = 10  # rounds within which one would like to see something
@@ -61,14 +63,14 @@ class Population:
     its rank among n cohorts. Each bet (a, b) multiplies its stake by b / a' where q_t <= a' and by (1 - b) / (1 - a')
     elsewhere, with a' the part of the n places that is bet on; new stakes w_t, which add up to 1, join in each round:
 
-        S_t = (S_{t-1} + w_t) e_t,    chance_t = 1 / (mean of S_t over bets, features and directions).
+        S_t = (S_{t-1} + w_t) e_t,    chance_t = 2 / (mean of S_t over bets, features and directions).
 
     If the rounds can be exchanged, places of the last one are equally likely whatever came before it, ties only lower
     e_t, so E[e_t | past] <= 1, S_t less its stakes is a supermartingale, and by Doob's inequality the chance that S
     ever reaches 1 / alpha is at most alpha. However clients of one round depend on each other does not matter. What
     matters is that rounds change slowly: spreads may, since each round is scaled by those about it, shapes may not.
-    Beyond a hundred rounds the oldest are forgotten, and independence is only nearly true. Both are measured
-    (benchmarks/watch_population.py).
+    Beyond a hundred rounds the oldest are forgotten, and independence is only nearly true. The 2 in the equation, which
+    exchangeable rounds do not need, is for both; what it leaves is measured (benchmarks/watch_population.py).
 
     Parameters
     ----------
@@ -168,7 +170,8 @@ class Population:
         used = known & (spread > _OF_DEVIATION * self.tolerance)
         self._spreads = np.concatenate([self._spreads[1:], np.where(used, spread, np.nan)[None]])
         count = np.maximum(np.isfinite(self._spreads).sum(axis=0), 1)
-        usual = np.where(used, np.nansum(self._spreads, axis=0) / count, np.nan)
+        usual = np.hypot(np.nansum(self._spreads, axis=0) / count, _OF_DEVIATION * self.tolerance)
+        usual = np.where(used, usual, np.nan)
         return np.asarray(np.clip(centred / usual, -_LARGEST, _LARGEST), dtype=np.float32)
 
     def _bet(self) -> int:
@@ -194,7 +197,7 @@ class Population:
         return judged
 
     def _chance(self) -> float:
-        return float(min(1.0, 1.0 / max(float(self._stakes.mean()), 1e-300)))
+        return float(min(1.0, _DRIFT / max(float(self._stakes.mean()), 1e-300)))
 
     def _verdict(self, judged: int) -> PopulationVerdict:
         if self.alarm is not None:
@@ -211,8 +214,8 @@ class Population:
             return f"{words}, from round {self.waits_until} on; by name, nobody before an alarm."
         few = 1.0 - 0.5 ** (1.0 / (_SOON * max(present, 1)))
         return (
-            f"{words}, and by name only after an alarm. Bad clients that are {few:.2%} of all or fewer are as likely as "
-            f"not absent from {_SOON} rounds running, and cannot be seen then."
+            f"{words}, and by name only after an alarm. Bad clients that are {few:.2%} of all or fewer are absent from "
+            f"{_SOON} rounds running as often as not, and cannot be seen then."
         )
 
     def _since(self, judged: int) -> PopulationVerdict:
