@@ -318,14 +318,15 @@ class ClientMonitor:
         self._population = self._new_population()
 
     def _new_population(self) -> Population:
-        tolerance = [feature.tolerance for feature in OF_MANY]
+        # Without pasts of their own, clients that differ by less than twice what one of them may wander are nearly alike.
+        tolerance = [2.0 * feature.tolerance for feature in OF_MANY]
         return Population(tolerance, self.alpha, self.horizon, self.rate, self._seed)
 
     def _of_many(self, population: Population, compared: Compared, sketches: Single | None) -> ClientVerdict:
         """A round of clients that are judged together."""
         count = len(compared.clients)
-        rows, known, _ = rows_of(compared.moves(np.arange(count), WIRE), np.ones((1, count), dtype=np.bool_), OF_MANY)
-        exact = np.where(known[0] == Known.EXACTLY, rows[0], np.nan)
+        seen = rows_of(compared.moves(np.arange(count), WIRE), np.ones((1, count), dtype=np.bool_), OF_MANY)
+        exact = np.where(seen.known[0] == Known.EXACTLY, seen.rows[0], np.nan)
         first = population.alarm is None
         said = population.update(compared.clients, exact, self.round, spent(1.0, self.horizon, self.round))
         if sketches is not None:

@@ -14,7 +14,7 @@ class _Along(Feature):
 
     rule = "parts of moves along the run must not be longer than the move; one is."
     optional = True
-    tolerance = 0.01  # of many clients' angles to one direction: they vary by .03 once a run is long
+    tolerance = 0.005  # clients' angles to one direction vary by as little as .03 once a run is long
 
     def values(self, moves: Moves, beside: Beside) -> FloatArray:
         """The equation above, (R, P)."""
