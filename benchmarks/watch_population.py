@@ -99,7 +99,7 @@ def watched(job: tuple[Cell, int, int, int]) -> list[Watched]:
 def _one(seen: Round, run: int, number: int, both: tuple[Any, Any], first: Any, last: list[Any]) -> None:
     """Both monitors on the same moves."""
     horizon, without = both
-    verdict = horizon.update(dict(zip(seen.who[run].tolist(), seen.moves[run], strict=True)))
+    verdict = horizon.update(dict(zip(seen.who[run].tolist(), seen.moves[run], strict=True)), model=seen.model[run])
     other = without.update(horizon.compared)
     for place, one in enumerate((verdict, other)):
         if one.alarm and not first[run, place]:

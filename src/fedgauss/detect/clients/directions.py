@@ -27,9 +27,16 @@ class Directions:
         self.course = self.journey
 
     def compared(
-        self, moves: Mapping[Name, FloatArray], numbers: Mapping[Name, int], weights: Mapping[Name, float] | None = None
+        self,
+        moves: Mapping[Name, FloatArray],
+        numbers: Mapping[Name, int],
+        weights: Mapping[Name, float] | None = None,
+        model: FloatArray | None = None,
     ) -> tuple[Compared, Single]:
         """What the clients of a round are compared by, and the sketches of their moves, (P, L)."""
+        journey = self.journey
+        if model is not None and journey.size:
+            journey = self.sketch([model])[0][0]
         short, lengths, totals = self.sketch([*moves.values()])
         check_lengths(moves, lengths)
         past = np.zeros_like(short)
@@ -37,7 +44,7 @@ class Directions:
             if (k := numbers.get(name, len(self.table))) < len(self.table):
                 past[place] = self.table[k]
         given = np.array([math.nan if weights is None else weights[name] for name in moves])
-        sent = Sent([*moves.values()], short, past, lengths, totals, given, self.journey, self.course)
+        sent = Sent([*moves.values()], short, past, lengths, totals, given, journey, self.course)
         optional = {feature.field for feature in self.features if feature.optional}
         fields = {feature.field: feature.measured(sent) for feature in self.features if feature.field}
         there = {name for name, numbers in fields.items() if np.isfinite(numbers).any()} | (fields.keys() - optional)

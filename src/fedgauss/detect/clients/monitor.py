@@ -216,6 +216,7 @@ class ClientMonitor:
         participants: Iterable[int] | None = None,
         round: int | None = None,
         weights: Mapping[Name, float] | None = None,
+        model: Any = None,
     ) -> ClientVerdict:
         """Judge a round.
 
@@ -233,6 +234,9 @@ class ClientMonitor:
             The number of the round, where rounds before it were missed; one more than the last by default.
         weights : mapping, optional
             What each client counts for in the mean, by name or row, such as the examples that it claims.
+        model : array_like, list or mapping, optional
+            The parameters that clients were sent, in every round or in none, in the form of a move. Clients that are
+            too many to have a past are judged more sharply with it.
 
         Returns
         -------
@@ -250,7 +254,10 @@ class ClientMonitor:
         dim = self._checked_size(vectors)
         if not self._dim and dim:  # the first round
             self._directions = Directions(Sketch(width_for(len(vectors)), self._seed), self.features)
-        compared, sketches = self._directions.compared(vectors, self._numbers, checked_weights(weights, vectors))
+        sent = None if model is None else flat_moves({"model": model}, None, ())["model"]
+        if sent is not None and dim and len(sent) != dim:
+            raise ValueError(f"model must have the {dim} parameters of a move; it has {len(sent)}. Is a layer missing?")
+        compared, sketches = self._directions.compared(vectors, self._numbers, checked_weights(weights, vectors), sent)
         return self._judge(number, compared.checked(self._measured), sketches, dim)
 
     def _judge(self, number: int, compared: Compared, sketches: Single | None, dim: int) -> ClientVerdict:
@@ -312,13 +319,13 @@ class ClientMonitor:
         self._numbers = {name: k for k, name in enumerate(out)}
         self._watch = ClientWatch(1, len(out), self.features)
         self._watch.left_out[:] = True
-        self._directions = Directions(self._directions.sketch, self._directions.features)
         self.seen = SeenRounds()
         self.seen.alarms = alarms
         self._population = self._new_population()
+        self._directions = Directions(self._directions.sketch, self._measured)
 
     def _new_population(self) -> Population:
-        # Without pasts of their own, clients that differ by less than twice what one of them may wander are nearly alike.
+        # Without pasts, clients that differ by less than twice what one of them may wander are nearly alike.
         tolerance = [2.0 * feature.tolerance for feature in OF_MANY]
         return Population(tolerance, self.alpha, self.horizon, self.rate, self._seed)
 

@@ -77,6 +77,7 @@ def fill(monitor: ClientMonitor, words: dict[str, Any], arrays: storage.Arrays) 
         begin = "population."
         held = {name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)}
         monitor._population.fill(words["population"], held)
+        monitor._directions = Directions(Sketch(width, monitor._seed), monitor._measured)
     monitor._directions.journey, monitor._directions.course = _ways(arrays["journey"], arrays["course"], monitor)
     monitor.exclusions = tuple(_exclusion(told, monitor.round) for told in words.get("exclusions", ()))
     if words["alarm"] is not None:

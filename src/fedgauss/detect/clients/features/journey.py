@@ -28,6 +28,9 @@ class _Along(Feature):
 class Journey(_Along):
     """With j the sum of the mean moves of all rounds before: the way from the start to the model that was sent.
 
+    Or, where the model is given, with j the model itself, which is the way from zero and tells more: of sign flips
+    .86 are below one in a hundred honest clients, and .57 without it (development, Dirichlet .5).
+
     Training goes on from where it is: honest moves of all clients have a part along it, which a flipped sign turns.
     """
 
