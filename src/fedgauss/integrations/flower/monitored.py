@@ -396,7 +396,12 @@ class Monitored(Strategy):
 
     def _beyond_help(self, verdict: Verdict) -> bool:
         """Whether leaving out the suspects is no way on: there are none, or too many."""
-        return not isinstance(verdict, ClientVerdict) or verdict.invalid or self._too_many(verdict.suspects)
+        return (
+            not isinstance(verdict, ClientVerdict)
+            or verdict.invalid
+            or not verdict.suspects
+            or self._too_many(verdict.suspects)
+        )
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
