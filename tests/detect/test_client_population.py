@@ -260,3 +260,25 @@ def test_with_the_model_the_journey_is_the_way_from_zero():
         journey += (number >= 10) * rows.mean(axis=0)
     with pytest.raises(ValueError, match="model must have the 30 parameters"):
         told.update(moves, model=model[:-1])
+
+
+def test_who_is_in_quarantine_is_no_part_of_what_counts(tmp_path):
+    rng = np.random.default_rng(16)
+    own = 1.0 + 0.3 * rng.normal(size=(1_000, 30))
+    monitor = fg.ClientMonitor(seed=1)
+    for number in range(1, 61):  # clients 0 to 9 have a past before strangers come
+        names = range(10) if number <= 20 else rng.choice(np.arange(10, 1_000), size=10, replace=False)
+        if number == 21:
+            monitor.quarantine(["c3"])
+        monitor.update(moves_of(rng, names, own))
+    assert monitor.update(moves_of(rng, range(500, 510), own)).population is not None
+    monitor.quarantine(["c3", "c500"])
+    monitor.save(tmp_path / "monitor")
+    without, beside = (fg.ClientMonitor.load(tmp_path / "monitor") for _ in range(2))
+    for _ in range(3):
+        moves = moves_of(rng, range(600, 610), own)
+        assert beside.update(moves | {"c3": -1e3 * own[3], "c500": 9.0 * own[500]}) == without.update(moves)
+    assert beside.quarantined == ("c3", "c500")
+    beside.accept("c500")
+    assert beside.quarantined == ("c3",)
+    assert "too rarely" in beside.update(moves).would_see.why

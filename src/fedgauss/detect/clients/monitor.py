@@ -209,6 +209,11 @@ class ClientMonitor(ClientState):
         return tuple(self._numbers)
 
     @property
+    def of_many(self) -> bool:
+        """Whether clients come back too rarely to be judged by their own past, and are judged together."""
+        return self._population is not None
+
+    @property
     def blind(self) -> str:
         """Why an attack in the next round would not be seen though there were rounds enough; empty where it would."""
         if self.horizon is None or self.round <= self.horizon:
@@ -402,7 +407,8 @@ class ClientMonitor(ClientState):
         verdict = ClientVerdict(
             said.alarm, surprise_of(said.chance), surprise_of(self.alpha), "population", self.round, self.round,
             said.onset if said.alarm else None, said.onset - 1 if said.alarm else None, self.alpha,
-            note=population.note(count), onset_interval=onset, suspects=said.suspects, population=said,
+            note=population.note(count), onset_interval=onset, suspects=said.suspects, watched=said.judged,
+            population=said,
         )  # fmt: skip
         self.alarm = verdict if said.alarm else None
         if said.alarm and first:

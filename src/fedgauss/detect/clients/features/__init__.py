@@ -13,11 +13,13 @@ from fedgauss.detect.clients.features.typical import Typical
 
 FEATURES: tuple[Feature, ...] = (Typical(), Closest(), Length(), Own(), Evenness(), Claim())
 
+ALONG: tuple[Feature, ...] = (Course(), Journey())
 # Of clients that are too many to have a past of their own.
-OF_MANY: tuple[Feature, ...] = (Typical(), Closest(), Length(), Evenness(), Course(), Journey())
-WIRE: tuple[Feature, ...] = (*FEATURES, Course(), Journey())  # all that a log may have
+OF_MANY: tuple[Feature, ...] = (Typical(), Closest(), Length(), Evenness(), *ALONG)
+WIRE: tuple[Feature, ...] = (*FEATURES, *ALONG)  # all that a log may have
 
 __all__ = [
+    "ALONG",
     "FEATURES",
     "OF_MANY",
     "WIRE",
