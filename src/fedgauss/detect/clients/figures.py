@@ -96,7 +96,7 @@ def _name_rows(axes: Any, monitor: ClientMonitor, shown: list[int]) -> None:
     named = {name for alarm in monitor.seen.alarms for name in alarm.clients}
     names = [monitor.clients[k] for k in shown]
     axes.set_yticks(range(len(names)), [_short(name) for name in names])
-    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
     axes.tick_params(axis="both", length=0)
     axes.spines[:].set_visible(False)
     size = 10.0 if len(names) <= 24 else 8.0

@@ -19,11 +19,12 @@ from fedgauss.detect import storage
 from fedgauss.detect.channel import INVALID
 from fedgauss.detect.clients.compared import Compared, Exclusion
 from fedgauss.detect.clients.directions import Directions
-from fedgauss.detect.clients.features import FEATURES, Feature
+from fedgauss.detect.clients.features import FEATURES, OF_MANY, WIRE, Feature, Known, rows_of
 from fedgauss.detect.clients.gauge import Level, Question, Sending
 from fedgauss.detect.clients.groups import chance
 from fedgauss.detect.clients.moves import ClientMoves, checked_weights, flat_moves
 from fedgauss.detect.clients.naming import named
+from fedgauss.detect.clients.population import Population, are_many, strangers
 from fedgauss.detect.clients.quarantine import Held, after_round, held
 from fedgauss.detect.clients.reasons import reasons
 from fedgauss.detect.clients.seen import SeenRounds
@@ -38,7 +39,17 @@ from fedgauss.detect.locked import OwnLock, locked
 from fedgauss.detect.spending import spent
 
 _FIRST_JUDGED = LEFT_OUT_FIRST + LEAST_PAST + 1  # the first round in which anybody can be
-_CHANGED = ("round", "compared", "_numbers", "_dim", "_watch", "_directions", "_held")  # by a round, without an alarm
+_CHANGED = (
+    "round",
+    "compared",
+    "_numbers",
+    "_dim",
+    "_watch",
+    "_directions",
+    "_held",
+    "_population",
+    "_strangers",
+)  # by a round, without an alarm
 _HOW = {"exclude": "excluded", "quarantine": "quarantined"}
 
 
@@ -167,25 +178,40 @@ class ClientMonitor(ClientState):
         self.compared: Compared | None = None
         self.seen = SeenRounds()
         self._question: Question | None = None  # of the last verdict
-        self._numbers: dict[Name, int] = {name: k for k, name in enumerate(out)}
+        self._watch_only(out)
         self._dim = 0
-        self._watch = ClientWatch(1, len(out), self.features)
-        self._watch.left_out[:] = True
         self._directions = Directions(Sketch(width_for(0), self._seed), self.features)
-        self._watch.held[0, [*self._held]] = True
-        self._held = {client: one._replace(since=0, quiet=0) for client, one in self._held.items()}
+        self._population: Population | None = None  # once clients are too many to have a past of their own
+        self._strangers: tuple[float, ...] = ()  # of the last rounds, the share of clients that were new
 
     @locked
     def reset(self) -> None:
         """Forget all rounds and start with a fresh alpha. Clients that were left out stay out, or in quarantine."""
+        self._begin(self._out())
+
+    def _out(self) -> tuple[Name, ...]:
+        """Clients that do not count, numbered anew."""
         out = (*self.quarantined, *self.left_out)
         self._held = {out.index(self.clients[k]): one for k, one in self._held.items()}
-        self._begin(out)
+        return out
+
+    def _watch_only(self, out: tuple[Name, ...]) -> None:
+        """A watch without rounds, that knows who does not count."""
+        self._numbers: dict[Name, int] = {name: k for k, name in enumerate(out)}
+        self._watch = ClientWatch(1, len(out), self.features)
+        self._watch.left_out[:] = True
+        self._watch.held[0, [*self._held]] = True
+        self._held = {client: one._replace(since=0, quiet=0) for client, one in self._held.items()}
 
     @property
     def clients(self) -> tuple[Name, ...]:
         """All clients seen, in the order in which they joined."""
         return tuple(self._numbers)
+
+    @property
+    def of_many(self) -> bool:
+        """Whether clients come back too rarely to be judged by their own past, and are judged together."""
+        return self._population is not None
 
     @property
     def blind(self) -> str:
@@ -247,6 +273,7 @@ class ClientMonitor(ClientState):
         participants: Iterable[int] | None = None,
         round: int | None = None,
         weights: Mapping[Name, float] | None = None,
+        model: Any = None,
     ) -> ClientVerdict:
         """Judge a round.
 
@@ -264,6 +291,9 @@ class ClientMonitor(ClientState):
             The number of the round, where rounds before it were missed; one more than the last by default.
         weights : mapping, optional
             What each client counts for in the mean, by name or row, such as the examples that it claims.
+        model : array_like, list or mapping, optional
+            The parameters that clients were sent, in every round or in none, in the form of a move. Clients that are
+            too many to have a past are judged more sharply with it.
 
         Returns
         -------
@@ -276,13 +306,16 @@ class ClientMonitor(ClientState):
         """
         number = self.round + 1 if round is None else _checks.whole("round", round, at_least=self.round + 1)
         if isinstance(moves, Compared):
-            return self._judge(number, moves.checked(self.features).without(self.left_out), None, self._dim)
+            return self._judge(number, moves.checked(self._measured).without(self.left_out), None, self._dim)
         vectors = flat_moves(moves, participants, self.left_out)
         dim = self._checked_size(vectors)
         if not self._dim and dim:  # the first round
             self._directions = Directions(Sketch(width_for(len(vectors)), self._seed), self.features)
-        compared, sketches = self._directions.compared(vectors, self._numbers, checked_weights(weights, vectors))
-        return self._judge(number, compared.checked(self.features), sketches, dim)
+        sent = None if model is None else flat_moves({"model": model}, None, ())["model"]
+        if sent is not None and dim and len(sent) != dim:
+            raise ValueError(f"model must have the {dim} parameters of a move; it has {len(sent)}. Is a layer missing?")
+        compared, sketches = self._directions.compared(vectors, self._numbers, checked_weights(weights, vectors), sent)
+        return self._judge(number, compared.checked(self._measured), sketches, dim)
 
     def _judge(self, number: int, compared: Compared, sketches: Single | None, dim: int) -> ClientVerdict:
         """A checked round, all of it or nothing; without sketches whoever compared clients keeps their directions."""
@@ -291,6 +324,7 @@ class ClientMonitor(ClientState):
             self._question.close()
         self._numbers, self._watch = dict(self._numbers), self._watch.copied()
         self._directions = copy.copy(self._directions)
+        self._population = None if self._population is None else self._population.copied()
         self.round, self._dim, self.compared = number, dim, compared
         try:
             return self._judged(compared, sketches)
@@ -307,10 +341,16 @@ class ClientMonitor(ClientState):
 
     def _judged(self, compared: Compared, sketches: Single | None) -> ClientVerdict:
         names, held = compared.clients, set(self.quarantined)
-        if (count := len([name for name in names if name not in held])) < FEWEST:
-            few = self._verdict({}, f"At least {FEWEST} clients must take part in a round; {count} did.")
+        there = tuple(name for name in names if name not in held)
+        if len(there) < FEWEST:
+            few = self._verdict({}, f"At least {FEWEST} clients must take part in a round; {len(there)} did.")
             self.seen.add(few, {name: self._numbers[name] for name in names if name in self._numbers})
             return few
+        self._strangers = (*self._strangers, strangers(there, self._numbers))[-4:]
+        if self._population is None and are_many(self.round, self._strangers) and not self._any_past(there):
+            self._give_up_names()
+        if self._population is not None:
+            return self._of_many(self._population, compared, sketches)
         self._join(names)
         who = np.array([self._numbers[name] for name in names])
         self._watch.round = self.round - 1  # rounds with fewer clients, or that were missed, count
@@ -339,6 +379,43 @@ class ClientMonitor(ClientState):
         self.alarm = verdict if self.alarm is not None and self.alarm.round == self.round else self.alarm
         return verdict
 
+    def _any_past(self, names: tuple[Name, ...]) -> bool:
+        who = np.array([self._numbers[name] for name in names if name in self._numbers], dtype=np.int64)
+        return bool(((self._watch.numbers[0, who] > 0).sum(axis=1) >= LEAST_PAST).any())
+
+    def _give_up_names(self) -> None:
+        """From here on all clients are judged together: none is remembered but those left out or in quarantine."""
+        alarms = self.seen.alarms
+        self._watch_only(self._out())
+        self.seen = SeenRounds()
+        self.seen.alarms = alarms
+        self._population = self._new_population()
+        self._directions = Directions(self._directions.sketch, self._measured)
+
+    def _of_many(self, population: Population, compared: Compared, sketches: Single | None) -> ClientVerdict:
+        """A round of clients that are judged together; without a past of its own nobody is back from quarantine."""
+        if sketches is not None:
+            counts = [name not in self.quarantined for name in compared.clients]
+            self._directions.go_on(sketches[counts])
+        compared = compared.without(self.quarantined)
+        count = len(compared.clients)
+        seen = rows_of(compared.moves(np.arange(count), WIRE), np.ones((1, count), dtype=np.bool_), OF_MANY)
+        exact = np.where(seen.known[0] == Known.EXACTLY, seen.rows[0], np.nan)
+        first = population.alarm is None
+        said = population.update(compared.clients, exact, self.round, spent(1.0, self.horizon, self.round))
+        onset = (said.onset, said.onset) if said.alarm else None
+        verdict = ClientVerdict(
+            said.alarm, surprise_of(said.chance), surprise_of(self.alpha), "population", self.round, self.round,
+            said.onset if said.alarm else None, said.onset - 1 if said.alarm else None, self.alpha,
+            note=population.note(count), onset_interval=onset, suspects=said.suspects, watched=said.judged,
+            population=said,
+        )  # fmt: skip
+        self.alarm = verdict if said.alarm else None
+        if said.alarm and first:
+            self.seen.add_alarm(verdict)
+        self.seen.add(verdict, {})
+        return verdict
+
     def _checked_size(self, vectors: dict[Name, FloatArray]) -> int:
         """The number of parameters that all clients have: that of earlier rounds, or of most clients of the first."""
         sizes = {name: len(move) for name, move in vectors.items()}
@@ -359,7 +436,7 @@ class ClientMonitor(ClientState):
         count = len(self._numbers)
         if count > self._watch.left_out.shape[1]:
             self._watch.grow(count)
-        if self._dim:
+        if self._dim and self._population is None:
             self._directions.grow(count, self._dim)
 
     def _remark(self, p: FloatArray, jumped: bool) -> str:
@@ -416,6 +493,8 @@ class ClientMonitor(ClientState):
             The chance that any of them is honest; that of the monitor by default.
         """
         share = self.rate if rate is None else _checks.probability("rate", rate)
+        if self._population is not None:
+            return () if self._population.alarm is None else self._population.alarm.suspects
         if not self._watch.recent:
             raise ValueError("suspects needs a round; there is none yet. Call update first.")
         found = named(self._watch, 0, share)
@@ -480,11 +559,14 @@ class ClientMonitor(ClientState):
         if names is None and self.alarm is None:
             raise ValueError(f"{verb} needs names where there is no alarm to take them from.")
         chosen = self.alarm.suspects if names is None and self.alarm is not None else tuple(names or ())
-        if unknown := [name for name in chosen if name not in self._numbers]:
+        if unknown := [name for name in chosen if not self._was_seen(name)]:
             raise ValueError(f"names must be of clients that were seen; {unknown[0]!r} was not.")
         rollback = self.alarm.rollback if self.alarm is not None else self.round
         at = rollback if back_to is None else _checks.whole("back_to", back_to, at_least=0, at_most=self.round)
         back_to = self.round if at is None else at
+        if self._population is not None:
+            self._join(tuple(chosen))
+            self._population.forget(back_to)
         clients = [self._numbers[name] for name in chosen]
         others = {client: one for client, one in self._held.items() if client not in clients}
         if verb == "quarantine":
@@ -500,6 +582,10 @@ class ClientMonitor(ClientState):
         self.exclusions = (*self.exclusions, Exclusion(chosen, self.round, back_to, _HOW[verb]))
         self.alarm = None
         return chosen
+
+    def _was_seen(self, name: Name) -> bool:
+        many = self._population
+        return name in self._numbers or (many is not None and many.sightings.knows(name))
 
     @locked
     def save(self, path: storage.Place) -> None:

@@ -446,6 +446,7 @@ class Monitored(Strategy):
         return (
             not isinstance(verdict, ClientVerdict)
             or verdict.invalid
+            or not verdict.suspects
             or self._standing.too_many(map(int, verdict.suspects))
         )
 

@@ -2,13 +2,14 @@
 
 import copy
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from fedgauss.detect.clients import ClientMonitor, ClientVerdict, Compared, Exclusion
-from fedgauss.detect.clients.verdict import listed
+from fedgauss.detect.clients.features import ALONG
+from fedgauss.detect.clients.verdict import Name, listed
 from fedgauss.detect.clients.watch import FEWEST
 from fedgauss.integrations.live.feed import Feed, Outcome, Part, Who
 from fedgauss.integrations.live.history import History, Kind, Roll
@@ -35,8 +36,8 @@ class ClientFeed(Feed):
         return self._monitor
 
     def read(self, text: bytes) -> Line:
-        """With the fields of the monitor's features."""
-        return line_from_json(text, self._monitor.features)
+        """With the fields of the monitor's features, and of those for clients that are many."""
+        return line_from_json(text, (*self._monitor.features, *ALONG))
 
     def set(self, settings: Mapping[str, Any], begun: bool) -> None:
         """Settings of the run's own monitor; a monitor that has begun has its own."""
@@ -59,7 +60,7 @@ class ClientFeed(Feed):
             )
         names = tuple(line.moves.clients if isinstance(line.moves, Compared) else line.moves)
         fresh = [name for name in names if str(name) not in self.roll.numbered]
-        if fresh and step <= self.seen_before and len(names) >= FEWEST:
+        if fresh and step <= self.seen_before and len(names) >= FEWEST and not self._monitor.of_many:
             raise ValueError(
                 f"rounds up to {self.seen_before} must be those that the monitor has seen; round {line.number} has a "
                 f"client {short(fresh[0])} that it has not. Use this run's monitor?"
@@ -106,21 +107,24 @@ class ClientFeed(Feed):
 
     def marks(self) -> dict[str, list[dict[str, Any]]]:
         """Alarms and who was left out, for a picture, with clients as numbers."""
-        numbered, out_now = self.roll.numbered, {*self._monitor.left_out, *self._monitor.quarantined}
+        out_now = {*self._monitor.left_out, *self._monitor.quarantined}
         return {
             "alarms": [
-                {"round": a.round, "onset": a.onset, "clients": [numbered[str(name)] for name in a.suspects]}
-                for a in self._alarms
+                {"round": a.round, "onset": a.onset, "clients": self._numbers(a.suspects)} for a in self._alarms
             ],
             "exclusions": [
                 {
                     "round": out.round,
                     "back_to": out.back_to,
-                    "clients": [numbered[str(name)] for name in out.clients if name in out_now],
+                    "clients": self._numbers(name for name in out.clients if name in out_now),
                 }
                 for out in self._monitor.exclusions
             ],
         }
+
+    def _numbers(self, names: Iterable[Name]) -> list[int]:
+        """Of clients that the picture has: a saved monitor of many does not tell all of its names."""
+        return [self.roll.numbered[str(name)] for name in names if str(name) in self.roll.numbered]
 
     def parts(self) -> dict[str, Part]:
         """Who was named and left out, the latest first."""

@@ -11,7 +11,7 @@ import numpy as np
 from fedgauss._types import FloatArray
 from fedgauss.detect.clients import ClientMonitor, Compared, Exclusion
 from fedgauss.detect.clients.compared import HOW
-from fedgauss.detect.clients.features import FEATURES, Feature
+from fedgauss.detect.clients.features import WIRE, Feature
 from fedgauss.detect.clients.verdict import Name
 
 MOST_BYTES = 8 * 2**20  # of one round as JSON
@@ -91,7 +91,7 @@ def round_to_json(number: int, compared: Compared, left_out: tuple[Exclusion, ..
     return json.dumps(said, allow_nan=False)
 
 
-def line_from_json(text: bytes, features: Iterable[Feature] = FEATURES) -> Line:
+def line_from_json(text: bytes, features: Iterable[Feature] = WIRE) -> Line:
     """What a line or body of JSON says; a ValueError says what is wrong with it.
 
         {"round": 7, "parameters": [0.1, -0.3], "participants": ["a", "b"], "clients": {"a": [0.2, -0.1], ...}}

@@ -41,6 +41,8 @@ class Sent(NamedTuple):
     length: FloatArray  # |u_k|  (P,)
     total: FloatArray  # |u_k|_1  (P,)
     weights: FloatArray  # that the strategy gives them; NaN where it says none  (P,)
+    journey: Single  # the sum of the mean sketches of earlier rounds  (L,); empty where it is not kept
+    course: Single  # the average one of the last rounds
 
 
 class Beside(NamedTuple):
