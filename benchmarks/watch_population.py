@@ -76,7 +76,7 @@ def watched(job: tuple[Cell, int, int, int]) -> list[Watched]:
     cell, chunk, runs, stage = job
     seed = zlib.crc32(f"{cell.name}, {chunk}, {stage}".encode())
     monitors = [
-        [fg.ClientMonitor(horizon=horizon, seed=chunk) for horizon in (cell.federation.rounds, None)]
+        [fg.ClientMonitor(horizon=horizon, seed=chunk, population=True) for horizon in (cell.federation.rounds, None)]
         for _ in range(runs)
     ]
     first = np.zeros((runs, 2), dtype=int)

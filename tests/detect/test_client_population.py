@@ -192,7 +192,7 @@ def moves_of(rng, names, own):
 def test_a_monitor_of_a_thousand_clients_says_that_it_judges_them_together(tmp_path):
     rng = np.random.default_rng(12)
     own = 1.0 + 0.3 * rng.normal(size=(1_000, 30))
-    monitor, loaded = fg.ClientMonitor(horizon=150, seed=1), None
+    monitor, loaded = fg.ClientMonitor(horizon=150, seed=1, population=True), None
     for number in range(1, 111):
         names = rng.choice(1_000, size=10, replace=False)
         moves = moves_of(rng, names, own)
@@ -223,7 +223,7 @@ def test_a_monitor_of_a_thousand_clients_says_that_it_judges_them_together(tmp_p
 def test_a_log_of_many_clients_is_judged_as_the_run_was():
     rng = np.random.default_rng(13)
     own = 1.0 + 0.3 * rng.normal(size=(400, 30))
-    monitor, follower = (fg.ClientMonitor(seed=1) for _ in range(2))
+    monitor, follower = (fg.ClientMonitor(seed=1, population=True) for _ in range(2))
     for _ in range(50):
         verdict = monitor.update(moves_of(rng, rng.choice(400, size=8, replace=False), own))
         assert follower.update(monitor.compared) == verdict
@@ -234,7 +234,7 @@ def test_a_log_of_many_clients_is_judged_as_the_run_was():
 def test_one_client_with_ever_new_names_does_not_end_the_watch_by_name():
     rng = np.random.default_rng(14)
     own = 1.0 + 0.3 * rng.normal(size=(100, 30))
-    monitor = fg.ClientMonitor(seed=1)
+    monitor = fg.ClientMonitor(seed=1, population=True)
     for number in range(40):
         verdict = monitor.update(moves_of(rng, [*range(7), 20 + number], own))
     assert verdict.population is None
@@ -244,7 +244,7 @@ def test_one_client_with_ever_new_names_does_not_end_the_watch_by_name():
 def test_with_the_model_the_journey_is_the_way_from_zero():
     rng = np.random.default_rng(15)
     model, own = 5.0 * rng.normal(size=30), 1.0 + 0.3 * rng.normal(size=(1_000, 30))
-    plain, told = fg.ClientMonitor(seed=1), fg.ClientMonitor(seed=1)
+    plain, told = fg.ClientMonitor(seed=1, population=True), fg.ClientMonitor(seed=1, population=True)
     journey = np.zeros(30)
     for number in range(1, 16):
         moves = moves_of(rng, rng.choice(1_000, size=10, replace=False), own)
@@ -265,7 +265,7 @@ def test_with_the_model_the_journey_is_the_way_from_zero():
 def test_who_is_in_quarantine_is_no_part_of_what_counts(tmp_path):
     rng = np.random.default_rng(16)
     own = 1.0 + 0.3 * rng.normal(size=(1_000, 30))
-    monitor = fg.ClientMonitor(seed=1)
+    monitor = fg.ClientMonitor(seed=1, population=True)
     for number in range(1, 61):  # clients 0 to 9 have a past before strangers come
         names = range(10) if number <= 20 else rng.choice(np.arange(10, 1_000), size=10, replace=False)
         if number == 21:

@@ -84,6 +84,10 @@ class ClientMonitor(ClientState):
         The standard deviation of what each client adds to every parameter after that. Both only tell `would_see` what
         doubling a move would do.
 
+    population : bool
+        Where clients come back too rarely to have a past of their own, judge all of them together. Its level was
+        measured, and does not hold where clients clip and add noise (docs/clients.md).
+
     Attributes
     ----------
     round : int
@@ -152,6 +156,7 @@ class ClientMonitor(ClientState):
         *,
         clip: float | None = None,
         noise: float | None = None,
+        population: bool = False,
     ) -> None:
         self.alpha = _checks.probability("alpha", alpha, fix="Use 0.05, one false alarm in 20 runs?")
         self.horizon = None if horizon is None else _checks.whole("horizon", horizon, fix="It counts rounds.")
@@ -161,6 +166,7 @@ class ClientMonitor(ClientState):
         self._seed = seed
         self.clip = None if clip is None else _checks.real("clip", clip, above=0.0)
         self.noise = None if noise is None else _checks.real("noise", noise, above=0.0)
+        self.population = bool(population)
         if self.horizon is not None and self.horizon < _FIRST_JUDGED:
             warnings.warn(
                 f"horizon must be at least {_FIRST_JUDGED} for anybody to be judged in it; got {self.horizon}. Use the "
@@ -347,7 +353,7 @@ class ClientMonitor(ClientState):
             self.seen.add(few, {name: self._numbers[name] for name in names if name in self._numbers})
             return few
         self._strangers = (*self._strangers, strangers(there, self._numbers))[-4:]
-        if self._population is None and are_many(self.round, self._strangers) and not self._any_past(there):
+        if self.population and self._population is None and self._come_once() and not self._any_past(there):
             self._give_up_names()
         if self._population is not None:
             return self._of_many(self._population, compared, sketches)
@@ -378,6 +384,10 @@ class ClientMonitor(ClientState):
         verdict = replace(verdict, returned=returned, note=f"{verdict.note} {words}".lstrip())
         self.alarm = verdict if self.alarm is not None and self.alarm.round == self.round else self.alarm
         return verdict
+
+    def _come_once(self) -> bool:
+        """Whether clients come back too rarely to have a past of their own."""
+        return are_many(self.round, self._strangers)
 
     def _any_past(self, names: tuple[Name, ...]) -> bool:
         who = np.array([self._numbers[name] for name in names if name in self._numbers], dtype=np.int64)
@@ -442,6 +452,11 @@ class ClientMonitor(ClientState):
     def _remark(self, p: FloatArray, jumped: bool) -> str:
         if jumped:
             return "All clients' moves changed in length at once: they are watched anew from here on."
+        if not np.isfinite(p).any() and self._come_once():
+            return (
+                "Most clients come for the first time, so that nobody has a past to be judged by. "
+                "ClientMonitor(population=True) judges all of them together."
+            )
         if not np.isfinite(p).any():
             return f"A client needs {LEAST_PAST} earlier rounds of its own, after the run's first {LEFT_OUT_FIRST}."
         return ""
@@ -601,7 +616,7 @@ class ClientMonitor(ClientState):
         words, arrays = storage.read(path, FORMAT, "ClientMonitor.save")
         try:
             given = (words["alpha"], words["horizon"], words["rate"], words["seed"], features)
-            monitor = cls(*given, clip=words["clip"], noise=words["noise"])
+            monitor = cls(*given, clip=words["clip"], noise=words["noise"], population=words["together"])
             monitor.restore(words, arrays)
         except Exception as error:  # a damaged file may break anything
             raise ValueError(f"{storage.called(path)} is not a whole client monitor: {error}.") from error

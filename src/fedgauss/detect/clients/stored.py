@@ -36,6 +36,7 @@ class ClientState:
     features: tuple[Feature, ...]
     clip: float | None
     noise: float | None
+    population: bool  # whether clients without pasts are judged together
     round: int
     alarm: ClientVerdict | None
     exclusions: tuple[Exclusion, ...]
@@ -80,6 +81,7 @@ class ClientState:
             "features": [feature.name for feature in self.features],
             "clip": self.clip,
             "noise": self.noise,
+            "together": self.population,
             "round": self.round,
             "dim": self._dim,
             "clients": list(self._numbers),

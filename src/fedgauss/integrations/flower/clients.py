@@ -28,7 +28,7 @@ class Clients:
 
     Parameters
     ----------
-    alpha, horizon, rate, seed, clip, noise
+    alpha, horizon, rate, seed, clip, noise, population
         As in `ClientMonitor`; the horizon counts rounds.
 
     Attributes
@@ -56,8 +56,9 @@ class Clients:
         *,
         clip: float | None = None,
         noise: float | None = None,
+        population: bool = False,
     ) -> None:
-        self.monitor = ClientMonitor(alpha, horizon, rate, seed, clip=clip, noise=noise)
+        self.monitor = ClientMonitor(alpha, horizon, rate, seed, clip=clip, noise=noise, population=population)
         self._rounds: Counter[int] = Counter()  # of each client
         self._logged: set[str] = set()  # what the log says once
         self._blind = False  # as of the last answer

@@ -42,7 +42,8 @@ class ClientFeed(Feed):
     def set(self, settings: Mapping[str, Any], begun: bool) -> None:
         """Settings of the run's own monitor; a monitor that has begun has its own."""
         given = ClientMonitor(**settings)
-        same = all(getattr(given, name) == getattr(self._monitor, name) for name in ("alpha", "horizon", "rate"))
+        named = ("alpha", "horizon", "rate", "population")
+        same = all(getattr(given, name) == getattr(self._monitor, name) for name in named)
         if not same and begun:
             raise ValueError(
                 "alpha, horizon and rate must stay those that the watch began with; the log says others. Begin another "
