@@ -282,3 +282,14 @@ def test_who_is_in_quarantine_is_no_part_of_what_counts(tmp_path):
     beside.accept("c500")
     assert beside.quarantined == ("c3",)
     assert "too rarely" in beside.update(moves).would_see.why
+
+
+def test_clients_that_come_once_are_judged_where_that_is_asked_for_and_else_the_note_says_that_nobody_is():
+    with pytest.raises(ValueError, match="population must be True or False; got 'yes'"):
+        fg.ClientMonitor(population="yes")
+    rng, plain = np.random.default_rng(0), fg.ClientMonitor(seed=1)
+    for number in range(25):
+        verdict = plain.update({f"client {number} {k}": rng.normal(size=20) for k in range(8)})
+    assert verdict.population is None
+    assert verdict.watched == 0
+    assert "ClientMonitor(population=True) judges all of them together" in verdict.note

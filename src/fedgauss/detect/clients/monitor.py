@@ -166,7 +166,9 @@ class ClientMonitor(ClientState):
         self._seed = seed
         self.clip = None if clip is None else _checks.real("clip", clip, above=0.0)
         self.noise = None if noise is None else _checks.real("noise", noise, above=0.0)
-        self.population = bool(population)
+        if not isinstance(population, bool):
+            raise ValueError(f"population must be True or False; got {population!r}.")
+        self.population = population
         if self.horizon is not None and self.horizon < _FIRST_JUDGED:
             warnings.warn(
                 f"horizon must be at least {_FIRST_JUDGED} for anybody to be judged in it; got {self.horizon}. Use the "
