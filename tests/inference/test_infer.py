@@ -231,6 +231,11 @@ def test_bad_questions_are_refused(options, message):
         fg.infer_run(LINEAR, RING, **{"n_steps": 100, "sync_every": 10} | options)
 
 
+def test_a_network_is_for_runs():
+    with pytest.raises(ValueError, match=r"infer takes no network; .* Use fg\.infer_run"):
+        fg.infer(LINEAR, RING)
+
+
 def test_chains_are_refused_on_networks_that_are_drawn():
     drawn = fg.networks.gossip_pairs(K)
     with pytest.raises(

@@ -14,6 +14,7 @@ from fedgauss.inference.estimate import Estimate, Readout, checked_names, checke
 from fedgauss.inference.pass_estimate import Request
 from fedgauss.inference.row_estimate import estimate_from_rows
 from fedgauss.inference.solution import all_rows
+from fedgauss.networks import Network
 from fedgauss.problems.base import Problem, checked_problem
 
 _DRAWN = 5000  # rows of each client, where a problem draws as many as one likes
@@ -80,6 +81,10 @@ def infer(
     checked_problem(problem)
     _checks.one_of("target", target, ["optimum", "population"])
     level = _checks.level(level)
+    if isinstance(n_rows, Network):
+        raise ValueError(
+            f"n_rows must be a number: infer takes no network; got {n_rows!r}. Use fg.infer_run?"
+        )
     n_rows = problem.max_steps() or _DRAWN if n_rows is None else _checks.step_number("n_rows", n_rows)
     need_rows(problem, n_rows, "n_rows")
     _check_rows(n_rows, problem)
