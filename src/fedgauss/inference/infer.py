@@ -82,9 +82,7 @@ def infer(
     _checks.one_of("target", target, ["optimum", "population"])
     level = _checks.level(level)
     if isinstance(n_rows, Network):
-        raise ValueError(
-            f"n_rows must be a number: infer takes no network; got {n_rows!r}. Use fg.infer_run?"
-        )
+        raise ValueError(f"n_rows must be a number: infer takes no network; got {n_rows!r}. Use fg.infer_run?")
     n_rows = problem.max_steps() or _DRAWN if n_rows is None else _checks.step_number("n_rows", n_rows)
     need_rows(problem, n_rows, "n_rows")
     _check_rows(n_rows, problem)
